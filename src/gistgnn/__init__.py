@@ -1,0 +1,1 @@
+"""Train graph neural networks of any width by graph independent subnetwork training (GIST)."""
