@@ -1,0 +1,60 @@
+"""A run's state on disk, from which it goes on as if it had never stopped."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.files import replacing
+
+
+@dataclass
+class Checkpoint:
+    """What a resumed run needs; everything else follows from (seed, round).
+
+    Args:
+        tensors: Θ, the best Θ so far and carried moments, by name.
+        state: rounds done, history, best scores: what JSON can hold.
+        run: what was being run; a checkpoint is resumed only by the same run.
+    """
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+    run: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint; what stood there before is replaced once the new one is whole."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, {"state": json.dumps(self.state), "run": json.dumps(self.run)})
+
+
+def load_checkpoint(path: Path, run: dict[str, Any], device: str) -> Checkpoint:
+    """Read a checkpoint of this same run.
+
+    Raises:
+        InputError: the file is cut short, unreadable, or of another run (the differing setting is named).
+    """
+    try:
+        with safe_open(path, "pt", device=device) as file:
+            metadata = file.metadata() or {}
+            found = Checkpoint(
+                {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118 (not a dict)
+                json.loads(metadata["state"]),
+                json.loads(metadata["run"]),
+            )
+    except (SafetensorError, KeyError, OSError, json.JSONDecodeError) as error:
+        raise InputError(f"the checkpoint {path} cannot be read ({error}): delete it and start again") from error
+    run = json.loads(json.dumps(run))
+    for key in sorted(found.run.keys() | run.keys()):
+        if found.run.get(key) != run.get(key):
+            raise InputError(
+                f"the checkpoint {path} is of another run: {key} was {found.run.get(key)!r}, now {run.get(key)!r}; "
+                "use the same settings or another output directory"
+            )
+    return found

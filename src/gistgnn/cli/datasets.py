@@ -1,0 +1,66 @@
+"""`gistgnn datasets`: the data sets that are known by name, or what one data set or file holds."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gistgnn.graphs import Graph
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's options."""
+    parser = commands.add_parser("datasets", help="list the data sets, or check one", allow_abbrev=False)
+    parser.set_defaults(run=run)
+    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE", help="load this one and say what it holds")
+    parser.add_argument("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from gistgnn.graphs import DATASETS, load
+
+    if args.dataset is None:
+        _list([asdict(info) for info in DATASETS.values()], args.json)
+    else:
+        _describe(_facts(load(args.dataset, args.data_root)), args.json)
+    return 0
+
+
+def _facts(graph: "Graph") -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "task": "multi-label" if graph.multi_label else "single-label",
+        **{split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")},
+    }
+
+
+def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in ("name", "nodes", "edges", "features", "classes", "split", "what it is"):
+        table.add_column(column, justify="right" if column in ("nodes", "edges", "features", "classes") else "left")
+    for row in rows:
+        sizes = (f"{row[key]:,}" for key in ("nodes", "edges", "features", "classes"))
+        table.add_row(row["name"], *sizes, row["split"], row["description"])
+    Console().print(table)
+    print("edges count both directions; a file of your own: gistgnn datasets FILE.npz (format in docs/data.md)")
+
+
+def _describe(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts, indent=2))
+        return
+    for key, value in facts.items():
+        print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")

@@ -1,0 +1,41 @@
+"""`gistgnn evaluate`: scores of a trained run's model."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from gistgnn.cli.options import add_data_options, add_device_option
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's options."""
+    parser = commands.add_parser("evaluate", help="score a trained model on a graph", allow_abbrev=False)
+    parser.set_defaults(run=run)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
+    add_data_options(parser, default=None)
+    add_device_option(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print the scores as JSON, and nothing else on standard output"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from gistgnn.cli.tables import print_scores
+    from gistgnn.evaluate import evaluate, whole_graph
+    from gistgnn.graphs import load
+    from gistgnn.run import choose_device, load_run
+    from gistgnn.sampling import check_fits
+
+    config, _, model = load_run(args.directory)
+    device = choose_device(args.device)
+    graph = load(args.dataset or config.dataset, args.data_root).to(device)
+    batch = whole_graph(graph)
+    check_fits(model.to(device), batch, graph.num_classes)
+    found = {split: scores.as_dict() for split, scores in evaluate(model, graph, batch=batch).items()}
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_scores(f"{args.directory} on {graph.name}", found)
+    return 0

@@ -1,0 +1,29 @@
+"""Ctrl-C as a request to stop at the next whole Θ."""
+
+import signal
+import sys
+from types import FrameType, TracebackType
+
+
+class Interrupt:
+    """Within the block the first Ctrl-C asks the run to end after its round; a second one ends it at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> "Interrupt":
+        """Take over SIGINT."""
+        self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give SIGINT back."""
+        signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)

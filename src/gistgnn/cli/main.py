@@ -1,0 +1,61 @@
+"""`gistgnn`: reads the command line and runs one command.
+
+A command is a module with `add_parser(commands)` and `run(args) -> int`; it imports what is slow inside `run`, so that
+`gistgnn --help` answers at once.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gistgnn.cli import datasets, evaluate, predict, reproduce, train
+from gistgnn.errors import InputError
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports a wrong option in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    for command in (train, evaluate, predict, datasets, reproduce):
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 2 for bad input, 130 when interrupted."""
+    # Threads that wait by spinning slow torch tenfold on a machine that runs anything else; read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        from gistgnn import __version__
+
+        print(f"gistgnn {__version__}")
+        return 0
+    if not hasattr(args, "run"):
+        parser.error("give a command: train, evaluate, predict, datasets or reproduce")
+    try:
+        return args.run(args)
+    except InputError as error:
+        print(f"gistgnn: error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("gistgnn: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""`gistgnn predict`: classes and probabilities for the nodes of a graph."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gistgnn.cli.options import add_data_options, add_device_option
+from gistgnn.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's options."""
+    parser = commands.add_parser("predict", help="classify every node of a graph", allow_abbrev=False)
+    parser.set_defaults(run=run)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
+    add_data_options(parser, default=None)
+    add_device_option(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a .csv (node, class, probability) or a .npz (classes "
+        "[N], probabilities [N, C]; labels [N, K] for a multi-label graph)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from gistgnn.evaluate import decide, predict, whole_graph
+    from gistgnn.files import replacing
+    from gistgnn.graphs import load
+    from gistgnn.run import choose_device, load_run
+    from gistgnn.sampling import check_fits
+
+    if args.output.suffix not in (".csv", ".npz"):
+        raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
+    config, record, model = load_run(args.directory)
+    device = choose_device(args.device)
+    graph = load(args.dataset or config.dataset, args.data_root, labelled=False).to(device)
+    batch, multi_label = whole_graph(graph), record["graph"]["multi_label"]
+    check_fits(model.to(device), batch, record["graph"]["classes"])
+    logits = predict(model, batch)
+    probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()
+    with replacing(args.output) as path:
+        _write(path, decide(logits, multi_label).cpu().numpy(), probabilities)
+    print(f"{len(probabilities)} nodes written to {args.output}", file=sys.stderr)
+    return 0
+
+
+def _write(path: Path, decisions: "np.ndarray", probabilities: "np.ndarray") -> None:
+    import numpy as np
+
+    if path.suffix == ".npz":
+        np.savez(path, classes=decisions, probabilities=probabilities)
+        return
+    nodes = np.arange(len(decisions))
+    if decisions.ndim == 2:  # multi-label: one column of probabilities for each label
+        header = ",".join(["node", *(f"label_{k}" for k in range(decisions.shape[1]))])
+        np.savetxt(
+            path,
+            np.column_stack([nodes, probabilities]),
+            "%d" + ",%.6f" * decisions.shape[1],
+            header=header,
+            comments="",
+        )
+    else:
+        rows = np.column_stack([nodes, decisions, probabilities[nodes, decisions]])
+        np.savetxt(path, rows, "%d,%d,%.6f", header="node,class,probability", comments="")

@@ -1,0 +1,18 @@
+"""Tables on the terminal."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_scores(title: str, rows: Mapping[str, Mapping[str, float] | None]) -> None:
+    """Print one row of scores for each name; a row without scores is left out."""
+    table = Table(title=title)
+    table.add_column("split")
+    for column in ("accuracy", "micro F1", "macro F1"):
+        table.add_column(column, justify="right")
+    for name, found in rows.items():
+        if found:
+            table.add_row(name, *(f"{found[key]:.4f}" for key in ("accuracy", "f1_micro", "f1_macro")))
+    Console().print(table)

@@ -1,0 +1,213 @@
+"""`gistgnn train`: train one model on one graph."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gistgnn.cli.interrupt import Interrupt
+from gistgnn.cli.options import add_data_options, add_device_option, count, natural
+from gistgnn.errors import InputError
+
+if TYPE_CHECKING:
+    from gistgnn.gist import Result
+    from gistgnn.graphs import Graph
+    from gistgnn.run import RunConfig
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's options."""
+    parser = commands.add_parser("train", help="train a model on a graph", allow_abbrev=False)
+    parser.set_defaults(run=run)
+    add_data_options(parser, default="digits")
+    _add_model_options(parser)
+    _add_gist_options(parser)
+    _add_optimizer_options(parser)
+    _add_run_options(parser)
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", choices=("gcn", "graphsage", "gat"), default="gcn", help="(default: gcn)")
+    group.add_argument(
+        "--hidden",
+        type=count,
+        nargs="+",
+        default=[256, 256],
+        metavar="D",
+        help="width of each hidden layer (of each head, for gat) (default: 256 256)",
+    )
+    group.add_argument("--dropout", type=float, default=0.5, help="on hidden features (default: 0.5)")
+    group.add_argument("--norm", choices=("none", "layer", "batch"), default="none", help="(default: none)")
+    group.add_argument("--heads", type=count, default=4, help="attention heads of gat (default: 4)")
+
+
+def _add_gist_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("GIST")
+    group.add_argument("--sub-gcns", type=int, default=4, metavar="M", help="m; 1 is the baseline (default: 4)")
+    group.add_argument("--local-steps", type=int, default=20, metavar="N", help="ζ, steps in a round (default: 20)")
+    group.add_argument("--epochs", type=int, default=400, metavar="E", help="(default: 400)")
+    group.add_argument(
+        "--training",
+        choices=("split", "each"),
+        default="split",
+        help="E/m epochs for each sub-GCN, or E (default: split)",
+    )
+    group.add_argument(
+        "--partition-dims",
+        type=natural,
+        nargs="+",
+        metavar="L",
+        help="the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)",
+    )
+    group.add_argument(
+        "--partition",
+        choices=("balanced", "categorical"),
+        default="balanced",
+        help="how blocks are drawn (default: balanced)",
+    )
+    group.add_argument(
+        "--optimizer-state",
+        choices=("reset", "carry"),
+        default="reset",
+        help="a new optimiser in every round, or moments that travel with the parameters (default: reset)",
+    )
+
+
+def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("optimiser")
+    group.add_argument("--optimizer", choices=("adam", "adamw", "sgd"), default="adam", help="(default: adam)")
+    group.add_argument("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
+    group.add_argument("--weight-decay", type=float, default=0.0, metavar="W", help="(default: 0)")
+    group.add_argument("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
+    group.add_argument(
+        "--schedule",
+        choices=("constant", "step", "cosine"),
+        default="constant",
+        help="step divides the rate by 10 at 50 %% and 75 %% of the run (default: constant)",
+    )
+    group.add_argument("--clip-norm", type=float, metavar="C", help="largest norm of a sub-GCN's gradient")
+    group.add_argument("--patience", type=int, metavar="K", help="stop after K evaluations without a better score")
+    group.add_argument("--evaluate-every", type=int, default=1, metavar="K", help="rounds (default: 1)")
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("run")
+    group.add_argument("--seed", type=natural, default=0, help="(default: 0)")
+    add_device_option(group)  # type: ignore[arg-type]  # a group takes options as a parser does
+    group.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
+    group.add_argument("--overwrite", action="store_true", help="replace the results that DIR holds")
+    group.add_argument(
+        "--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)"
+    )
+    group.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR, if there is one")
+    group.add_argument(
+        "--json", action="store_true", help="print result.json on standard output, and nothing else there"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from gistgnn.graphs import load
+    from gistgnn.monitor import Saving
+    from gistgnn.rounds import DivergedError
+    from gistgnn.run import CHECKPOINT, execute, read_record
+
+    config = _config(args)
+    out = _output_directory(args, config)
+    if args.resume and (out / "result.json").exists():
+        _report(read_record(out), out, args.json)
+        return 0
+    graph = load(args.dataset, args.data_root)
+    _warn_of_few_rounds(config)
+    with Interrupt() as interrupt:
+        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume)
+        try:
+            result = execute(config, graph, progress=True, stop=lambda: interrupt.asked, saving=saving)
+        except DivergedError as error:
+            _finish(config, graph, error.result, out, diverged=str(error))
+            raise
+    if result.interrupted:
+        print(f"gistgnn: interrupted; go on with the same command and --out {out} --resume", file=sys.stderr)
+        return 130
+    _report(_finish(config, graph, result, out), out, args.json)
+    return 0
+
+
+def _config(args: argparse.Namespace) -> "RunConfig":
+    from gistgnn.run import ModelConfig, RunConfig, choose_device
+    from gistgnn.settings import Training, make_training
+
+    training = {name: getattr(args, name) for name in Training.__dataclass_fields__}
+    make_training(training)  # refuses a bad value before anything is loaded
+    model = ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, args.heads)
+    return RunConfig(
+        dataset=args.dataset,
+        model=model,
+        sub_gcns=args.sub_gcns,
+        partitioned=tuple(args.partition_dims) if args.partition_dims else None,
+        partition=args.partition,
+        seed=args.seed,
+        device=choose_device(args.device),
+        training=training,
+    )
+
+
+def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
+    """Return the directory of the run, made and writable; one that holds results is not written over unasked."""
+    from gistgnn.files import check_writable
+
+    if args.out is None:
+        stem = f"{Path(config.dataset).stem}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
+        names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
+        args.out = next(name for name in names if not name.exists())
+    out: Path = args.out
+    if (out / "result.json").exists() and not (args.overwrite or args.resume):
+        raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
+    check_writable(out)
+    return out
+
+
+def _warn_of_few_rounds(config: "RunConfig") -> None:
+    """Say so where most of Θ would hardly be trained: a weight between two split layers is in 1/m of the rounds."""
+    settings, m = config.training, config.sub_gcns
+    steps = settings["epochs"] / (m if settings["training"] == "split" else 1)
+    if m > 1 and (rounds := steps / settings["local_steps"]) < 2 * m:
+        print(
+            f"gistgnn: note: {steps:g} epochs for each sub-GCN make {rounds:.3g} rounds, in which a weight between two "
+            f"split layers is trained {rounds / m:.2g} times on average; raise --epochs or lower --local-steps",
+            file=sys.stderr,
+        )
+
+
+def _finish(
+    config: "RunConfig", graph: "Graph", result: "Result", out: Path, diverged: str | None = None
+) -> dict[str, Any]:
+    """Write the run's directory and return its record."""
+    from gistgnn.run import result_json, write_run
+
+    record = result_json(config, graph, result)
+    if diverged:
+        record["diverged"] = diverged
+    write_run(out, record, result.model)
+    return record
+
+
+def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
+    """Print the result: as JSON, or as a table and where the files are."""
+    if as_json:
+        print(json.dumps(record, indent=2))
+        return
+    from gistgnn.cli.tables import print_scores
+
+    print_scores(
+        f"{record['graph']['name']}, {record['config']['model']['name']}, m = {record['config']['sub_gcns']}",
+        {
+            f"{split} at best validation (round {record['best_round']})": record[split]
+            for split in ("validation", "test")
+        }
+        | {f"{split} at the end": record["last"].get(split) for split in ("validation", "test")},
+    )
+    print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
+    print(f"written: {out / 'result.json'}, {out / 'model.safetensors'}, {out / 'curves.png'}")

@@ -1,0 +1,83 @@
+"""Scores of a model on the splits of a graph."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+from torch import Tensor, nn
+
+from gistgnn.graphs import Graph
+from gistgnn.sampling import Batch, forward
+
+SPLITS = {"train": "train", "validation": "val", "test": "test"}  # the split's name in results: in a Graph
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores on one split, as fractions in [0, 1].
+
+    Args:
+        accuracy: share of nodes whose label is right; for multi-label graphs, whose labels are all right.
+        f1_micro: F1 over all decisions together; equal to the accuracy where every node has one label.
+        f1_macro: mean of the classes' F1.
+    """
+
+    accuracy: float
+    f1_micro: float
+    f1_macro: float
+
+    def selecting(self, multi_label: bool) -> float:
+        """Return the score that chooses among models: accuracy, or micro F1 for multi-label graphs."""
+        return self.f1_micro if multi_label else self.accuracy
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the scores by name."""
+        return asdict(self)
+
+
+def decide(logits: Tensor, multi_label: bool) -> Tensor:
+    """Return predicted classes [N], or predicted labels [N, K] of 0 and 1 for a multi-label graph."""
+    return (logits > 0).long() if multi_label else logits.argmax(dim=1)
+
+
+def scores(predicted: Tensor, y: Tensor) -> Scores:
+    """Compare predictions with labels, both [N] classes or both [N, K] of 0 and 1."""
+    truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
+    return Scores(
+        accuracy=float(accuracy_score(truth, guess)),
+        f1_micro=float(f1_score(truth, guess, average="micro", zero_division=0)),
+        f1_macro=float(f1_score(truth, guess, average="macro", zero_division=0)),
+    )
+
+
+def whole_graph(graph: Graph) -> Batch:
+    """Return the whole graph as one batch."""
+    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1))
+
+
+def predict(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the logits of every node of the batch, [N, C], with dropout off."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return forward(model, batch)
+    finally:
+        model.train(training)
+
+
+def evaluate(
+    model: nn.Module, graph: Graph, splits: Sequence[str] = tuple(SPLITS), batch: Batch | None = None
+) -> dict[str, Scores]:
+    """Return a model's scores on the splits of a graph, computed on the whole graph at once.
+
+    Args:
+        model: on the graph's device.
+        graph: the graph and its splits.
+        splits: of "train", "validation" and "test".
+        batch: the graph as a batch, where the caller has it prepared.
+    """
+    predicted = decide(predict(model, batch or whole_graph(graph)), graph.multi_label)
+    masks = {split: getattr(graph, SPLITS[split]) for split in splits}
+    return {split: scores(predicted[mask], graph.y[mask]) for split, mask in masks.items()}

@@ -1,0 +1,93 @@
+"""Many runs: each is done once, kept in a file of its own, and not done again."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from gistgnn.files import replacing
+from gistgnn.graphs import Graph, load
+from gistgnn.rounds import DivergedError
+from gistgnn.run import RunConfig, execute, result_json
+
+Record = dict[str, Any]
+
+
+class RunStore:
+    """Finished runs in a directory, found again by their configuration.
+
+    Args:
+        directory: one JSON file for each run; made when the first is kept.
+        data_root: where named data sets are.
+    """
+
+    def __init__(self, directory: Path, data_root: str) -> None:
+        self.directory = directory
+        self.data_root = data_root
+
+    def get(self, config: RunConfig) -> Record | None:
+        """Return the record of a finished run, or None; a file that was cut short counts as none."""
+        try:
+            record = json.loads(self._path(config).read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return record if record.get("config") == json.loads(json.dumps(asdict(config))) else None
+
+    def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
+        """Do the runs that are not there yet, `jobs` at a time with one thread each, and return all records in order.
+
+        An interruption keeps what is finished.
+        """
+        wanted = list(configs)
+        missing = {_key(config): config for config in wanted if self.get(config) is None}
+        for dataset in {config.dataset for config in missing.values()}:
+            load(dataset, self.data_root)  # one that is not there is said at once, in this process
+        pool = ProcessPoolExecutor(
+            jobs, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+        )
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
+            try:
+                running = {pool.submit(_run, config, self.data_root): config for config in missing.values()}
+                for future in as_completed(running):
+                    self._keep(running[future], future.result())
+                    bar.advance(task)
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return [record for config in wanted if (record := self.get(config)) is not None]
+
+    def _keep(self, config: RunConfig, record: Record) -> None:
+        with replacing(self._path(config)) as path:
+            path.write_text(json.dumps(record))
+
+    def _path(self, config: RunConfig) -> Path:
+        digest = hashlib.sha256(_key(config).encode()).hexdigest()[:16]
+        return self.directory / f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}-{digest}.json"
+
+
+def _key(config: RunConfig) -> str:
+    return json.dumps(asdict(config), sort_keys=True)
+
+
+@lru_cache(maxsize=1)
+def _graph(dataset: str, data_root: str) -> Graph:
+    return load(dataset, data_root)
+
+
+def _run(config: RunConfig, data_root: str) -> Record:
+    """Do one run in a worker process."""
+    graph = _graph(config.dataset, data_root)
+    try:
+        result = execute(config, graph)
+    except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
+        result = error.result
+    return result_json(config, graph, result)

@@ -1,0 +1,50 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gistgnn.errors import InputError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; what was written there takes the name `path` when the block ends well.
+
+    Raises:
+        InputError: the directory cannot be made or written, or the disk is full; what stood at `path` is untouched.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; choose a directory that can be written"
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def check_writable(directory: Path) -> None:
+    """Make a directory, and raise InputError now rather than after the work if nothing can be written there."""
+    with replacing(directory / "probe") as probe:
+        probe.touch()
+    (directory / "probe").unlink()
+
+
+def _umask() -> int:
+    """Return the process's umask; the system call can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

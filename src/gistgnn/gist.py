@@ -1,0 +1,250 @@
+"""Algorithm 1 of the paper, and the public class around it."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from gistgnn.axes import Build, Widths, construct, named_tensors
+from gistgnn.errors import InputError
+from gistgnn.graphs import Graph
+from gistgnn.memory import peak_memory_bytes
+from gistgnn.monitor import Monitor, Progress, Saving
+from gistgnn.partition import Blocks, Partition
+from gistgnn.progress import RoundBar
+from gistgnn.proof import prove_layout
+from gistgnn.rounds import DivergedError, Round
+from gistgnn.runners import Stretch, train_in_turn
+from gistgnn.sampling import FullGraph, Sampler, check_fits
+from gistgnn.seeds import torch_stream
+from gistgnn.settings import Training, make_training
+from gistgnn.theta import Theta
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+@dataclass
+class Result:
+    """What `GIST.fit` returns.
+
+    Args:
+        model: the user's own module at full width, with the parameters of the best validation score.
+        progress: history, best and last scores, rounds, steps, seconds.
+        interrupted: the run was stopped before its end by `stop`.
+        peak_memory_bytes: the most memory the process held.
+    """
+
+    model: nn.Module
+    progress: Progress
+    interrupted: bool
+    peak_memory_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores and costs as result.json holds them."""
+        p = self.progress
+        return {
+            "test": p.best.get("test"),
+            "validation": p.best.get("validation"),
+            "best_round": p.best_round,
+            "last": p.last,
+            "train_seconds": p.train_seconds,
+            "rounds": p.rounds,
+            "steps": p.steps,
+            "stopped_early": p.stopped_early,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "history": p.history,
+        }
+
+
+class GIST:
+    """Trains a graph neural network by graph independent subnetwork training.
+
+    Args:
+        build: returns the model at given widths: `build(widths)` with a tuple of one width per axis or, where `widths`
+            is a single integer, `build(width)` with one axis shared by all layers (PyG's own models, residual nets).
+            Its forward takes (x, edge_index), (x, adj) or (x); see `gistgnn.sampling.forward`.
+        widths: the full model's widths, d_l in the paper.
+        sub_gcns: m; 1 is the baseline, ordinary training of the full model.
+        input_axis: which of the widths is the number of input features, to partition d_0 as in Table 1; usually None.
+        whole: axes that are not partitioned.
+        partition: "balanced" or "categorical" (see `Partition`).
+        seed: initial parameters, blocks and dropout follow from it.
+        device: where the sub-GCNs and Θ are.
+
+    Raises:
+        InputError: a value out of range, or a model whose layout along the axes cannot be proved (see `prove_layout`).
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        sub_gcns: int = 1,
+        *,
+        input_axis: int | None = None,
+        whole: Collection[int] = (),
+        partition: str = "balanced",
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.build = build
+        self.shared = isinstance(widths, int)
+        self.widths = _check_widths(widths, input_axis)
+        self.input_axis = input_axis
+        self.seed = seed
+        self.device = torch.device(device)
+        self.layout = prove_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        features = self.layout.features(self.widths)
+        self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed)
+        self.next_round = 0
+        self._pool: dict[int, tuple[Widths, nn.Module]] = {}
+        self._initialise()
+
+    @property
+    def sub_gcns(self) -> int:
+        """m, the number of sub-GCNs."""
+        return self.partition.sub_gcns
+
+    def begin_round(self) -> Round:
+        """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""
+        blocks = self.partition.blocks(self.next_round)
+        subs = [self._sub_gcn(i, own) for i, own in enumerate(blocks)]
+        round_ = Round(self.theta, self.next_round, blocks, subs, self.input_axis)
+        self.next_round += 1
+        return round_
+
+    def rounds(self, count: int) -> Iterator[Round]:
+        """Yield `count` rounds for a training loop of one's own; going on to the next round aggregates the one before.
+
+            for round in gist.rounds(20):
+                for sub in round:            # a plain nn.Module at the blocks' widths
+                    ...                      # any optimiser, any number of steps
+
+        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it.
+
+        Raises:
+            DivergedError: a sub-GCN ended its round with values that are not finite.
+        """
+        for _ in range(count):
+            round_ = self.begin_round()
+            yield round_
+            round_.aggregate()
+
+    def model(self) -> nn.Module:
+        """Return the full model with a copy of the parameters of Θ, in evaluation mode."""
+        module = construct(self.build, self.widths, shared=self.shared).to(self.device)
+        self.theta.load_into(module)
+        return module.eval()
+
+    def fit(
+        self,
+        graph: "Graph | Data",
+        *,
+        progress: bool = True,
+        stop: Callable[[], bool] = lambda: False,
+        saving: Saving | None = None,
+        **settings: Any,
+    ) -> Result:
+        """Train on a graph from scratch, with full-graph steps, and return the model at its best validation score.
+
+        Args:
+            graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
+            progress: show a progress bar on standard error.
+            stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
+            saving: where and how often the state is saved, and whether to go on from it.
+            settings: see `Training`; `epochs` is required.
+
+        Raises:
+            InputError: a setting out of range, an unusable graph, or a checkpoint of another run.
+            DivergedError: training diverged; `self.theta` holds the parameters from before that round.
+        """
+        training = make_training(settings)
+        graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
+        sampler = FullGraph(graph)
+        if self.next_round:
+            self._initialise()
+        model = self.model()
+        check_fits(model, sampler.batch, graph.num_classes)
+        total = math.ceil(training.steps(sampler.steps_per_epoch, self.sub_gcns) / training.local_steps)
+        run = self._describe(graph, training)
+        with RoundBar(total, shown=progress) as bar:
+            monitor = Monitor(
+                self.theta, model, graph, training, self.sub_gcns, report=bar.update, stop=stop, saving=saving, run=run
+            )
+            self.next_round = monitor.progress.rounds
+            try:
+                train(self, sampler, training, monitor.after_round)
+            except DivergedError as error:
+                error.result = self._result(monitor, model)
+                raise
+        return self._result(monitor, model)
+
+    def _initialise(self) -> None:
+        """Draw the initial Θ from the seed and start at round 0."""
+        with torch_stream(self.seed, "parameters"):
+            module = construct(self.build, self.widths, shared=self.shared).to(self.device)
+        tensors = {name: tensor.detach() for name, tensor in named_tensors(module).items()}
+        self.theta = Theta(self.layout, self.widths, tensors)
+        self.next_round = 0
+
+    def _result(self, monitor: Monitor, model: nn.Module) -> Result:
+        best = monitor.best_theta or self.theta.tensors
+        Theta(self.layout, self.widths, best).load_into(model)
+        return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
+
+    def _describe(self, graph: Graph, training: Training) -> dict[str, Any]:
+        """Say what a run is, so that its checkpoint is not taken for another's."""
+        return {
+            **asdict(training),
+            "widths": self.widths,
+            "sub_gcns": self.sub_gcns,
+            "partition": self.partition.kind,
+            "whole": sorted(self.partition.whole),
+            "input_axis": self.input_axis,
+            "seed": self.seed,
+            "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features],
+            "parameters": {name: list(tensor.shape) for name, tensor in self.theta.tensors.items()},
+        }
+
+    def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
+        """Return a module of the blocks' widths, the one of the last round where these have not changed."""
+        widths = self.layout.widths([len(block) for block in blocks])
+        if i not in self._pool or self._pool[i][0] != widths:
+            with torch_stream(self.seed, "unused"):  # a user's own random stream does not move
+                self._pool[i] = widths, construct(self.build, widths, shared=self.shared).to(self.device)
+        return self._pool[i][1]
+
+
+def train(gist: GIST, sampler: Sampler, training: Training, after_round: Callable[[Stretch, float], bool]) -> None:
+    """Algorithm 1, from the round that `gist` stands at.
+
+    Args:
+        gist: Θ and the partition.
+        sampler: the batches (Cluster in the algorithm; the whole graph where c = 1).
+        training: ζ, T by way of the epochs, and how a step is taken.
+        after_round: called with the steps taken and the mean loss; returns True to stop.
+
+    Raises:
+        DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
+    """
+    total = training.steps(sampler.steps_per_epoch, gist.sub_gcns)
+    while (first := gist.next_round * training.local_steps) < total:
+        stretch = Stretch(first, min(training.local_steps, total - first), total)
+        round_ = gist.begin_round()  # subGCNs
+        loss = train_in_turn(round_, sampler, training, stretch, gist.seed)  # subTrain
+        round_.aggregate()  # subAgg
+        if after_round(stretch, loss):
+            break
+
+
+def _check_widths(widths: Any, input_axis: int | None) -> Widths:
+    axes = (widths,) if isinstance(widths, int) else tuple(widths)
+    if not axes or any(not isinstance(w, int) or isinstance(w, bool) or w < 1 for w in axes):
+        raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
+    if input_axis is not None and input_axis not in range(len(axes)):
+        raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")
+    return axes

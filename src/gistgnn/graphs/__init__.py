@@ -1,0 +1,8 @@
+"""Graphs for node classification: the `Graph`, files, and data sets by name."""
+
+from gistgnn.graphs.files import load_file, save_file
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.info import DATASETS, DatasetInfo
+from gistgnn.graphs.named import load
+
+__all__ = ["DATASETS", "DatasetInfo", "Graph", "load", "load_file", "save_file"]

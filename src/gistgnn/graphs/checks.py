@@ -1,0 +1,239 @@
+"""Checks that turn what a user gives into the tensors of a `Graph`, or say in one line what is wrong with it."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+
+ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
+
+
+def to_tensor(value: ArrayLike, what: str) -> Tensor:
+    """A dense tensor of real numbers (or bools) from a tensor, an array or nested lists.
+
+    Args:
+        value: what the user gave.
+        what: its name in error messages.
+
+    Raises:
+        InputError: it is sparse, ragged, complex or not numeric.
+    """
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise InputError(
+                f"{what} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it"
+            )
+        if value.is_complex():
+            raise InputError(f"{what} has dtype {value.dtype}; expected real numbers")
+        return value.detach()
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{what} cannot be made into an array; expected rows of equal length") from error
+    kind = array.dtype.kind
+    if kind not in "biuf":
+        raise InputError(f"{what} has dtype {array.dtype}; expected a dense array of real numbers")
+    # torch has few operations on unsigned integers and none on long doubles, foreign byte orders or negative strides.
+    plain = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32 if array.dtype == np.float32 else np.float64}
+    return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
+
+
+def check_features(value: ArrayLike) -> Tensor:
+    """``x: [N, F] float32``, finite, N and F at least 1; shares memory with the argument where it can.
+
+    Raises:
+        InputError: another shape, or NaN or infinity (the first row is named).
+    """
+    x = to_tensor(value, "x")
+    if x.ndim != 2:
+        raise InputError(f"x has shape {list(x.shape)}; expected [nodes, features]")
+    if 0 in x.shape:
+        raise InputError(f"x has shape {list(x.shape)}; expected at least one node and one feature")
+    x = x.to(torch.float32).contiguous()
+    finite = torch.isfinite(x)
+    if not finite.all():
+        row, column = (~finite).nonzero()[0].tolist()
+        raise InputError(
+            f"x[{row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
+            f"clean or impute the features of node {row} (the first such row)"
+        )
+    return x
+
+
+def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
+    """``edge_index: [2, E] int64`` sorted by (target, source), without duplicates.
+
+    Raises:
+        InputError: another shape or dtype, no edges, or a node that does not exist.
+    """
+    edges = to_tensor(value, "edge_index")
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        hint = ": transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise InputError(f"edge_index has shape {list(edges.shape)}; expected [2, edges]{hint}")
+    if edges.shape[1] == 0:
+        raise InputError("edge_index has no edges (shape [2, 0]); expected at least one")
+    if edges.is_floating_point() or edges.dtype == torch.bool:
+        raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
+    edges = edges.to(torch.int64)
+    outside = (edges < 0) | (edges >= num_nodes)
+    if outside.any():
+        row, column = outside.nonzero()[0].tolist()
+        raise InputError(
+            f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
+            f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
+        )
+    return _coalesce(edges, num_nodes)
+
+
+def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
+    key = edges[1] * num_nodes + edges[0]
+    if bool((key[1:] > key[:-1]).all()):  # as saved by us: spare large graphs the sort
+        return edges.contiguous()
+    key = torch.unique(key, sorted=True)
+    target = torch.div(key, num_nodes, rounding_mode="floor")
+    return torch.stack([key - target * num_nodes, target])
+
+
+def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
+    """Labels and the number of classes.
+
+    Args:
+        value: [N] or [N, 1] integers (floats of integer value will do), −1 for unlabelled; or [N, K] of 0 and 1.
+        num_nodes: N.
+        num_classes: the number of classes; None: the largest label plus one, or K.
+
+    Returns:
+        ``y``, [N] int64 or [N, K] float32, and the number of classes.
+
+    Raises:
+        InputError: another shape, another number of nodes, or a label out of range.
+    """
+    y = to_tensor(value, "y")
+    if y.ndim not in (1, 2) or y.numel() == 0:
+        raise InputError(
+            f"y has shape {list(y.shape)}; expected [nodes], or [nodes, labels] for several labels per node"
+        )
+    if y.shape[0] != num_nodes:
+        raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
+    if num_classes is not None and num_classes < 2:
+        raise InputError(f"num_classes is {num_classes}; expected at least 2")
+    if y.ndim == 2 and y.shape[1] > 1:
+        return _multi_label(y, num_classes), y.shape[1]
+    return _single_label(y.reshape(-1), num_classes)
+
+
+def _multi_label(y: Tensor, num_classes: int | None) -> Tensor:
+    if num_classes is not None and num_classes != y.shape[1]:
+        raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
+    bad = (y != 0) & (y != 1)
+    if bad.any():
+        row, column = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"y[{row}, {column}] is {y[row, column].item()}; expected 0 or 1 in labels of shape [nodes, labels]"
+        )
+    return y.to(torch.float32).contiguous()
+
+
+def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
+    if y.is_floating_point():
+        bad = ~torch.isfinite(y) | (y != torch.floor(y))
+        if bad.any():
+            node = int(bad.nonzero()[0])
+            raise InputError(f"y[{node}] is {y[node].item()}; expected an integer label, or -1 for an unlabelled node")
+    y = y.to(torch.int64).contiguous()
+    node = int(y.argmin())
+    if y[node] < -1:
+        raise InputError(f"y[{node}] is {int(y[node])}; expected labels from 0 up, or -1 for an unlabelled node")
+    node = int(y.argmax())
+    largest = int(y[node])
+    if num_classes is None:
+        return y, _infer_classes(y, node)
+    if largest >= num_classes:
+        raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
+    return y, num_classes
+
+
+def _infer_classes(y: Tensor, largest_at: int) -> int:
+    largest = int(y[largest_at])
+    if largest >= y.shape[0]:
+        raise InputError(
+            f"y[{largest_at}] is {largest}, which makes more classes than the {y.shape[0]} nodes; "
+            "expected labels 0, 1, ..., classes - 1: renumber them, or give num_classes"
+        )
+    present = torch.unique(y[y >= 0]).tolist()
+    if len(present) < 2:
+        found = f"only the label {present[0]}" if present else "no label but -1 (unlabelled)"
+        raise InputError(f"y holds {found}; expected at least 2 classes")
+    return largest + 1
+
+
+def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
+    """One bool mask [N] per split: not empty, disjoint, and on labelled nodes only.
+
+    Args:
+        splits: by name, a bool mask [N] or distinct node numbers.
+        y: the labels, as `check_labels` returns them.
+
+    Raises:
+        InputError: a split breaks one of these rules; the first node that does is named.
+    """
+    masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
+    for name, mask in masks.items():
+        unlabelled = mask & (y == -1) if y.ndim == 1 else torch.zeros_like(mask)
+        if unlabelled.any():
+            raise InputError(
+                f"{name} holds {int(unlabelled.sum())} unlabelled nodes (y = -1), the first is node "
+                f"{int(unlabelled.nonzero()[0])}; expected labelled nodes only: take them out of {name}"
+            )
+    for one, other in combinations(masks, 2):
+        both = masks[one] & masks[other]
+        if both.any():
+            raise InputError(
+                f"{one} and {other} share {int(both.sum())} nodes, the first is node "
+                f"{int(both.nonzero()[0])}; expected disjoint splits"
+            )
+    return masks
+
+
+def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
+    given = to_tensor(value, name)
+    if given.ndim != 1:
+        hint = f": choose one column, such as {name}[:, 0]" if given.ndim == 2 else ""
+        raise InputError(
+            f"{name} has shape {list(given.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
+        )
+    if given.dtype == torch.bool:
+        if given.shape[0] != num_nodes:
+            raise InputError(f"{name} is a mask of length {given.shape[0]}; expected {num_nodes}, one entry per node")
+        mask = given
+    else:
+        mask = _mask_of(given, name, num_nodes)
+    if not mask.any():
+        raise InputError(f"{name} is empty; expected at least one node")
+    return mask.contiguous()
+
+
+def _mask_of(indices: Tensor, name: str, num_nodes: int) -> Tensor:
+    mask = torch.zeros(num_nodes, dtype=torch.bool, device=indices.device)
+    if indices.numel() == 0:  # NumPy makes an empty list an array of floats
+        return mask
+    if indices.is_floating_point():
+        raise InputError(f"{name} has dtype {indices.dtype}; expected a bool mask or integer node numbers")
+    indices = indices.to(torch.int64)
+    outside = (indices < 0) | (indices >= num_nodes)
+    if outside.any():
+        at = int(outside.nonzero()[0])
+        raise InputError(f"{name}[{at}] is {int(indices[at])}; expected node numbers from 0 to {num_nodes - 1}")
+    mask[indices] = True
+    if int(mask.sum()) < indices.numel():
+        twice = int((torch.bincount(indices) > 1).nonzero()[0])
+        raise InputError(
+            f"{name} holds node {twice} more than once; expected distinct node numbers (if it is a mask, make it bool)"
+        )
+    return mask

@@ -1,0 +1,133 @@
+"""The graph of a node classification task."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """One graph with features, labels and a split of its nodes.
+
+    The constructor takes the attributes as they are; use `Graph.build` or `Graph.from_pyg` for data that has not been
+    checked.
+
+    Attributes:
+        x: [N, F] float32, the features.
+        edge_index: [2, E] int64, row 0 the source and row 1 the target of every edge; sorted by (target, source), no
+            duplicates. Self-loops stay. An undirected edge is stored in both directions.
+        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} where a node has several labels.
+        train: [N] bool.
+        val: [N] bool.
+        test: [N] bool; the three are disjoint, not empty and hold labelled nodes only.
+        num_classes: the number of classes, K where there are several labels per node.
+        name: what to call the graph in messages and results.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    num_classes: int
+    name: str = "graph"
+
+    @classmethod
+    def build(
+        cls,
+        x: ArrayLike,
+        edge_index: ArrayLike,
+        y: ArrayLike,
+        *,
+        train: ArrayLike,
+        val: ArrayLike,
+        test: ArrayLike,
+        num_classes: int | None = None,
+        name: str = "graph",
+    ) -> "Graph":
+        """Check tensors, arrays or lists, and make a graph of them on the device of ``x``.
+
+        Args:
+            x: [N, F] finite numbers. A contiguous float32 tensor or array is shared, not copied.
+            edge_index: [2, E] integers, source over target, in any order; duplicates are dropped.
+            y: [N] or [N, 1] integers (floats of integer value will do), −1 for unlabelled; or [N, K] of 0 and 1.
+            train: bool mask [N], or distinct node numbers.
+            val: likewise.
+            test: likewise.
+            num_classes: None: the largest label plus one, or K.
+            name: what to call the graph.
+
+        Raises:
+            InputError: something is wrong with the data; the message names the first offending value.
+        """
+        features = check_features(x)
+        labels, classes = check_labels(y, features.shape[0], num_classes)
+        edges = check_edges(edge_index, features.shape[0])
+        masks = check_splits({"train": train, "val": val, "test": test}, labels)
+        graph = cls(features, edges, labels, masks["train"], masks["val"], masks["test"], classes, name)
+        return graph.to(features.device)
+
+    @classmethod
+    def from_pyg(cls, data: Any, name: str = "graph") -> "Graph":
+        """Check a `torch_geometric.data.Data` and make a graph of it.
+
+        Args:
+            data: with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as `build` takes
+                them.
+            name: what to call the graph.
+
+        Raises:
+            InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
+        """
+        from torch_geometric.data import Data, HeteroData
+
+        if isinstance(data, HeteroData):
+            raise InputError(
+                "the data is a HeteroData; expected one type of node and edge: call .to_homogeneous() on it"
+            )
+        if not isinstance(data, Data):
+            raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
+        wanted = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
+        values: dict[str, Any] = {key: getattr(data, key, None) for key in wanted}
+        missing = [key for key, value in values.items() if value is None]
+        if missing:
+            raise InputError(
+                f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: set them on it"
+            )
+        train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
+        return cls.build(**values, train=train, val=val, test=test, name=name)
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.x.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """E, the number of directed edges."""
+        return self.edge_index.shape[1]
+
+    @property
+    def num_features(self) -> int:
+        """F."""
+        return self.x.shape[1]
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a node has several labels (``y`` is [N, K])."""
+        return self.y.ndim == 2
+
+    def to(self, device: torch.device | str) -> "Graph":
+        """The graph with every tensor on ``device``; tensors that are there already are shared."""
+        names = ("x", "edge_index", "y", "train", "val", "test")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+    def __repr__(self) -> str:
+        sizes = f"nodes={self.num_nodes}, edges={self.num_edges}, features={self.num_features}"
+        return f"Graph({self.name!r}, {sizes}, classes={self.num_classes})"

@@ -1,0 +1,210 @@
+"""The named data sets: what is known of each before it is loaded."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A named data set, with its published figures.
+
+    Attributes:
+        name: the name by which `gistgnn.graphs.load` knows it.
+        description: what its nodes, edges and classes are, and where it comes from.
+        nodes: number of nodes N.
+        edges: number of directed edges E after loading (an undirected edge counts twice, duplicates once).
+        features: number of features F.
+        classes: number of classes, or of labels per node where ``task`` is ``"multi-label"``.
+        split: how train, val and test were chosen.
+        task: ``"single-label"`` or ``"multi-label"``.
+        row_normalised: whether every row of features is divided by its sum, or as the source gives it.
+        reader: the module of `gistgnn.graphs` that reads it.
+    """
+
+    name: str
+    description: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    split: str
+    task: Literal["single-label", "multi-label"]
+    row_normalised: bool
+    reader: Literal["pyg", "ogb", "digits"]
+
+
+_PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
+_DRAWN = "random with a fixed seed (60 % train, 20 % val, 20 % test)"
+
+_ALL = (
+    DatasetInfo(
+        name="cora",
+        description="citations among machine learning papers, by topic; words as features (Planetoid)",
+        nodes=2_708,
+        edges=10_556,
+        features=1_433,
+        classes=7,
+        split=_PUBLIC,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="citeseer",
+        description="citations among computer science papers, by topic; words as features (Planetoid)",
+        nodes=3_327,
+        edges=9_104,
+        features=3_703,
+        classes=6,
+        split=_PUBLIC,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="pubmed",
+        description="citations among papers on diabetes, by type; TF-IDF words as features (Planetoid)",
+        nodes=19_717,
+        edges=88_648,
+        features=500,
+        classes=3,
+        split=_PUBLIC,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="amazon-computers",
+        description="computers bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        nodes=13_752,
+        edges=491_722,
+        features=767,
+        classes=10,
+        split=_DRAWN,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="amazon-photo",
+        description="photo goods bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        nodes=7_650,
+        edges=238_162,
+        features=745,
+        classes=8,
+        split=_DRAWN,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="coauthor-cs",
+        description="joint papers in computer science, by field of the author; keywords (Shchur et al., 2018)",
+        nodes=18_333,
+        edges=163_788,
+        features=6_805,
+        classes=15,
+        split=_DRAWN,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="coauthor-physics",
+        description="joint papers in physics, by field of the author; keywords (Shchur et al., 2018)",
+        nodes=34_493,
+        edges=495_924,
+        features=8_415,
+        classes=5,
+        split=_DRAWN,
+        task="single-label",
+        row_normalised=True,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="reddit",
+        description="posts with a commenter in common, by community; raw text features (GraphSAGE)",
+        nodes=232_965,
+        edges=114_615_892,
+        features=602,
+        classes=41,
+        split="public (by day of the post)",
+        task="single-label",
+        row_normalised=False,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="flickr",
+        description="images with properties in common, by tag; raw word features (GraphSAINT)",
+        nodes=89_250,
+        edges=899_756,
+        features=500,
+        classes=7,
+        split="public",
+        task="single-label",
+        row_normalised=False,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="ppi",
+        description="protein interactions in 24 tissues as one block-diagonal graph; raw gene features (GraphSAGE)",
+        nodes=56_944,
+        edges=1_587_264,
+        features=50,
+        classes=121,
+        split="public (20, 2 and 2 of the 24 graphs)",
+        task="multi-label",
+        row_normalised=False,
+        reader="pyg",
+    ),
+    DatasetInfo(
+        name="ogbn-arxiv",
+        description="citations among computer science papers of arXiv, made undirected, by subject; raw features (OGB)",
+        nodes=169_343,
+        edges=2_315_598,
+        features=128,
+        classes=40,
+        split="public (by year)",
+        task="single-label",
+        row_normalised=False,
+        reader="ogb",
+    ),
+    DatasetInfo(
+        name="ogbn-products",
+        description="goods bought together on Amazon, by category; raw features (OGB)",
+        nodes=2_449_029,
+        edges=123_718_152,
+        features=100,
+        classes=47,
+        split="public (by sales rank)",
+        task="single-label",
+        row_normalised=False,
+        reader="ogb",
+    ),
+    DatasetInfo(
+        name="amazon2m",
+        description="the graph of ogbn-products with the split sizes of Cluster-GCN; raw features (OGB)",
+        nodes=2_449_029,
+        edges=123_718_152,
+        features=100,
+        classes=47,
+        split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
+        task="single-label",
+        row_normalised=False,
+        reader="ogb",
+    ),
+    DatasetInfo(
+        name="digits",
+        description="8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (scikit-learn, bundled)",
+        nodes=1_797,
+        edges=24_680,
+        features=64,
+        classes=10,
+        split="stratified random with a fixed seed (10 % train, 20 % val, 70 % test)",
+        task="single-label",
+        row_normalised=False,
+        reader="digits",
+    ),
+)
+
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}

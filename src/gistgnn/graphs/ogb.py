@@ -1,0 +1,127 @@
+"""Data sets of the Open Graph Benchmark, from its raw CSV files."""
+
+import contextlib
+import csv
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.cache import cached
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.raw import downloading, move_missing, reading
+from gistgnn.graphs.splits import draw_split
+
+# Of the nodes of ogbn-products: Cluster-GCN's training nodes (the rest is test), and how many of them we hold out for
+# validation, which is as many as ogbn-products has for validation.
+_PRODUCTS_NODES, _CLUSTER_GCN_TRAIN, _HELD_OUT = 2_449_029, 1_709_997, 39_323
+
+_RAW = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")
+
+
+def load(info: DatasetInfo, data_root: Path) -> Graph:
+    """Read ogbn-arxiv, ogbn-products or amazon2m from ogb's raw files, which are downloaded where they are missing.
+
+    The files lie where ogb keeps them: ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time``, ``ogbn_products/raw`` and
+    ``ogbn_products/split/sales_ranking``. ogb's own data set classes unpickle what they have processed; only its reader
+    of CSV files is used here. Both graphs are made undirected. As parsing takes minutes, the result is kept in a cache:
+    see `gistgnn.graphs.cache.cached`.
+
+    amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
+    validation, 739,032 for test. The original list of nodes is not published with ogb, so they are drawn uniformly at
+    random with a fixed seed; and as that split has no validation nodes, 39,323 (ogbn-products' number) of the
+    1,709,997 are held out for validation. For a graph of another size the counts are scaled in proportion.
+
+    Args:
+        info: the entry of the data set.
+        data_root: the folder of all data sets; may be read-only where the raw files are there.
+
+    Raises:
+        InputError: ogb is not installed, raw files are missing and cannot be downloaded, or are damaged.
+    """
+    name = "ogbn-products" if info.name == "amazon2m" else info.name
+    meta = _meta(info, name)
+    folder = data_root / name.replace("-", "_")
+    files = [f"raw/{file}.csv.gz" for file in _RAW]
+    files += [f"split/{meta['split']}/{part}.csv.gz" for part in ("train", "valid", "test")]
+    paths = [folder / file for file in files]
+    if not all(path.is_file() for path in paths):
+        with downloading(info, folder, files):
+            _download(meta, folder)
+    with reading(info, folder):
+        graph = cached(name, paths, partial(_parse, name, meta, folder))
+    return _as_amazon2m(graph) if info.name == "amazon2m" else graph
+
+
+def _as_amazon2m(graph: Graph) -> Graph:
+    nodes = graph.num_nodes
+    both = round(nodes * _CLUSTER_GCN_TRAIN / _PRODUCTS_NODES)
+    val = round(nodes * _HELD_OUT / _PRODUCTS_NODES)
+    masks = draw_split(nodes, train=both - val, val=val)
+    return replace(graph, train=masks[0], val=masks[1], test=masks[2], name="amazon2m")
+
+
+def _meta(info: DatasetInfo, name: str) -> dict[str, str]:
+    """What ogb's table says of a data set: its url, split and number of classes among others."""
+    try:
+        with _no_version_check():
+            table = resources.files("ogb").joinpath("nodeproppred", "master.csv").read_text()
+    except ImportError as error:
+        raise InputError(f"{info.name}: the package ogb is not installed; run: pip install 'gistgnn[ogb]'") from error
+    return {row[""]: row[name] for row in csv.DictReader(table.splitlines())}
+
+
+@contextlib.contextmanager
+def _no_version_check() -> Iterator[None]:
+    """On import, ogb asks PyPI for its newest version without a timeout: offline, the process would not end."""
+    hide = "outdated" not in sys.modules
+    if hide:
+        sys.modules["outdated"] = None  # type: ignore[assignment]  # importing it now fails, which ogb allows for
+    try:
+        yield
+    finally:
+        if hide:
+            del sys.modules["outdated"]
+
+
+def _download(meta: dict[str, str], folder: Path) -> None:
+    from ogb.utils import url
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as staging:
+        archive = url.download_url(meta["url"], staging, log=False)
+        url.extract_zip(archive, staging, log=False)
+        move_missing(Path(staging) / meta["download_name"], folder)
+
+
+def _parse(name: str, meta: dict[str, str], folder: Path) -> Graph:
+    from ogb.io.read_graph_raw import read_csv_graph_raw
+
+    raw, split = folder / "raw", folder / "split" / meta["split"]
+    # master.csv asks for the inverse edges of ogbn-products; ogbn-arxiv is directed, and made undirected by them.
+    graph = read_csv_graph_raw(str(raw), add_inverse_edge=True)[0]
+    return Graph.build(
+        graph["node_feat"],
+        graph["edge_index"],
+        _column(raw / "node-label.csv.gz"),
+        train=_column(split / "train.csv.gz"),
+        val=_column(split / "valid.csv.gz"),
+        test=_column(split / "test.csv.gz"),
+        num_classes=int(meta["num classes"]),
+        name=name,
+    )
+
+
+def _column(path: Path) -> npt.NDArray[np.int64]:
+    import pandas as pd
+
+    values: npt.NDArray[np.int64] = pd.read_csv(path, header=None)[0].to_numpy(dtype=np.int64)
+    return values

@@ -1,0 +1,27 @@
+"""Splits for data sets that come without one: drawn once, the same for every seed of a run."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# The seed belongs to the split, not to a run, so that results of different seeds are on the same nodes.
+SPLIT_SEED = 2020
+
+
+def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw ``train`` and ``val`` nodes uniformly at random; the rest is test.
+
+    Args:
+        num_nodes: N.
+        train: number of training nodes.
+        val: number of validation nodes.
+
+    Returns:
+        The masks train, val and test, each [N] bool.
+    """
+    # NumPy has frozen the stream of RandomState: the same nodes in every version.
+    order = torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(num_nodes))
+    masks = torch.zeros(3, num_nodes, dtype=torch.bool)
+    for mask, nodes in zip(masks, order.tensor_split([train, train + val]), strict=True):
+        mask[nodes] = True
+    return masks[0], masks[1], masks[2]

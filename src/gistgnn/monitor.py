@@ -1,0 +1,150 @@
+"""What happens between rounds: evaluation, the best Θ, early stopping, history, checkpoints."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from gistgnn.checkpoint import Checkpoint, load_checkpoint
+from gistgnn.evaluate import evaluate, whole_graph
+from gistgnn.graphs import Graph
+from gistgnn.runners import Stretch
+from gistgnn.settings import Training
+from gistgnn.theta import Theta
+
+ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where and how often a run's state is saved.
+
+    Args:
+        path: the checkpoint file.
+        every: rounds between checkpoints, or None to save only when the run is stopped.
+        resume: go on from the file, if there is one.
+    """
+
+    path: Path
+    every: int | None = None
+    resume: bool = False
+
+
+@dataclass
+class Progress:
+    """What a run has done so far."""
+
+    rounds: int = 0
+    steps: int = 0
+    train_seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_round: int = -1
+    best_score: float = -1.0
+    best: ScoreTable = field(default_factory=dict)
+    last: ScoreTable = field(default_factory=dict)
+    evaluations_since_best: int = 0
+    stopped_early: bool = False
+
+
+class Monitor:
+    """Watches one run of Algorithm 1; `after_round` is called when Θ is whole again.
+
+    Args:
+        theta: the global parameters.
+        model: a full-size module on the graph's device, into which Θ is loaded to be evaluated.
+        graph: what is evaluated on.
+        training: the run's settings.
+        sub_gcns: m.
+        report: called with every history entry, for a progress bar.
+        stop: asked after every round; True saves the state and ends the run.
+        saving: where the state is saved, or None.
+        run: what this run is, to tell its checkpoint from another's.
+    """
+
+    def __init__(
+        self,
+        theta: Theta,
+        model: nn.Module,
+        graph: Graph,
+        training: Training,
+        sub_gcns: int,
+        *,
+        report: Callable[[dict[str, Any]], None],
+        stop: Callable[[], bool],
+        saving: Saving | None,
+        run: dict[str, Any],
+    ) -> None:
+        self.progress = Progress()
+        self.best_theta: dict[str, Tensor] = {}
+        self.interrupted = False
+        self._theta, self._model, self._graph = theta, model, graph
+        self._training, self._sub_gcns = training, sub_gcns
+        self._report, self._stop = report, stop
+        self._saving, self._run = saving, run
+        self._batch = whole_graph(graph)
+        if saving and saving.resume and saving.path.exists():
+            self._restore(saving.path)
+        self._clock = time.perf_counter()
+
+    def after_round(self, stretch: Stretch, loss: float) -> bool:
+        """Record a round; return True if the run is to stop."""
+        progress = self.progress
+        progress.train_seconds += time.perf_counter() - self._clock
+        progress.rounds += 1
+        progress.steps += stretch.count * self._sub_gcns
+        finished = stretch.first + stretch.count >= stretch.total
+        if progress.rounds % self._training.evaluate_every == 0 or finished:
+            self._evaluate(stretch, loss)
+        patience = self._training.patience
+        progress.stopped_early = patience is not None and progress.evaluations_since_best >= patience
+        self.interrupted = self._stop() and not finished
+        if self._saving and (self.interrupted or (self._saving.every and progress.rounds % self._saving.every == 0)):
+            self._save(self._saving.path)
+        self._clock = time.perf_counter()
+        return progress.stopped_early or self.interrupted
+
+    def _evaluate(self, stretch: Stretch, loss: float) -> None:
+        self._theta.load_into(self._model)
+        found = evaluate(self._model, self._graph, ("validation", "test"), self._batch)
+        score = found["validation"].selecting(self._graph.multi_label)
+        progress, done = self.progress, stretch.first + stretch.count
+        progress.last = {split: scores.as_dict() for split, scores in found.items()}
+        progress.evaluations_since_best += 1
+        if score > progress.best_score:
+            progress.best_score, progress.best, progress.best_round = score, progress.last, progress.rounds
+            progress.evaluations_since_best = 0
+            self.best_theta = self._theta.copy()
+        entry = {
+            "round": progress.rounds,
+            "epoch": self._training.epochs * done / stretch.total,
+            "step": done,
+            "loss": loss,
+            "lr": self._training.rate((done - 1) / stretch.total),
+            "validation": score,
+            "test": found["test"].selecting(self._graph.multi_label),
+            "train_seconds": progress.train_seconds,
+        }
+        progress.history.append(entry)
+        self._report(entry)
+
+    def _save(self, path: Path) -> None:
+        tensors = {f"theta/{name}": tensor for name, tensor in self._theta.tensors.items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in self.best_theta.items()}
+        for name, moments in self._theta.moments.items():
+            tensors |= {f"moments/{name}/{key}": tensor for key, tensor in moments.items()}
+        Checkpoint(tensors, vars(self.progress), self._run).save(path)
+
+    def _restore(self, path: Path) -> None:
+        found = load_checkpoint(path, self._run, str(self._graph.x.device))
+        self.progress = Progress(**found.state)
+        for key, tensor in found.tensors.items():
+            kind, name, *rest = key.split("/")
+            if kind == "theta":
+                self._theta.tensors[name].copy_(tensor)
+            elif kind == "best":
+                self.best_theta[name] = tensor
+            else:
+                self._theta.moments.setdefault(name, {})[rest[0]] = tensor

@@ -1,0 +1,93 @@
+"""The graph attention network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gistgnn.errors import InputError
+from gistgnn.nn.attention import attend, edge_softmax
+from gistgnn.nn.dropout import dropout as drop
+from gistgnn.nn.gnn import GNN, Layer, Norm
+from gistgnn.nn.propagate import project
+from gistgnn.nn.sparse import Adjacency, SparseMatrix
+
+_SLOPE = 0.2  # of the scores' LeakyReLU, as published
+
+
+class GATLayer(Layer):
+    """Attention of every node over its sources and itself, with ``heads`` heads of ``width`` channels.
+
+    Channel c of head k is feature k·width + c. ``weight``: [heads·width, d_in] and the attention vectors ``source``
+    and ``target``: [heads, width], Glorot uniform; ``bias``, zero: as PyG's GATConv. ``concat`` says whether the
+    output is the heads side by side (out_features = heads·width) or their mean (out_features = width).
+    """
+
+    def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.concat = concat
+        self.dropout = dropout
+        self.out_features = heads * width if concat else width
+        self.weight = nn.Parameter(torch.empty(heads * width, in_features))
+        self.source = nn.Parameter(torch.empty(heads, width))
+        self.target = nn.Parameter(torch.empty(heads, width))
+        self.bias = nn.Parameter(torch.empty(self.out_features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew from torch's global generator."""
+        for parameter in (self.weight, self.source, self.target):
+            nn.init.xavier_uniform_(parameter)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """[N, d_in] to [N, out_features]."""
+        z = project(x, self.weight)
+        by_head = z.view(len(z), self.heads, -1)
+        pattern = adj.attention
+        from_source = torch.einsum("nhc,hc->hn", by_head, self.source).index_select(1, pattern.col)
+        to_target = torch.einsum("nhc,hc->hn", by_head, self.target).index_select(1, pattern.row)
+        coefficients = edge_softmax(F.leaky_relu(from_source + to_target, _SLOPE), pattern)
+        out = attend(z, drop(coefficients, self.dropout, self.training), pattern)
+        if not self.concat:
+            out = out.view(len(z), self.heads, -1).mean(dim=1)
+        return out + self.bias
+
+
+class GAT(GNN):
+    """GAT of Veličković et al.: hidden layers put their heads side by side, the output layer averages them.
+
+    Args:
+        in_features: features of a node, d_0.
+        widths: channels per head of every hidden layer, so that layer l has heads·d_l features.
+        out_features: classes.
+        heads: attention heads of every layer.
+        dropout: of hidden features and of attention coefficients, in [0, 1).
+        norm: as for ``GNN``, over all heads·d_l features.
+
+    Raises:
+        InputError: as for ``GNN``, and if there is no head.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        widths: Sequence[int],
+        out_features: int,
+        heads: int = 4,
+        *,
+        dropout: float = 0.0,
+        norm: Norm = "none",
+    ) -> None:
+        if heads < 1:
+            raise InputError(f"heads {heads}: give at least one")
+        self.heads = heads  # make_layer, called by the base class, reads it
+        super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
+
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """A GATLayer."""
+        return GATLayer(in_features, width, self.heads, concat=not last, dropout=self.dropout)

@@ -1,0 +1,122 @@
+"""A stack of graph layers, one width per hidden layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal, cast, get_args
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gistgnn.errors import InputError
+from gistgnn.nn.dropout import dropout as drop
+from gistgnn.nn.sparse import Adjacency, SparseMatrix, as_adjacency
+
+Norm = Literal["none", "layer", "batch"]
+
+
+class Layer(nn.Module, ABC):
+    """One graph layer: [N, in_features] to [N, out_features]."""
+
+    out_features: int
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew from torch's global generator."""
+
+    @abstractmethod
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """The layer's output without norm and activation: [N, out_features]."""
+
+
+class GNN(nn.Module, ABC):
+    """Layers in a row: every hidden one is layer, norm, ReLU, dropout; the last one a layer alone (eq. 1).
+
+    A model is the one method ``make_layer``.
+
+    Args:
+        in_features: features of a node, d_0.
+        widths: width of every hidden layer, d_1, d_2, ...; at least one.
+        out_features: classes.
+        dropout: probability of zeroing a hidden feature while training, in [0, 1).
+        norm: "none", "layer" (without parameters, as the paper's), or "batch" (``nn.BatchNorm1d``).
+
+    Raises:
+        InputError: no width, a width below 1, a dropout outside [0, 1), or an unknown norm.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        widths: Sequence[int],
+        out_features: int,
+        *,
+        dropout: float = 0.0,
+        norm: Norm = "none",
+    ) -> None:
+        super().__init__()
+        _check(in_features, widths, out_features, dropout, norm)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.dropout = dropout
+        self.convs = nn.ModuleList()
+        self.norms = nn.ModuleList()
+        features = in_features
+        for width in widths:
+            layer = self.make_layer(features, width, last=False)
+            features = layer.out_features
+            self.convs.append(layer)
+            self.norms.append(_make_norm(norm, features))
+        self.convs.append(self.make_layer(features, out_features, last=True))
+
+    @abstractmethod
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """The layer from ``in_features`` to ``width``; ``last``: the output layer."""
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew from torch's global generator, and reset the statistics of batch norm."""
+        for layer in self.convs:
+            cast(Layer, layer).reset_parameters()
+        for norm in self.norms:
+            if isinstance(norm, nn.BatchNorm1d):
+                norm.reset_parameters()
+
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor) -> Tensor:
+        """Scores of every node: [N, out_features].
+
+        Args:
+            x: [N, in_features], dense or sparse.
+            adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators between calls.
+
+        Raises:
+            InputError: ``x`` or ``adj`` does not fit the model or the other.
+        """
+        if len(x.shape) != 2 or x.shape[1] != self.in_features:
+            raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
+        adj = as_adjacency(adj, x.shape[0], x.dtype)
+        *hidden, last = self.convs
+        for layer, norm in zip(hidden, self.norms, strict=True):
+            x = F.relu(norm(layer(x, adj)), inplace=True)
+            x = drop(x, self.dropout, self.training)
+        scores: Tensor = last(x, adj)
+        return scores
+
+
+def _make_norm(norm: Norm, features: int) -> nn.Module:
+    if norm == "layer":
+        return nn.LayerNorm(features, elementwise_affine=False)
+    return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()
+
+
+def _check(in_features: int, widths: Sequence[int], out_features: int, dropout: float, norm: str) -> None:
+    if not widths:
+        raise InputError("no hidden layer: give at least one width, such as widths=(256, 256)")
+    if min(in_features, *widths, out_features) < 1:
+        raise InputError(
+            f"sizes {in_features} -> {tuple(widths)} -> {out_features}: every layer needs at least one feature"
+        )
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
+    if norm not in get_args(Norm):
+        raise InputError(f"norm {norm!r}: choose one of {', '.join(get_args(Norm))}")

@@ -1,0 +1,126 @@
+"""Where the entries of a CSR matrix are, apart from their values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+
+_INT32_MAX = torch.iinfo(torch.int32).max
+
+# torch warns once per process when the first CSR tensor is made. It is made here, under a filter of our own: no
+# change of the filters around a later product, which other threads would see.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+torch.sparse_csr_tensor([0], [], [], (0, 0), check_invariants=False)
+
+
+class Pattern:
+    """The places of a CSR matrix's entries, sorted by row; an entry may occur more than once.
+
+    ``rowptr``: [R + 1] and ``col``: [nnz] are int32 wherever the shape and the number of entries fit, which the CPU's
+    products take without a conversion. ``shape`` is (R, C).
+    """
+
+    def __init__(self, rowptr: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
+        self.rowptr = rowptr
+        self.col = col
+        self.shape = shape
+
+    @classmethod
+    def from_entries(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor | None]:
+        """The pattern of the entries (row[k], col[k]), and the order that sorts them by row (None: sorted already).
+
+        Entries of one row keep their order. ``row``, ``col``: [nnz], integers.
+
+        Raises:
+            InputError: the indices are not two integer vectors of one length, or do not fit the shape.
+        """
+        _check_indices(row, shape[0], "row")
+        _check_indices(col, shape[1], "column")
+        if row.shape != col.shape:
+            raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
+        dtype = _index_dtype(*shape, row.numel())
+        row, col, order = row.to(dtype), col.to(dtype), None
+        if not bool((row[1:] >= row[:-1]).all()):
+            row, order = torch.sort(row, stable=True)
+            col = col.index_select(0, order)
+        return cls.from_sorted(row, col, shape), order
+
+    @classmethod
+    def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> Pattern:
+        """The pattern of valid entries that are sorted by row. ``row``, ``col``: [nnz]."""
+        dtype = _index_dtype(*shape, row.numel())
+        rows = torch.arange(shape[0] + 1, dtype=row.dtype, device=row.device)
+        rowptr = torch.searchsorted(row.contiguous(), rows, out_int32=dtype == torch.int32)
+        return cls(rowptr, col.to(dtype), shape)
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return self.col.numel()
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Row of every entry: [nnz], ascending."""
+        rows = torch.arange(self.shape[0], dtype=self.col.dtype, device=self.col.device)
+        return rows.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
+
+    @cached_property
+    def transpose(self) -> tuple[Pattern, Tensor]:
+        """The transposed pattern, and the order in which it takes this one's entries: [nnz], int64."""
+        col, order = torch.sort(self.col, stable=True)
+        return Pattern.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order
+
+    def with_self_loops(self) -> Pattern:
+        """The square pattern with exactly one entry (i, i) in every row, as the row's last: the self-loops of Ā."""
+        size = self.shape[0]
+        keep = self.row != self.col
+        row, col = self.row[keep], self.col[keep]
+        nodes = torch.arange(size, dtype=col.dtype, device=col.device)
+        # An entry moves on by the loops of the rows before its own: no second sort.
+        place = torch.arange(row.numel(), device=col.device) + row
+        bounds = torch.searchsorted(row, nodes, right=True) + nodes
+        dtype = _index_dtype(size, row.numel() + size)
+        looped = col.new_empty(row.numel() + size, dtype=dtype)
+        looped[place] = col.to(dtype)
+        looped[bounds] = nodes.to(dtype)
+        rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
+        return Pattern(rowptr, looped, self.shape)
+
+    def pieces(self, limit: int) -> Iterator[tuple[Pattern, slice]]:
+        """Patterns of at most ``limit`` consecutive entries each, and which entries they hold."""
+        for start in range(0, self.nnz, limit):
+            stop = min(start + limit, self.nnz)
+            yield Pattern(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
+
+    def csr(self, value: Tensor) -> Tensor:
+        """The torch CSR tensor with these entries and values (``value``: [nnz]); nothing is copied."""
+        return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)
+
+    def to(self, device: torch.device) -> Pattern:
+        """The same pattern on another device."""
+        if device == self.col.device:
+            return self
+        return Pattern(self.rowptr.to(device), self.col.to(device), self.shape)
+
+
+def _index_dtype(*sizes: int) -> torch.dtype:
+    return torch.int32 if max(sizes) <= _INT32_MAX else torch.int64
+
+
+def _check_indices(index: Tensor, size: int, axis: str) -> None:
+    if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
+        raise InputError(
+            f"{axis} indices are {index.dtype} of shape {list(index.shape)}: give an int64 or int32 vector [nnz]"
+        )
+    if index.numel():
+        low, high = (int(bound) for bound in index.aminmax())
+        if low < 0 or high >= size:
+            raise InputError(
+                f"{axis} index {low if low < 0 else high} is outside 0..{size - 1}: correct it or the number of {axis}s"
+            )

@@ -1,0 +1,234 @@
+"""Sparse matrices that multiply dense features, and the operators of a graph."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.nn.pattern import Pattern
+
+
+class SparseMatrix:
+    """A constant CSR matrix A: [R, C] for products A @ h with dense h: [C, d].
+
+    Forward is one CSR product, backward one with the transpose, which is prepared at the first backward and kept. The
+    product is differentiable in h, to any order, and not in the values.
+
+    Args:
+        row: row of every entry, [nnz], in any order.
+        col: column of every entry, [nnz].
+        value: value of every entry, [nnz], floating point; values at the same place add up.
+        shape: (R, C).
+
+    Raises:
+        InputError: the three vectors differ in length, or an index is outside the shape.
+    """
+
+    def __init__(self, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]) -> None:
+        if value.shape != row.shape or not value.is_floating_point():
+            raise InputError(
+                f"values are {value.dtype} of shape {list(value.shape)}: give one floating-point value for each of "
+                f"the {row.numel()} entries"
+            )
+        self.pattern, order = Pattern.from_entries(row, col, shape)
+        self.value = value.detach() if order is None else value.detach().index_select(0, order)
+
+    @classmethod
+    def from_pattern(cls, pattern: Pattern, value: Tensor) -> SparseMatrix:
+        """The matrix with the entries of ``pattern``, shared, and ``value``: [nnz] in the pattern's order."""
+        matrix = cls.__new__(cls)
+        matrix.pattern, matrix.value = pattern, value
+        return matrix
+
+    @classmethod
+    def from_dense(cls, x: Tensor) -> SparseMatrix:
+        """The matrix of the non-zero entries of ``x``: [R, C]."""
+        if x.dim() != 2:
+            raise InputError(f"x has shape {list(x.shape)}: give a matrix [R, C]")
+        row, col = x.nonzero(as_tuple=True)
+        return cls(row, col, x[row, col], (x.shape[0], x.shape[1]))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(R, C)."""
+        return self.pattern.shape
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.pattern.nnz
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the values, and of the features that the matrix multiplies."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the matrix lies."""
+        return self.value.device
+
+    @cached_property
+    def csr(self) -> Tensor:
+        """The matrix as a torch CSR tensor, without a copy."""
+        return self.pattern.csr(self.value)
+
+    @cached_property
+    def _transposed(self) -> SparseMatrix:
+        pattern, order = self.pattern.transpose
+        return SparseMatrix.from_pattern(pattern, self.value.index_select(0, order))
+
+    def t(self) -> SparseMatrix:
+        """The transpose: [C, R], computed once."""
+        return self._transposed
+
+    def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
+        """The matrix on another device or with values of another type; arguments as for ``Tensor.to``."""
+        value = self.value.to(*args, **kwargs)
+        return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
+
+    def select_columns(self, index: Tensor) -> SparseMatrix:
+        """The columns ``index``: [k], in that order: [R, k].
+
+        Raises:
+            InputError: an index is outside 0..C-1 or occurs twice.
+        """
+        rows, columns = self.shape
+        index = index.to(self.device, torch.int64)
+        places = torch.arange(index.numel(), device=self.device)
+        if index.numel() and not bool(((index >= 0) & (index < columns)).all()):
+            raise InputError(f"columns {int(index.min())}..{int(index.max())}: give indices within 0..{columns - 1}")
+        place = places.new_full((columns,), -1)
+        place[index] = places
+        if not torch.equal(place[index], places):
+            raise InputError(f"{index.numel()} column indices with repetitions: give every column at most once")
+        col = place.index_select(0, self.pattern.col)
+        keep = col >= 0
+        pattern = Pattern.from_sorted(self.pattern.row[keep], col[keep], (rows, index.numel()))
+        return SparseMatrix.from_pattern(pattern, self.value[keep])
+
+    def to_dense(self) -> Tensor:
+        """The dense matrix: [R, C]."""
+        dense = self.value.new_zeros(self.shape)
+        return dense.index_put_((self.pattern.row.long(), self.pattern.col.long()), self.value, accumulate=True)
+
+    def __matmul__(self, h: Tensor) -> Tensor:
+        if h.dim() != 2 or h.shape[0] != self.shape[1]:
+            raise InputError(
+                f"product of {list(self.shape)} with {list(h.shape)}: the right side has to be [{self.shape[1]}, d]"
+            )
+        if h.dtype != self.dtype:
+            raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
+        product: Tensor = _Product.apply(self, h)
+        return product
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device='{self.device}')"
+
+
+class _Product(torch.autograd.Function):
+    """A @ h with the gradient Aᵀ @ g."""
+
+    @staticmethod
+    def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
+        return matrix.csr @ h
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:
+        ctx.matrix = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.matrix.t() @ grad
+
+
+class Adjacency:
+    """The structure of a graph or a batch, with the operators that layers multiply by.
+
+    Every operator is computed at its first use and kept: layers and models that are given the same Adjacency share it.
+
+    Args:
+        edge_index: [2, E], row 0 the sources, row 1 the targets; repeated edges count as often as they occur.
+        num_nodes: N.
+        dtype: type of the operators' values; that of the features.
+
+    Raises:
+        InputError: ``edge_index`` is not an integer tensor [2, E], or names a node outside 0..N-1.
+    """
+
+    def __init__(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> None:
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
+        self.pattern, _ = Pattern.from_entries(edge_index[1], edge_index[0], (num_nodes, num_nodes))
+        self.dtype = dtype
+
+    @classmethod
+    def from_pattern(cls, pattern: Pattern, dtype: torch.dtype = torch.float32) -> Adjacency:
+        """The graph whose edges are the entries (target, source) of ``pattern``: [N, N], shared."""
+        adjacency = cls.__new__(cls)
+        adjacency.pattern, adjacency.dtype = pattern, dtype
+        return adjacency
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.pattern.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """E, self-loops as given."""
+        return self.pattern.nnz
+
+    @property
+    def device(self) -> torch.device:
+        """Where the structure lies."""
+        return self.pattern.col.device
+
+    @cached_property
+    def gcn(self) -> SparseMatrix:
+        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node and D̃ the in-degrees of A + I."""
+        pattern = self.attention
+        scale = pattern.rowptr.diff().to(self.dtype).rsqrt()
+        return SparseMatrix.from_pattern(
+            pattern, scale.index_select(0, pattern.row) * scale.index_select(0, pattern.col)
+        )
+
+    @cached_property
+    def mean(self) -> SparseMatrix:
+        """D^-1 A: [N, N], the mean over the incoming edges; 0 for a node without any."""
+        scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
+        return SparseMatrix.from_pattern(self.pattern, scale.index_select(0, self.pattern.row))
+
+    @cached_property
+    def attention(self) -> Pattern:
+        """The structure over which a node attends, by target: its sources and itself, once."""
+        return self.pattern.with_self_loops()
+
+    def to(self, *args: Any, **kwargs: Any) -> Adjacency:
+        """The graph on another device or with operators of another type; arguments as for ``Tensor.to``."""
+        like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
+        if like.dtype == self.dtype and like.device == self.device:
+            return self
+        return Adjacency.from_pattern(self.pattern.to(like.device), like.dtype)
+
+    def __repr__(self) -> str:
+        return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"
+
+
+def as_adjacency(adj: Adjacency | Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Adjacency:
+    """``adj`` itself, or the Adjacency of an ``edge_index``: [2, E], for features of ``num_nodes`` rows and ``dtype``.
+
+    Raises:
+        InputError: an Adjacency of another number of nodes or another type.
+    """
+    if isinstance(adj, Tensor):
+        return Adjacency(adj, num_nodes, dtype)
+    if adj.num_nodes != num_nodes:
+        raise InputError(f"the graph has {adj.num_nodes} nodes and x {num_nodes} rows: give one row per node")
+    if adj.dtype != dtype:
+        raise InputError(f"the graph's operators are {adj.dtype} and x is {dtype}: use adj.to({dtype})")
+    return adj

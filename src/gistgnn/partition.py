@@ -1,0 +1,79 @@
+"""Random disjoint blocks of every hidden axis for one round (the feature partitions of section 2.1)."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.seeds import check_seed, generator
+
+Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
+
+KINDS = ("balanced", "categorical")
+CATEGORICAL_TRIES = 1000
+
+
+class Partition:
+    """Draws, for every round t, the blocks D_l^(i) of each axis l and sub-GCN i.
+
+    Args:
+        features: the number of features d_l of each axis.
+        sub_gcns: m, how many blocks each axis is split into.
+        whole: the axes that are not partitioned; every sub-GCN holds all of their features (Table 1's empty cells).
+        kind: "balanced" draws a uniformly random partition into blocks whose sizes differ by at most one feature;
+            "categorical" sends each feature to a sub-GCN independently and uniformly, as the theory assumes
+            (Assumption 1), given that no block is empty.
+        seed: the run's seed; the blocks follow from (seed, round) alone.
+
+    Raises:
+        InputError: m < 1, m larger than an axis that is to be split, an axis that does not exist, an unknown kind.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        sub_gcns: int,
+        *,
+        whole: Collection[int] = (),
+        kind: str = "balanced",
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(sub_gcns, int) or sub_gcns < 1:
+            raise InputError(f"sub_gcns is {sub_gcns!r}, expected an integer >= 1")
+        if kind not in KINDS:
+            raise InputError(f"partition is '{kind}', expected one of {', '.join(KINDS)}")
+        if unknown := sorted(set(whole) - set(range(len(features)))):
+            raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
+        for axis, d in enumerate(features):
+            if axis not in whole and sub_gcns > d:
+                raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of axis {axis}: use at most {d}")
+        self.features = tuple(features)
+        self.sub_gcns = sub_gcns
+        self.whole = frozenset(range(len(features))) if sub_gcns == 1 else frozenset(whole)
+        self.kind = kind
+        self.seed = check_seed(seed)
+
+    def blocks(self, round_number: int) -> list[Blocks]:
+        """Return the blocks of one round, for each of the m sub-GCNs one ascending index tensor per axis."""
+        axes = [self._axis_blocks(axis, round_number) for axis in range(len(self.features))]
+        return list(zip(*axes, strict=True))
+
+    def _axis_blocks(self, axis: int, round_number: int) -> list[Tensor]:
+        d, m = self.features[axis], self.sub_gcns
+        if axis in self.whole:
+            return [torch.arange(d)] * m
+        rng = generator(self.seed, "blocks", round_number, axis)
+        owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else self._categorical(rng, axis)
+        return [torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)]
+
+    def _categorical(self, rng: np.random.Generator, axis: int) -> np.ndarray:
+        d, m = self.features[axis], self.sub_gcns
+        for _ in range(CATEGORICAL_TRIES):
+            owner = rng.integers(m, size=d)
+            if len(np.unique(owner)) == m:
+                return owner
+        raise InputError(
+            f"{d} features cannot be sent to {m} sub-GCNs at random without an empty one: use fewer sub-GCNs"
+        )

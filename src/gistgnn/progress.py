@@ -1,0 +1,46 @@
+"""The progress bar of a run."""
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class RoundBar:
+    """A bar over the rounds of a run, on standard error, with the latest loss and scores.
+
+    Args:
+        rounds: how many there will be.
+        shown: False shows nothing.
+    """
+
+    def __init__(self, rounds: int, *, shown: bool) -> None:
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds  {task.fields[scores]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not shown,
+        )
+        self._task = self._bar.add_task("rounds", total=rounds, scores="")
+        self._best = 0.0
+
+    def __enter__(self) -> "RoundBar":
+        """Start drawing."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop drawing; the bar stays on the screen."""
+        self._bar.stop()
+
+    def update(self, entry: dict[str, Any]) -> None:
+        """Show a history entry."""
+        self._best = max(self._best, entry["validation"])
+        scores = f"loss {entry['loss']:.4f}  validation {entry['validation']:.4f}  best {self._best:.4f}"
+        self._bar.update(self._task, completed=entry["round"], scores=scores)

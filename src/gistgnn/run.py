@@ -1,0 +1,204 @@
+"""A run of one of our models on one data set, and the directory that it leaves behind.
+
+DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
+curves.png and, while the run is not finished, checkpoint.safetensors.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from gistgnn.errors import InputError
+from gistgnn.files import replacing
+from gistgnn.gist import GIST, Result
+from gistgnn.graphs import Graph
+from gistgnn.monitor import Saving
+from gistgnn.nn import MODELS
+
+RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One of the models of `gistgnn.nn`.
+
+    Args:
+        name: "gcn", "graphsage" or "gat".
+        hidden: d_1, d_2, ...: features of each hidden layer (of each head, for GAT).
+        dropout: on hidden features.
+        norm: "none", "layer" or "batch".
+        heads: attention heads of GAT.
+    """
+
+    name: str = "gcn"
+    hidden: tuple[int, ...] = (256, 256)
+    dropout: float = 0.5
+    norm: str = "none"
+    heads: int = 4
+
+    def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
+        """Return the model at the given sizes."""
+        options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
+        if self.name == "gat":
+            options["heads"] = self.heads
+        return MODELS[self.name](in_features, hidden, classes, **options)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run's result.
+
+    Args:
+        dataset: a known name, or the path of a graph file.
+        model: the model.
+        sub_gcns: m.
+        partitioned: the dimensions d_l that are split into blocks, 0 for the input features; None: all hidden ones.
+        partition: "balanced" or "categorical".
+        seed: of initial parameters, blocks and dropout.
+        device: where it runs.
+        training: settings of `gistgnn.Training`.
+    """
+
+    dataset: str
+    model: ModelConfig = field(default_factory=ModelConfig)
+    sub_gcns: int = 1
+    partitioned: tuple[int, ...] | None = None
+    partition: str = "balanced"
+    seed: int = 0
+    device: str = "cpu"
+    training: dict[str, Any] = field(default_factory=dict)
+
+    def gist(self, graph: Graph) -> GIST:
+        """Return the GIST of this run for a graph.
+
+        Raises:
+            InputError: a partitioned dimension that the model does not have, or a value out of range.
+        """
+        layers = len(self.model.hidden)
+        partitioned = set(range(1, layers + 1) if self.partitioned is None else self.partitioned)
+        if unknown := sorted(partitioned - set(range(layers + 1))):
+            raise InputError(f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}")
+        features, classes = graph.num_features, graph.num_classes
+        if 0 in partitioned:
+            return GIST(
+                lambda widths: self.model.build(widths[0], widths[1:], classes),
+                (features, *self.model.hidden),
+                self.sub_gcns,
+                input_axis=0,
+                whole=set(range(layers + 1)) - partitioned,
+                partition=self.partition,
+                seed=self.seed,
+                device=self.device,
+            )
+        return GIST(
+            lambda widths: self.model.build(features, widths, classes),
+            self.model.hidden,
+            self.sub_gcns,
+            whole=[axis for axis in range(layers) if axis + 1 not in partitioned],
+            partition=self.partition,
+            seed=self.seed,
+            device=self.device,
+        )
+
+
+def execute(
+    config: RunConfig,
+    graph: Graph,
+    *,
+    progress: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    saving: Saving | None = None,
+) -> Result:
+    """Run a configuration on its graph and return the result."""
+    return config.gist(graph).fit(graph, progress=progress, stop=stop, saving=saving, **config.training)
+
+
+def result_json(config: RunConfig, graph: Graph, result: Result) -> dict[str, Any]:
+    """Return what result.json holds."""
+    sizes = {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "multi_label": graph.multi_label,
+    }
+    return {"config": asdict(config), "graph": sizes, **result.as_dict()}
+
+
+def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> None:
+    """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
+    from gistgnn.plots import plot_curves  # matplotlib is slow to import
+
+    with replacing(out / MODEL) as path:
+        save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+    with replacing(out / CURVES) as path:
+        plot_curves(record, path)
+    with replacing(out / RESULT) as path:
+        path.write_text(json.dumps(record, indent=2) + "\n")
+    (out / CHECKPOINT).unlink(missing_ok=True)
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """Read a run's result.json.
+
+    Raises:
+        InputError: it is not there, or not a result of gistgnn.
+    """
+    try:
+        record = json.loads((out / RESULT).read_text())
+        _config(record)
+    except FileNotFoundError as error:
+        raise InputError(f"{out} holds no {RESULT}: give the directory of a finished `gistgnn train` run") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{out / RESULT} cannot be read ({error}): train the run again") from error
+    return record
+
+
+def _config(record: dict[str, Any]) -> RunConfig:
+    fields = dict(record["config"])
+    model = dict(fields.pop("model"))
+    model["hidden"] = tuple(model["hidden"])
+    return RunConfig(model=ModelConfig(**model), **fields)
+
+
+def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+    """Return a finished run's configuration, result.json and trained model.
+
+    Raises:
+        InputError: a file is missing, unreadable, or does not fit the others.
+    """
+    record = read_record(out)
+    config, sizes = _config(record), record["graph"]
+    model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
+    try:
+        model.load_state_dict(load_file(out / MODEL))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise InputError(
+            f"{out / MODEL} cannot be loaded ({str(error).splitlines()[0]}): train the run again"
+        ) from error
+    return config, record, model.eval()
+
+
+def choose_device(name: str) -> str:
+    """Return the device that a name stands for: "auto" is the GPU where there is one.
+
+    Raises:
+        InputError: a device that torch does not know, or CUDA where there is none.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device is '{name}', expected auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device is '{name}', but torch finds no GPU here: use --device cpu")
+    return name

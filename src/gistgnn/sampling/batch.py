@@ -1,0 +1,102 @@
+"""What a model is trained on in one step."""
+
+import inspect
+from dataclasses import dataclass, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError
+from gistgnn.nn import Adjacency, SparseMatrix
+
+SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A graph, or a part of one, with its labels.
+
+    Args:
+        x: node features, [N, F].
+        edge_index: edges source -> target, [2, E].
+        y: labels, [N] class indices or [N, K] multi-label targets.
+        loss_nodes: indices of the nodes whose loss counts.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+    loss_nodes: Tensor
+
+    @cached_property
+    def adj(self) -> Adjacency:
+        """The structure, with its normalised operators prepared once for all models that use the batch."""
+        return Adjacency(self.edge_index, self.x.shape[0], self.x.dtype)
+
+    @cached_property
+    def features(self) -> Tensor | SparseMatrix:
+        """`x`, as a sparse matrix where so few entries are non-zero that this is faster (bags of words)."""
+        nonzero = int(torch.count_nonzero(self.x))
+        return SparseMatrix.from_dense(self.x) if nonzero < SPARSE_BELOW * self.x.numel() else self.x
+
+    def select_columns(self, columns: Tensor) -> "Batch":
+        """Return the batch with the input features `columns` alone; the prepared structure is shared."""
+        selected = replace(self, x=self.x.index_select(1, columns))
+        selected.__dict__["adj"] = self.adj
+        return selected
+
+
+_WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked at every step, and slow to find out
+
+
+def _wants(model: nn.Module) -> list[str]:
+    """The names of the arguments that `model.forward` takes by position."""
+    if model not in _WANTED:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = inspect.signature(model.forward).parameters.values()
+        _WANTED[model] = [p.name for p in parameters if p.kind in kinds]
+    return _WANTED[model]
+
+
+def forward(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the model's output for every node of the batch, [N, C].
+
+    The model is called by the names of its forward's arguments: `forward(x, adj)` gets the prepared `Adjacency`, and
+    features that may be a `SparseMatrix` (the models of `gistgnn.nn`); any other second argument gets PyG's
+    `edge_index` [2, E]; `forward(x)` gets the features alone.
+
+    Raises:
+        InputError: the output is not one tensor with a row for each node.
+    """
+    wants = _wants(model)
+    if len(wants) > 1 and wants[1] == "adj":
+        out = model(batch.features, batch.adj)
+    elif len(wants) > 1:
+        out = model(batch.x, batch.edge_index)
+    else:
+        out = model(batch.x)
+    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != batch.x.shape[0]:
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise InputError(f"the model returned {got}, expected one tensor [{batch.x.shape[0]} nodes, classes]")
+    return out
+
+
+def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
+    """Run the model once on a batch, and refuse one that cannot take the graph's features or give its classes.
+
+    Raises:
+        InputError: the model's input or output size does not fit the graph.
+    """
+    nodes, features = batch.x.shape
+    try:
+        with torch.no_grad():
+            out = forward(model, batch)
+    except (RuntimeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the model cannot take this graph's x [{nodes}, {features}]: {reason}") from error
+    if out.shape[1] != classes:
+        raise InputError(
+            f"the model gives {out.shape[1]} classes, the graph has {classes}: build it with {classes} outputs"
+        )

@@ -1,0 +1,43 @@
+"""Random streams that follow from a run's seed and a place in the run, and from nothing else.
+
+Blocks, dropout and initial weights are drawn from streams keyed by (seed, purpose, round, sub-GCN),
+so they do not depend on where or in which order the sub-GCNs run, or on a run having been resumed.
+"""
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from gistgnn.errors import InputError
+
+
+def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSequence:
+    return np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), *key])
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed, or raise InputError if it is not an integer >= 0."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed is {seed!r}, expected an integer >= 0")
+    return seed
+
+
+def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
+    """Return a NumPy generator for one purpose at one place (`key`) of a run."""
+    return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
+
+
+@contextlib.contextmanager
+def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None = None) -> Iterator[None]:
+    """Within the block torch's global generators follow from (seed, purpose, key); afterwards they are as before.
+
+    `device` names the CUDA device whose generator is seeded as well as the CPU's.
+    """
+    devices = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0])
+        torch.manual_seed(state & (2**63 - 1))
+        yield

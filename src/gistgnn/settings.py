@@ -1,0 +1,121 @@
+"""How a model is trained: the settings of a run, checked where they enter, and the learning rate they imply."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gistgnn.errors import InputError
+
+OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+SCHEDULES = ("constant", "step", "cosine")
+TRAININGS = ("split", "each")
+OPTIMIZER_STATES = ("reset", "carry")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of `GIST.fit`.
+
+    Args:
+        epochs: E, passes over the training nodes.
+        local_steps: ζ, steps of every sub-GCN between two aggregations.
+        training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take the baseline's steps
+            (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
+        optimizer: "adam", "adamw" or "sgd".
+        lr: learning rate at the start.
+        weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
+        momentum: of SGD.
+        schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
+            Both follow the progress of the whole run, not of a round.
+        optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets its moments
+            travel with the parameters. With m = 1 they are always kept: the baseline is ordinary training.
+        clip_norm: largest norm of a sub-GCN's gradient, or None.
+        patience: stop after this many evaluations without a better validation score, or None.
+        evaluate_every: rounds between evaluations.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+
+    epochs: int
+    local_steps: int = 20
+    training: str = "split"
+    optimizer: str = "adam"
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    schedule: str = "constant"
+    optimizer_state: str = "reset"
+    clip_norm: float | None = None
+    patience: int | None = None
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("epochs", "local_steps", "evaluate_every", "patience"):
+            _check_count(name, getattr(self, name), optional=name == "patience")
+        for name, choices in (
+            ("training", TRAININGS),
+            ("optimizer", tuple(OPTIMIZERS)),
+            ("schedule", SCHEDULES),
+            ("optimizer_state", OPTIMIZER_STATES),
+        ):
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
+        _check_number("lr", self.lr, above=True)
+        _check_number("weight_decay", self.weight_decay)
+        _check_number("momentum", self.momentum, below=1.0)
+        if self.clip_norm is not None:
+            _check_number("clip_norm", self.clip_norm, above=True)
+
+    def steps(self, steps_per_epoch: int, sub_gcns: int) -> int:
+        """Return how many steps each sub-GCN takes over the whole run."""
+        steps = self.epochs * steps_per_epoch
+        return max(1, round(steps / sub_gcns)) if self.training == "split" else steps
+
+    def rate(self, progress: float) -> float:
+        """Return the learning rate at a share of the run, 0 <= progress < 1."""
+        if self.schedule == "step":
+            return self.lr * 0.1 ** ((progress >= 0.5) + (progress >= 0.75))
+        if self.schedule == "cosine":
+            return self.lr * 0.5 * (1 + math.cos(math.pi * progress))
+        return self.lr
+
+    def make_optimizer(self, parameters: Iterable[Tensor]) -> Optimizer:
+        """Return a new optimiser of the parameters."""
+        options: dict[str, float] = {"lr": self.lr, "weight_decay": self.weight_decay}
+        if self.optimizer == "sgd":
+            options["momentum"] = self.momentum
+        return OPTIMIZERS[self.optimizer](parameters, **options)
+
+
+def make_training(settings: dict[str, Any]) -> Training:
+    """Return the settings as a Training; an unknown or missing one is an InputError."""
+    known = [field.name for field in fields(Training)]
+    if unknown := sorted(set(settings) - set(known)):
+        raise InputError(f"'{unknown[0]}' is not a training setting; the settings are {', '.join(known)}")
+    if "epochs" not in settings:
+        raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
+    return Training(**settings)
+
+
+def _check_count(name: str, value: Any, *, optional: bool) -> None:
+    if optional and value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is {value!r}, expected an integer >= 1")
+
+
+def _check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:
+    """Check that a number is >= 0 (> 0 with `above`) and < `below`."""
+    fine = isinstance(value, (int, float)) and math.isfinite(value) and value < below
+    if not fine or value < 0 or (above and value == 0):
+        bound = "> 0" if above else ">= 0"
+        raise InputError(
+            f"{name} is {value!r}, expected a number {bound}{f' and < {below:g}' if below < math.inf else ''}"
+        )

@@ -1,0 +1,109 @@
+"""Small files in the formats that PyG and ogb download."""
+
+import gzip
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+RANDOM = np.random.default_rng(0)
+
+
+def planetoid(raw: Path, name: str) -> None:
+    """526 nodes: 6 for training, the next 500 for validation, the last 20 for test; 4 features, 3 classes."""
+    labels = np.eye(3, dtype=np.int32)[np.arange(526) % 3]
+    features = sp.csr_matrix(np.hstack([RANDOM.integers(1, 5, (526, 3)), np.zeros((526, 1))]).astype(np.float32))
+    ring = {node: [(node - 1) % 526, (node + 1) % 526, node] for node in range(526)}
+    parts = {"x": features[:6], "allx": features[:506], "tx": features[506:], "graph": ring}
+    parts |= {"y": labels[:6], "ally": labels[:506], "ty": labels[506:]}
+    for part, value in parts.items():
+        (raw / f"ind.{name}.{part}").write_bytes(pickle.dumps(value, protocol=2))
+    (raw / f"ind.{name}.test.index").write_text("\n".join(map(str, range(525, 505, -1))) + "\n")
+
+
+def gnn_benchmark(raw: Path, file: str) -> None:
+    """20 nodes, 4 features, 4 classes; a directed path."""
+    x = sp.csr_matrix(RANDOM.integers(0, 2, (20, 4)).astype(np.float32))
+    path = sp.csr_matrix(np.eye(20, k=1, dtype=np.float32))
+    arrays = {f"attr_{key}": getattr(x, key) for key in ("data", "indices", "indptr", "shape")}
+    arrays |= {f"adj_{key}": getattr(path, key) for key in ("data", "indices", "indptr", "shape")}
+    np.savez(raw / file, labels=np.arange(20) % 4, **arrays)
+
+
+def reddit(raw: Path) -> None:
+    x = RANDOM.normal(size=(12, 5)).astype(np.float32)
+    np.savez(raw / "reddit_data.npz", feature=x, label=np.arange(12) % 3, node_types=np.repeat([1, 2, 3], 4))
+    sp.save_npz(raw / "reddit_graph.npz", sp.coo_matrix(np.eye(12, k=1) + np.eye(12, k=-1)))
+
+
+def flickr(raw: Path) -> None:
+    adjacency = sp.csr_matrix(np.eye(12, k=1) + np.eye(12, k=-1))
+    parts = {key: getattr(adjacency, key) for key in ("data", "indices", "indptr", "shape")}
+    np.savez(raw / "adj_full.npz", **parts)
+    np.save(raw / "feats.npy", RANDOM.normal(size=(12, 5)))
+    (raw / "class_map.json").write_text(json.dumps({str(node): node % 3 for node in range(12)}))
+    (raw / "role.json").write_text(json.dumps({"tr": [0, 1, 2, 3], "va": [4, 5], "te": [6, 7, 8, 9, 10, 11]}))
+
+
+def ppi(raw: Path) -> None:
+    """20, 2 and 2 rings of 3, 4 and 5 nodes; 6 labels."""
+    first = 1
+    for split, graphs, size in (("train", 20, 3), ("valid", 2, 4), ("test", 2, 5)):
+        rings = nx.disjoint_union_all([nx.cycle_graph(size) for _ in range(graphs)])
+        (raw / f"{split}_graph.json").write_text(json.dumps(nx.node_link_data(rings, edges="links")))
+        np.save(raw / f"{split}_feats.npy", RANDOM.normal(size=(graphs * size, 3)))
+        np.save(raw / f"{split}_labels.npy", RANDOM.integers(0, 2, (graphs * size, 6)))
+        np.save(raw / f"{split}_graph_id.npy", np.repeat(np.arange(first, first + graphs), size))
+        first += graphs
+
+
+def ogb(folder: Path, split: str, nodes: int) -> None:
+    """A directed path with a self-loop at its end; 3 features, 4 classes."""
+    ends = [*range(1, nodes), nodes - 1]
+    rows = {
+        "raw/edge": [f"{source},{target}" for source, target in zip(range(nodes), ends, strict=True)],
+        "raw/num-node-list": [nodes],
+        "raw/num-edge-list": [nodes],
+        "raw/node-feat": [f"{node / 2},{-node},0.25" for node in range(nodes)],
+        "raw/node-label": [node % 4 for node in range(nodes)],
+        f"split/{split}/train": range(nodes // 2),
+        f"split/{split}/valid": range(nodes // 2, nodes - 2),
+        f"split/{split}/test": [nodes - 2, nodes - 1],
+    }
+    for name, lines in rows.items():
+        path = folder / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+
+
+# name: (folder of the raw files below the data root, what writes them)
+PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "cora": ("Planetoid/Cora/raw", lambda raw: planetoid(raw, "cora")),
+    "citeseer": ("Planetoid/CiteSeer/raw", lambda raw: planetoid(raw, "citeseer")),
+    "pubmed": ("Planetoid/PubMed/raw", lambda raw: planetoid(raw, "pubmed")),
+    "amazon-computers": ("Amazon/Computers/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_computers.npz")),
+    "amazon-photo": ("Amazon/Photo/raw", lambda raw: gnn_benchmark(raw, "amazon_electronics_photo.npz")),
+    "coauthor-cs": ("Coauthor/CS/raw", lambda raw: gnn_benchmark(raw, "ms_academic_cs.npz")),
+    "coauthor-physics": ("Coauthor/Physics/raw", lambda raw: gnn_benchmark(raw, "ms_academic_phy.npz")),
+    "reddit": ("Reddit/raw", reddit),
+    "flickr": ("Flickr/raw", flickr),
+    "ppi": ("PPI/raw", ppi),
+}
+
+
+def write(name: str, root: Path) -> Path:
+    """Write the raw files of a data set of PyG below ``root``, and return their folder."""
+    folder, writer = PYG[name]
+    raw = root / folder
+    raw.mkdir(parents=True)
+    writer(raw)
+    return raw
+
+
+def listing(root: Path) -> list[tuple[str, int, int]]:
+    """Every path below ``root`` with its size and time of change."""
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(root.rglob("*"))]

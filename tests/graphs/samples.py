@@ -1,0 +1,73 @@
+"""Small graphs, valid and otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from gistgnn.graphs import Graph
+
+TENSORS = ("x", "edge_index", "y", "train", "val", "test")
+
+
+def arguments(**changes: Any) -> dict[str, Any]:
+    """What `Graph.build` takes for a valid graph of six nodes, with some of it changed."""
+    valid = {
+        "x": torch.arange(12.0).reshape(6, 2),
+        "edge_index": torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]]),
+        "y": torch.tensor([0, 1, 2, 0, 1, -1]),
+        "train": [0, 1],
+        "val": [2],
+        "test": [3, 4],
+    }
+    return {**valid, **changes}
+
+
+def assert_equal(one: Graph, other: Graph) -> None:
+    for name in TENSORS:
+        left, right = getattr(one, name), getattr(other, name)
+        assert left.dtype == right.dtype
+        assert torch.equal(left, right), name
+    assert one.num_classes == other.num_classes
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    nodes = draw(st.integers(3, 12))
+    node = st.integers(0, nodes - 1)
+    edges = draw(st.lists(st.tuples(node, node), min_size=1, max_size=40))
+    features = draw(st.integers(1, 4))
+    finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    x = draw(st.lists(st.lists(finite, min_size=features, max_size=features), min_size=nodes, max_size=nodes))
+    order = draw(st.permutations(range(nodes)))
+    cuts = sorted(draw(st.sets(st.integers(1, nodes), min_size=3, max_size=3)))
+    classes = draw(st.integers(2, 4))
+    if draw(st.booleans()):
+        row = st.lists(st.integers(0, 1), min_size=classes, max_size=classes)
+        y: Any = draw(st.lists(row, min_size=nodes, max_size=nodes))
+        given = None
+    else:
+        y = draw(st.lists(st.integers(0, classes - 1), min_size=nodes, max_size=nodes))
+        for unused in order[cuts[2] :]:
+            y[unused] = -1
+        given = classes
+    return Graph.build(
+        torch.tensor(x),
+        torch.tensor(edges).t(),
+        y,
+        train=order[: cuts[0]],
+        val=order[cuts[0] : cuts[1]],
+        test=order[cuts[1] : cuts[2]],
+        num_classes=given,
+    )
+
+
+class Malicious:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)

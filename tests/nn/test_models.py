@@ -1,0 +1,231 @@
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError
+from gistgnn.nn import GAT, GCN, GNN, MODELS, Adjacency, GraphSAGE, SparseMatrix
+from gistgnn.nn.propagate import propagate
+
+from .strategies import examples, graphs, random_graph, widths
+
+HEADS = 2
+
+
+def pyg_layers(model: GNN) -> list[nn.Module]:
+    """PyG's layers with the model's weights."""
+    layers: list[nn.Module] = []
+    for conv in model.convs:
+        if isinstance(model, GCN):
+            layer = pyg.GCNConv(conv.weight.shape[1], conv.weight.shape[0])
+            pairs = [(layer.lin.weight, conv.weight), (layer.bias, conv.bias)]
+        elif isinstance(model, GraphSAGE):
+            layer = pyg.SAGEConv(conv.in_features, conv.out_features, aggr="mean")
+            own, neighbours = conv.weight.chunk(2, dim=1)
+            pairs = [(layer.lin_r.weight, own), (layer.lin_l.weight, neighbours), (layer.lin_l.bias, conv.bias)]
+        else:
+            layer = pyg.GATConv(conv.weight.shape[1], conv.source.shape[1], heads=conv.heads, concat=conv.concat)
+            pairs = [(layer.lin.weight, conv.weight), (layer.bias, conv.bias)]
+            pairs += [(layer.att_src, conv.source.unsqueeze(0)), (layer.att_dst, conv.target.unsqueeze(0))]
+        layer.double()
+        for theirs, ours in pairs:
+            theirs.data.copy_(ours.data)
+        layers.append(layer)
+    return layers
+
+
+def pyg_forward(layers: list[nn.Module], x: Tensor, edge_index: Tensor) -> Tensor:
+    for layer in layers[:-1]:
+        x = layer(x, edge_index).relu()
+    return layers[-1](x, edge_index)
+
+
+def pyg_gradients(model: GNN, layers: list[nn.Module]) -> list[Tensor]:
+    """PyG's gradients under our parameters' shapes, in the order of model.parameters()."""
+    gradients = []
+    for layer in layers:
+        if isinstance(model, GCN):
+            gradients += [layer.lin.weight.grad, layer.bias.grad]
+        elif isinstance(model, GraphSAGE):
+            gradients += [torch.cat([layer.lin_r.weight.grad, layer.lin_l.weight.grad], dim=1), layer.lin_l.bias.grad]
+        else:
+            gradients += [layer.lin.weight.grad, layer.att_src.grad[0], layer.att_dst.grad[0], layer.bias.grad]
+    return gradients
+
+
+def randomise(model: GNN) -> GNN:
+    """Biases too: they start at zero."""
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    return model.double()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@examples
+@given(graph=graphs(), widths=widths, sizes=st.tuples(st.integers(1, 5), st.integers(1, 4)))
+def test_model_and_gradients_equal_pyg(
+    name: str, graph: tuple[Tensor, int], widths: list[int], sizes: tuple[int, int]
+) -> None:
+    edge_index, nodes = graph
+    model = randomise(MODELS[name](sizes[0], widths, sizes[1]))
+    layers = pyg_layers(model)
+    x = torch.randn(nodes, sizes[0], dtype=torch.float64, requires_grad=True)
+    x_pyg = x.detach().clone().requires_grad_()
+    out, expected = model(x, edge_index), pyg_forward(layers, x_pyg, edge_index)
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    out.backward(grad)
+    expected.backward(grad)
+    torch.testing.assert_close(x.grad, x_pyg.grad)
+    for parameter, theirs in zip(model.parameters(), pyg_gradients(model, layers), strict=True):
+        torch.testing.assert_close(parameter.grad, theirs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sparse_features_and_edge_index_equal_dense_features_and_adjacency(name: str) -> None:
+    edge_index = random_graph(9, 30, 3)
+    adj = Adjacency(edge_index, 9, torch.float64)
+    model = randomise(MODELS[name](6, [5, 1], 3))
+    x = torch.randn(9, 6, dtype=torch.float64).relu()
+    expected = model(x, adj)
+    gradients = torch.autograd.grad(expected.square().sum(), list(model.parameters()))
+    for features, graph in ((x, edge_index), (SparseMatrix.from_dense(x), adj)):
+        out = model(features, graph)
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(torch.autograd.grad(out.square().sum(), list(model.parameters())), gradients)
+
+
+@pytest.mark.parametrize(("d_in", "d_out"), [(2, 5), (4, 4), (5, 2)])
+def test_both_orders_are_equal(d_in: int, d_out: int) -> None:
+    operator = Adjacency(random_graph(7, 20, 0), 7, torch.float64).gcn
+    h, weight = torch.randn(7, d_in).double(), torch.randn(d_out, d_in).double()
+    bias = torch.randn(d_out).double()
+    torch.testing.assert_close(propagate(operator, h, weight, bias), operator.to_dense() @ h @ weight.t() + bias)
+    torch.testing.assert_close(propagate(operator, h, weight), operator.to_dense() @ (h @ weight.t()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_norms(name: str, norm: str) -> None:
+    adj = Adjacency(random_graph(9, 30, 3), 9)
+    model = MODELS[name](4, [6], 3, norm=norm)
+    x = torch.randn(9, 4)
+    hidden = model.convs[0](x, adj)
+    if norm == "layer":
+        assert not list(model.norms.parameters())
+        hidden = (hidden - hidden.mean(1, keepdim=True)) / (hidden.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+    else:
+        assert {key for key in model.state_dict() if "norms.0.running" in key}
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(model(x, adj), model.convs[1](hidden.relu(), adj), atol=1e-4, rtol=1e-4)
+    if norm == "batch":
+        assert model.norms[0].num_batches_tracked == 1
+        model.reset_parameters()
+        assert model.norms[0].num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dropout_acts_in_training_only_and_follows_the_seed(name: str) -> None:
+    adj = Adjacency(random_graph(9, 30, 3), 9)
+    model = MODELS[name](4, [16], 3, dropout=0.5)
+    x = torch.randn(9, 4)
+    assert not torch.equal(model(x, adj), model(x, adj))
+    torch.manual_seed(1)
+    first = model(x, adj)
+    torch.manual_seed(1)
+    assert torch.equal(model(x, adj), first)
+    model.eval()
+    assert torch.equal(model(x, adj), model(x, adj))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_build_on_meta_and_reset(name: str) -> None:
+    with torch.device("meta"):
+        model = MODELS[name](4, [6, 1], 3, norm="batch")
+    assert all(parameter.is_meta for parameter in model.parameters())
+    model = model.to_empty(device="cpu")
+    torch.manual_seed(0)
+    model.reset_parameters()
+    torch.manual_seed(0)
+    fresh = MODELS[name](4, [6, 1], 3, norm="batch")
+    for key, value in fresh.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+
+
+def hidden_index(name: str, block: Tensor, width: int, copies: int) -> Tensor:
+    """Where the features of a block are, on a dimension that holds ``copies`` of a hidden axis."""
+    return (torch.arange(copies).unsqueeze(1) * width + block).flatten()
+
+
+def slices(name: str, layer: int, key: str, blocks: list[Tensor], full: list[int]) -> dict[int, Tensor]:
+    """Dimension -> indices that a sub-network holds of the parameter ``key`` of a layer."""
+    heads = HEADS if name == "gat" else 1
+    found: dict[int, Tensor] = {}
+    if layer < len(full):
+        if key in ("source", "target"):
+            found[1] = blocks[layer]
+        else:
+            found[0] = hidden_index(name, blocks[layer], full[layer], heads)
+    if key == "weight" and layer > 0:
+        copies = 2 if name == "graphsage" else heads
+        found[1] = hidden_index(name, blocks[layer - 1], full[layer - 1], copies)
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+@examples
+@given(seed=st.integers(0, 999))
+def test_one_block_of_a_wide_model_is_the_narrow_model_of_its_slices(name: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    full, narrow = [6, 4], [2, 3]
+    options = {"heads": HEADS} if name == "gat" else {}
+    wide = randomise(MODELS[name](5, full, 3, **options))
+    small = MODELS[name](5, narrow, 3, **options).double()
+    blocks = [torch.randperm(d)[:k] for d, k in zip(full, narrow, strict=True)]
+    zeroed = copy.deepcopy(wide)
+    for (path, parameter), target in zip(zeroed.named_parameters(), small.parameters(), strict=True):
+        _, layer, key = path.split(".")
+        part, mask = parameter.data, torch.ones_like(parameter)
+        for dim, index in slices(name, int(layer), key, blocks, full).items():
+            part = part.index_select(dim, index)
+            mask *= (
+                torch.zeros(mask.shape[dim])
+                .index_fill(0, index, 1.0)
+                .view([-1 if i == dim else 1 for i in range(mask.dim())])
+            )
+        target.data.copy_(part)
+        parameter.data.mul_(mask)
+    x, edge_index = torch.randn(9, 5).double(), random_graph(9, 30, seed)
+    torch.testing.assert_close(zeroed(x, edge_index), small(x, edge_index))
+
+
+def test_the_registry_holds_every_model() -> None:
+    assert {"gcn": GCN, "graphsage": GraphSAGE, "gat": GAT} == MODELS
+
+
+EDGES = torch.tensor([[0], [1]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GCN(3, [], 2), "at least one width"),
+        (lambda: GCN(3, [4, 0], 2), "at least one feature"),
+        (lambda: GCN(3, [4], 0), "at least one feature"),
+        (lambda: GCN(3, [4], 2, dropout=1.0), r"\[0, 1\)"),
+        (lambda: GCN(3, [4], 2, dropout=-0.1), r"\[0, 1\)"),
+        (lambda: GCN(3, [4], 2, norm="instance"), "none, layer, batch"),
+        (lambda: GAT(3, [4], 2, heads=0), "heads 0"),
+        (lambda: GCN(3, [4], 2)(torch.ones(2, 4), EDGES), r"\[N, 3\]"),
+        (lambda: GCN(3, [4], 2)(torch.ones(2, 3), Adjacency(EDGES, 3)), "one row per node"),
+    ],
+)
+def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)

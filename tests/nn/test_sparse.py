@@ -1,0 +1,160 @@
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from gistgnn.errors import InputError
+from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.sparse import as_adjacency
+
+from .strategies import examples, graphs, random_graph
+
+
+def random_matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    dense = torch.randn(rows, columns, dtype=torch.float64, generator=generator)
+    return dense * (torch.rand(rows, columns, generator=generator) < 0.4)
+
+
+@examples
+@given(st.integers(0, 7), st.integers(0, 7), st.integers(0, 5), st.integers(0, 99))
+def test_products_equal_the_dense_ones(rows: int, columns: int, d: int, seed: int) -> None:
+    dense = random_matrix(rows, columns, seed)
+    matrix = SparseMatrix.from_dense(dense)
+    h = torch.randn(columns, d, dtype=torch.float64, requires_grad=True)
+    out, expected = matrix @ h, dense @ h
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    torch.testing.assert_close(torch.autograd.grad(out, h, grad), torch.autograd.grad(expected, h, grad))
+    torch.testing.assert_close(matrix.t().to_dense(), dense.t())
+    torch.testing.assert_close(matrix.to_dense(), dense)
+
+
+def test_product_passes_gradcheck_twice() -> None:
+    matrix = SparseMatrix.from_dense(random_matrix(5, 4))
+    h = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda h: matrix @ h, h)
+    assert torch.autograd.gradgradcheck(lambda h: matrix @ h, h)
+
+
+def test_product_takes_strided_and_expanded_operands() -> None:
+    dense = random_matrix(5, 4)
+    matrix = SparseMatrix.from_dense(dense)
+    h = torch.randn(6, 8, dtype=torch.float64)
+    for operand in (h[:4, 2:5], h.t()[:4], h[:1, :1].expand(4, 3)):
+        torch.testing.assert_close(matrix @ operand, dense @ operand)
+
+
+def test_features_without_gradient_cost_no_backward() -> None:
+    matrix = SparseMatrix.from_dense(random_matrix(5, 4))
+    out = matrix @ torch.randn(4, 2, dtype=torch.float64)
+    assert not out.requires_grad
+    assert "_transposed" not in vars(matrix)
+
+
+def test_entries_come_in_any_order_and_repeated_ones_add_up() -> None:
+    row, col = torch.tensor([2, 0, 2, 2]), torch.tensor([1, 0, 0, 1])
+    matrix = SparseMatrix(row, col, torch.tensor([1.0, 2.0, 3.0, 4.0]), (3, 2))
+    expected = torch.tensor([[2.0, 0.0], [0.0, 0.0], [3.0, 5.0]])
+    assert matrix.nnz == 4
+    assert matrix.shape == (3, 2)
+    assert torch.equal(matrix.to_dense(), expected)
+    assert torch.equal(matrix @ torch.eye(2), expected)
+
+
+@examples
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_select_columns(order: list[int], count: int) -> None:
+    dense = random_matrix(4, 6)
+    index = torch.tensor(order[:count], dtype=torch.int64)
+    selected = SparseMatrix.from_dense(dense).select_columns(index)
+    assert selected.shape == (4, count)
+    torch.testing.assert_close(selected.to_dense(), dense[:, index])
+    torch.testing.assert_close(selected @ torch.eye(count, dtype=torch.float64), dense[:, index])
+
+
+def test_to() -> None:
+    matrix = SparseMatrix.from_dense(random_matrix(4, 3))
+    assert matrix.to("cpu") is matrix
+    single = matrix.to(torch.float32)
+    assert single.dtype == torch.float32
+    assert single.pattern is matrix.pattern
+    adj = Adjacency(random_graph(5, 9, 0), 5)
+    assert adj.to(torch.float32) is adj
+    assert adj.to(dtype=torch.float64).gcn.dtype == torch.float64
+    assert adj.to("meta").device.type == "meta"
+    assert "num_nodes=5" in repr(adj)
+    assert "shape=(4, 3)" in repr(matrix)
+
+
+@examples
+@given(graphs())
+def test_gcn_operator_equals_gcn_norm(graph: tuple[Tensor, int]) -> None:
+    edge_index, nodes = graph
+    (source, target), weight = gcn_norm(edge_index, num_nodes=nodes, dtype=torch.float64)
+    expected = torch.zeros(nodes, nodes, dtype=torch.float64).index_put_((target, source), weight, accumulate=True)
+    adj = Adjacency(edge_index, nodes, torch.float64)
+    torch.testing.assert_close(adj.gcn.to_dense(), expected)
+    assert torch.equal(adj.attention.row.sort().values, adj.attention.row)
+    assert adj.num_edges == edge_index.shape[1]
+
+
+def test_a_node_without_neighbours_averages_to_zero() -> None:
+    mean = Adjacency(torch.tensor([[0, 1, 1], [1, 0, 0]]), 3).mean.to_dense()
+    assert torch.equal(mean, torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
+
+
+def test_operators_are_computed_once() -> None:
+    adj = Adjacency(random_graph(6, 20, 0), 6)
+    assert adj.gcn is adj.gcn
+    assert adj.mean is adj.mean
+    assert adj.gcn.pattern is adj.attention
+    assert adj.gcn.t() is adj.gcn.t()
+    assert as_adjacency(adj, 6) is adj
+    assert Adjacency.from_pattern(adj.pattern).mean.pattern is adj.pattern
+
+
+def test_import_and_use_are_silent() -> None:
+    code = "import torch; from gistgnn.nn import SparseMatrix; SparseMatrix.from_dense(torch.eye(2)) @ torch.eye(2)"
+    done = subprocess.run([sys.executable, "-W", "default", "-c", code], capture_output=True, text=True, check=True)
+    assert "CSR" not in done.stderr
+    assert "invariant" not in done.stderr
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SparseMatrix.from_dense(torch.eye(2)) @ torch.eye(2)
+
+
+INDEX = torch.tensor([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SparseMatrix(INDEX, INDEX, torch.ones(3), (2, 2)), "one floating-point value"),
+        (lambda: SparseMatrix(INDEX, INDEX, torch.tensor([1, 2]), (2, 2)), "one floating-point value"),
+        (lambda: SparseMatrix(INDEX, INDEX[:1], torch.ones(2), (2, 2)), "2 row and 1 column"),
+        (lambda: SparseMatrix(INDEX, INDEX, torch.ones(2), (1, 2)), "row index 1 is outside"),
+        (lambda: SparseMatrix(INDEX, INDEX - 1, torch.ones(2), (2, 2)), "column index -1 is outside"),
+        (lambda: SparseMatrix(INDEX.double(), INDEX, torch.ones(2), (2, 2)), "int64 or int32"),
+        (lambda: SparseMatrix.from_dense(torch.ones(3)), r"\[R, C\]"),
+        (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(3, 2), r"\[2, d\]"),
+        (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(2), r"\[2, d\]"),
+        (lambda: SparseMatrix.from_dense(torch.eye(2)) @ torch.ones(2, 2).double(), "convert one"),
+        (lambda: SparseMatrix.from_dense(torch.eye(2)).select_columns(torch.tensor([2])), r"within 0\.\.1"),
+        (lambda: SparseMatrix.from_dense(torch.eye(2)).select_columns(torch.tensor([1, 1])), "repetitions"),
+        (lambda: Adjacency(torch.zeros(3, 2, dtype=torch.int64), 2), r"\[2, E\]"),
+        (lambda: Adjacency(torch.tensor([[0], [2]]), 2), "outside"),
+        (lambda: as_adjacency(Adjacency(torch.tensor([[0], [1]]), 2), 3), "one row per node"),
+        (lambda: as_adjacency(Adjacency(torch.tensor([[0], [1]]), 2), 2, torch.float64), r"adj\.to"),
+    ],
+)
+def test_bad_arguments(build, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        build()
+    assert "\n" not in str(error.value)
