@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
@@ -98,7 +98,7 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     try:
         module = build(argument)
     except (ValueError, TypeError, AssertionError, RuntimeError, IndexError) as error:
-        raise InputError(f"build({argument}) failed: {type(error).__name__}: {error}") from error
+        raise InputError(f"build({argument}) failed: {reason(error)}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")
     return module

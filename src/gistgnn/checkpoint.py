@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 
 
@@ -49,7 +49,9 @@ def load_checkpoint(path: Path, run: dict[str, Any], device: str) -> Checkpoint:
                 json.loads(metadata["run"]),
             )
     except (SafetensorError, KeyError, OSError, json.JSONDecodeError) as error:
-        raise InputError(f"the checkpoint {path} cannot be read ({error}): delete it and start again") from error
+        raise InputError(
+            f"the checkpoint {path} cannot be read ({reason(error)}): delete it and start again"
+        ) from error
     run = json.loads(json.dumps(run))
     for key in sorted(found.run.keys() | run.keys()):
         if found.run.get(key) != run.get(key):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.axes import Build, Dim, Layout, Widths, candidate_layouts, construct, named_tensors
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.sampling import Batch, forward
 from gistgnn.seeds import torch_stream
 
@@ -106,17 +106,17 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
     source = torch.cat([ring, (ring + 1) % n, ring[:-3]])
     target = torch.cat([(ring + 1) % n, ring, ring[3:]])
     edge_index = torch.stack([source, target])
-    error: Exception | None = None
+    error: Exception = ValueError("no parameter shows how many input features it takes")
     for inputs in _input_sizes(layout, features, input_axis):
         batch = Batch(torch.randn(n, inputs, dtype=torch.float64), edge_index, ring, ring)
         try:
             with torch.no_grad():
                 forward(module, batch)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as e:
-            error = error or e
+            error = e
         else:
             return batch
-    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {error}")
+    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {reason(error)}")
 
 
 def _input_sizes(layout: Layout, features: Widths, input_axis: int | None) -> list[int]:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.gist import GIST, Result
 from gistgnn.graphs import Graph
@@ -181,9 +181,7 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     try:
         model.load_state_dict(load_file(out / MODEL))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise InputError(
-            f"{out / MODEL} cannot be loaded ({str(error).splitlines()[0]}): train the run again"
-        ) from error
+        raise InputError(f"{out / MODEL} cannot be loaded ({reason(error)}): train the run again") from error
     return config, record, model.eval()
 
 

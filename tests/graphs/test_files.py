@@ -11,7 +11,7 @@ from hypothesis import given
 from torch_geometric.data import Data
 
 from gistgnn.errors import InputError
-from gistgnn.graphs import Graph, load_file, save_file
+from gistgnn.graphs import Graph, load_file, load_nodes, save_file
 
 from .samples import Malicious, arguments, assert_equal, graphs
 
@@ -71,8 +71,33 @@ def test_saving_where_it_cannot(tmp_path: Path) -> None:
     graph = Graph.build(**arguments())
     with pytest.raises(InputError, match=r"the suffix is '.pt'; expected .npz"):
         save_file(graph, tmp_path / "g.pt")
-    with pytest.raises(InputError, match="cannot be written"):
-        save_file(graph, tmp_path / "absent" / "g.npz")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot write .*g\.npz"):
+        save_file(graph, tmp_path / "file" / "g.npz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
+    graph = Graph.build(**arguments())
+    path = tmp_path / f"g.{suffix}"
+    if suffix == "npz":
+        np.savez(path, x=graph.x.numpy(), edge_index=graph.edge_index.numpy())
+    else:
+        torch.save(Data(x=graph.x, edge_index=graph.edge_index), path)
+    x, edge_index = load_nodes(path)
+    assert torch.equal(x, graph.x)
+    assert torch.equal(edge_index, graph.edge_index)
+    with pytest.raises(InputError):
+        load_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_nodes_without_edges_are_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"g.{suffix}"
+    np.savez(path, x=np.zeros((3, 2))) if suffix == "npz" else torch.save(Data(x=torch.zeros(3, 2)), path)
+    with pytest.raises(InputError, match="has no edge_index"):
+        load_nodes(path)
 
 
 @pytest.mark.parametrize("suffix", ["npz", "pt"])

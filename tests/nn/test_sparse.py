@@ -51,6 +51,16 @@ def test_product_takes_strided_and_expanded_operands() -> None:
         torch.testing.assert_close(matrix @ operand, dense @ operand)
 
 
+def test_what_memory_held_before_does_not_matter() -> None:
+    torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+    try:
+        for dense in (random_matrix(5, 4), torch.zeros(5, 4, dtype=torch.float64), torch.zeros(3, 0).double()):
+            h = torch.ones(dense.shape[1], 2, dtype=torch.float64)
+            torch.testing.assert_close(SparseMatrix.from_dense(dense) @ h, dense @ h)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_features_without_gradient_cost_no_backward() -> None:
     matrix = SparseMatrix.from_dense(random_matrix(5, 4))
     out = matrix @ torch.randn(4, 2, dtype=torch.float64)

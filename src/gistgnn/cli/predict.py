@@ -31,18 +31,22 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.evaluate import decide, predict, whole_graph
+    import torch
+
+    from gistgnn.evaluate import decide, predict
     from gistgnn.files import replacing
-    from gistgnn.graphs import load
+    from gistgnn.graphs import load_nodes
     from gistgnn.run import choose_device, load_run
-    from gistgnn.sampling import check_fits
+    from gistgnn.sampling import Batch, check_fits
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = load_run(args.directory)
     device = choose_device(args.device)
-    graph = load(args.dataset or config.dataset, args.data_root, labelled=False).to(device)
-    batch, multi_label = whole_graph(graph), record["graph"]["multi_label"]
+    x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root)
+    none = torch.empty(0, dtype=torch.long)
+    batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
+    multi_label = record["graph"]["multi_label"]
     check_fits(model.to(device), batch, record["graph"]["classes"])
     logits = predict(model, batch)
     probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()

@@ -44,6 +44,19 @@ def to_tensor(value: ArrayLike, what: str) -> Tensor:
     return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
 
 
+def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
+    """Features and edges alone, each as `check_features` and `check_edges` check them.
+
+    Raises:
+        InputError: one is missing or wrong.
+    """
+    for name, value in (("x", x), ("edge_index", edge_index)):
+        if value is None:
+            raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
+    features = check_features(x)
+    return features, check_edges(edge_index, features.shape[0]).to(features.device)
+
+
 def check_features(value: ArrayLike) -> Tensor:
     """``x: [N, F] float32``, finite, N and F at least 1; shares memory with the argument where it can.
 

@@ -4,10 +4,28 @@ import difflib
 import importlib
 from pathlib import Path
 
+from torch import Tensor
+
 from gistgnn.errors import InputError
+from gistgnn.graphs import files
 from gistgnn.graphs.files import SUFFIXES, load_file
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DATASETS
+
+
+def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
+    """Load features and edges alone, as `load` does, from a file that need hold no labels and no splits.
+
+    Returns:
+        ``x`` [N, F] and ``edge_index`` [2, E].
+
+    Raises:
+        InputError: as `load`.
+    """
+    if str(name_or_path).lower() not in DATASETS and Path(name_or_path).suffix.lower() in SUFFIXES:
+        return files.load_nodes(Path(name_or_path).expanduser())
+    graph = load(name_or_path, data_root)
+    return graph.x, graph.edge_index
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:

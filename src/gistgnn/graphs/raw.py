@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.messages import reason
 
 _TIMEOUT_SECONDS = 30.0
 

@@ -92,7 +92,7 @@ def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
     heads = coefficients.shape[0]
     out = h.new_empty(pattern.shape[0], h.shape[1])
     for value, part, target in zip(coefficients, h.chunk(heads, dim=1), out.chunk(heads, dim=1), strict=True):
-        torch.mm(pattern.csr(value), part, out=target)
+        target.addmm_(pattern.csr(value), part, beta=0)
     return out
 
 

@@ -135,7 +135,8 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
-        return matrix.csr @ h
+        # In place with beta = 0: matmul would fill a matrix with zeros and copy it first.
+        return h.new_empty(matrix.shape[0], h.shape[1]).addmm_(matrix.csr, h, beta=0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.nn import Adjacency, SparseMatrix
 
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
@@ -94,8 +94,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
         with torch.no_grad():
             out = forward(model, batch)
     except (RuntimeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the model cannot take this graph's x [{nodes}, {features}]: {reason}") from error
+        raise InputError(f"the model cannot take this graph's x [{nodes}, {features}]: {reason(error)}") from error
     if out.shape[1] != classes:
         raise InputError(
             f"the model gives {out.shape[1]} classes, the graph has {classes}: build it with {classes} outputs"
