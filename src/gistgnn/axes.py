@@ -97,6 +97,8 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     argument = widths[0] if shared else widths
     try:
         module = build(argument)
+    except InputError:
+        raise
     except (ValueError, TypeError, AssertionError, RuntimeError, IndexError) as error:
         raise InputError(f"build({argument}) failed: {reason(error)}") from error
     if not isinstance(module, nn.Module):

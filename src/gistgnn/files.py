@@ -37,10 +37,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_writable(directory: Path) -> None:
-    """Make a directory, and raise InputError now rather than after the work if nothing can be written there."""
-    with replacing(directory / "probe") as probe:
-        probe.touch()
+    """Raise InputError now rather than after the work if nothing can be written there; leaves no trace."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    with replacing(directory / "probe"):
+        pass
     (directory / "probe").unlink()
+    for path in missing:
+        path.rmdir()
 
 
 def _umask() -> int:

@@ -17,13 +17,13 @@ class DivergedError(InputError):
     """A sub-GCN's loss or parameters became NaN or infinite; Θ is as it was before that round.
 
     Args:
-        round_number: the round in which it happened.
+        round_number: t of the round in which it happened, from 0; the message counts from 1, as result.json does.
         what: the value that is not finite.
     """
 
     def __init__(self, round_number: int, what: str) -> None:
         super().__init__(
-            f"training diverged in round {round_number}: {what}; the parameters from before that round are kept; "
+            f"training diverged in round {round_number + 1}: {what}; the parameters from before that round are kept; "
             "try a smaller learning rate or clip the gradient"
         )
         self.round_number = round_number

@@ -5,7 +5,6 @@ curves.png and, while the run is not finished, checkpoint.safetensors.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.gist import GIST, Result
 from gistgnn.graphs import Graph
-from gistgnn.monitor import Saving
 from gistgnn.nn import MODELS
 
 RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
@@ -106,18 +104,6 @@ class RunConfig:
             seed=self.seed,
             device=self.device,
         )
-
-
-def execute(
-    config: RunConfig,
-    graph: Graph,
-    *,
-    progress: bool = False,
-    stop: Callable[[], bool] = lambda: False,
-    saving: Saving | None = None,
-) -> Result:
-    """Run a configuration on its graph and return the result."""
-    return config.gist(graph).fit(graph, progress=progress, stop=stop, saving=saving, **config.training)
 
 
 def result_json(config: RunConfig, graph: Graph, result: Result) -> dict[str, Any]:

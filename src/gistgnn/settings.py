@@ -67,8 +67,8 @@ class Training:
         ):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
-        _check_number("lr", self.lr, above=True)
-        _check_number("weight_decay", self.weight_decay)
+        _check_number("lr", self.lr, above=True, below=1e6)
+        _check_number("weight_decay", self.weight_decay, below=1e6)
         _check_number("momentum", self.momentum, below=1.0)
         if self.clip_norm is not None:
             _check_number("clip_norm", self.clip_norm, above=True)

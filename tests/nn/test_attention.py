@@ -1,10 +1,12 @@
 import torch
 from hypothesis import given
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
 from gistgnn.nn import Adjacency
-from gistgnn.nn.attention import attend, edge_softmax
+from gistgnn.nn.attention import attend, attention_coefficients
+from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
 
@@ -13,30 +15,52 @@ def double(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+def plain_coefficients(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
+    row, col = pattern.row.long(), pattern.col.long()
+    scores = F.leaky_relu(source[:, col] + target[:, row], 0.2)
+    return softmax(scores, row, num_nodes=pattern.shape[0], dim=1)
+
+
+def plain_attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
+    heads = len(coefficients)
+    messages = coefficients.t().unsqueeze(-1) * features.view(len(features), heads, -1)[pattern.col.long()]
+    return torch.zeros_like(features).index_add(0, pattern.row, messages.flatten(1))
+
+
 @examples
 @given(graphs())
-def test_softmax_and_aggregation_equal_the_plain_ones(graph: tuple[Tensor, int]) -> None:
+def test_attention_and_its_gradients_equal_the_plain_ones(graph: tuple[Tensor, int]) -> None:
     pattern = Adjacency(*graph).attention
-    scores, features = double(3, pattern.nnz), double(graph[1], 6)
-    out = attend(features, edge_softmax(scores, pattern), pattern)
-    alpha = softmax(scores, pattern.row.long(), num_nodes=graph[1], dim=1)
-    messages = alpha.t().unsqueeze(-1) * features.view(-1, 3, 2)[pattern.col.long()]  # [nnz, heads, d]
-    expected = torch.zeros(graph[1], 6, dtype=torch.float64).index_add(0, pattern.row, messages.flatten(1))
+    inputs = double(3, graph[1]), double(3, graph[1]), double(graph[1], 6)
+    source, target, features = inputs
+    out = attend(features, attention_coefficients(source, target, pattern, 0.2), pattern)
+    expected = plain_attend(features, plain_coefficients(source, target, pattern), pattern)
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
-    torch.testing.assert_close(
-        torch.autograd.grad(out, (scores, features), grad), torch.autograd.grad(expected, (scores, features), grad)
-    )
+    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
 
 
 def test_gradcheck() -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
-    scores, features = double(2, pattern.nnz), double(5, 6)
-    assert torch.autograd.gradcheck(lambda s: edge_softmax(s, pattern), scores)
-    assert torch.autograd.gradcheck(lambda f, s: attend(f, s, pattern), (features, scores))
+    coefficients, features = double(2, pattern.nnz), double(5, 6)
+    assert torch.autograd.gradcheck(
+        lambda s, t: attention_coefficients(s, t, pattern, 0.2), (double(2, 5), double(2, 5))
+    )
+    assert torch.autograd.gradcheck(lambda f, c: attend(f, c, pattern), (features, coefficients))
+
+
+def test_more_repeated_edges_than_places() -> None:
+    pattern = Adjacency(torch.tensor([[0] * 20, [1] * 20]), 2).attention
+    features, coefficients = double(2, 6), double(3, pattern.nnz)
+    grad = torch.randn(2, 6, dtype=torch.float64)
+    out, expected = (f(features, coefficients, pattern) for f in (attend, plain_attend))
+    torch.testing.assert_close(
+        torch.autograd.grad(out, (features, coefficients), grad),
+        torch.autograd.grad(expected, (features, coefficients), grad),
+    )
 
 
 def test_large_scores_do_not_overflow() -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
-    scores = 1e4 * torch.randn(2, pattern.nnz)
-    assert edge_softmax(scores, pattern).isfinite().all()
+    coefficients = attention_coefficients(1e4 * torch.randn(2, 5), 1e4 * torch.randn(2, 5), pattern, 0.2)
+    assert coefficients.isfinite().all()

@@ -157,7 +157,7 @@ def test_build_on_meta_and_reset(name: str) -> None:
         assert torch.equal(model.state_dict()[key], value), key
 
 
-def hidden_index(name: str, block: Tensor, width: int, copies: int) -> Tensor:
+def hidden_index(block: Tensor, width: int, copies: int) -> Tensor:
     """Where the features of a block are, on a dimension that holds ``copies`` of a hidden axis."""
     return (torch.arange(copies).unsqueeze(1) * width + block).flatten()
 
@@ -170,10 +170,10 @@ def slices(name: str, layer: int, key: str, blocks: list[Tensor], full: list[int
         if key in ("source", "target"):
             found[1] = blocks[layer]
         else:
-            found[0] = hidden_index(name, blocks[layer], full[layer], heads)
+            found[0] = hidden_index(blocks[layer], full[layer], heads)
     if key == "weight" and layer > 0:
         copies = 2 if name == "graphsage" else heads
-        found[1] = hidden_index(name, blocks[layer - 1], full[layer - 1], copies)
+        found[1] = hidden_index(blocks[layer - 1], full[layer - 1], copies)
     return found
 
 
@@ -202,6 +202,14 @@ def test_one_block_of_a_wide_model_is_the_narrow_model_of_its_slices(name: str, 
         parameter.data.mul_(mask)
     x, edge_index = torch.randn(9, 5).double(), random_graph(9, 30, seed)
     torch.testing.assert_close(zeroed(x, edge_index), small(x, edge_index))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_empty_graph_has_no_scores(name: str) -> None:
+    model = MODELS[name](4, [6], 3)
+    out = model(torch.ones(0, 4), torch.zeros(2, 0, dtype=torch.int64))
+    out.sum().backward()
+    assert out.shape == (0, 3)
 
 
 def test_the_registry_holds_every_model() -> None:

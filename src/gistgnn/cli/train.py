@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.monitor import Saving
     from gistgnn.rounds import DivergedError
-    from gistgnn.run import CHECKPOINT, execute, read_record
+    from gistgnn.run import CHECKPOINT, read_record
 
     config = _config(args)
     out = _output_directory(args, config)
@@ -120,11 +120,12 @@ def run(args: argparse.Namespace) -> int:
         _report(read_record(out), out, args.json)
         return 0
     graph = load(args.dataset, args.data_root)
+    gist = config.gist(graph)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
         saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume)
         try:
-            result = execute(config, graph, progress=True, stop=lambda: interrupt.asked, saving=saving)
+            result = gist.fit(graph, stop=lambda: interrupt.asked, saving=saving, **config.training)
         except DivergedError as error:
             _finish(config, graph, error.result, out, diverged=str(error))
             raise
@@ -155,7 +156,7 @@ def _config(args: argparse.Namespace) -> "RunConfig":
 
 
 def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
-    """Return the directory of the run, made and writable; one that holds results is not written over unasked."""
+    """Return the directory of the run, which can be written; one that holds results is not written over unasked."""
     from gistgnn.files import check_writable
 
     if args.out is None:

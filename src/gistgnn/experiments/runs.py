@@ -17,7 +17,7 @@ from rich.progress import Progress
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
 from gistgnn.rounds import DivergedError
-from gistgnn.run import RunConfig, execute, result_json
+from gistgnn.run import RunConfig, result_json
 
 Record = dict[str, Any]
 
@@ -87,7 +87,7 @@ def _run(config: RunConfig, data_root: str) -> Record:
     """Do one run in a worker process."""
     graph = _graph(config.dataset, data_root)
     try:
-        result = execute(config, graph)
+        result = config.gist(graph).fit(graph, progress=False, **config.training)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result)

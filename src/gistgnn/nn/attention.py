@@ -7,13 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from gistgnn.nn.pattern import Pattern
 
 
-def edge_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
-    """Softmax of every head's scores over the entries of each row. ``scores`` and result: [heads, nnz]."""
-    coefficients: Tensor = _EdgeSoftmax.apply(scores, pattern)
+def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
+    """Softmax over each row i of LeakyReLU(source[j] + target[i]) at the row's entries (i, j), for every head.
+
+    Args:
+        source: [heads, C], the columns' part of the score.
+        target: [heads, R], the rows' part.
+        pattern: [R, C].
+        slope: of the LeakyReLU below zero.
+
+    Returns:
+        [heads, nnz] in the pattern's order, differentiable (once) in source and target.
+    """
+    coefficients: Tensor = _Coefficients.apply(source, target, pattern, slope)
     return coefficients
 
 
@@ -32,34 +43,33 @@ def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
     return out
 
 
-def _row_sums(x: Tensor, pattern: Pattern) -> Tensor:
-    """[heads, nnz] to [heads, R]."""
-    return x.new_zeros(x.shape[0], pattern.shape[0]).index_add_(1, pattern.row, x)
-
-
-class _EdgeSoftmax(torch.autograd.Function):
-    """Keeps only its result for the backward pass."""
+class _Coefficients(torch.autograd.Function):
+    """Keeps no tensor of entries but its result for the backward pass; sums over rows are CSR products."""
 
     @staticmethod
-    def forward(scores: Tensor, pattern: Pattern) -> Tensor:
+    def forward(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
         row = pattern.row
-        peak = scores.new_full((scores.shape[0], pattern.shape[0]), -torch.inf)
+        scores = F.leaky_relu(_edge_sums(source, target, pattern), slope)
+        peak = scores.new_full(target.shape, -torch.inf)
         peak.scatter_reduce_(1, row.long().expand_as(scores), scores, "amax")
         out = (scores - peak.index_select(1, row)).exp_()
-        return out.div_(_row_sums(out, pattern).index_select(1, row))
+        return out.div_(_row_sums(pattern, out).index_select(1, row))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Pattern], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-        ctx.pattern = inputs[1]
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: Tensor) -> None:
+        source, target, ctx.pattern, ctx.slope = inputs
+        ctx.save_for_backward(source, target, output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (out,) = ctx.saved_tensors
-        weighted = grad * out
-        means = _row_sums(weighted, ctx.pattern).index_select(1, ctx.pattern.row)
-        return weighted.addcmul_(out, means, value=-1), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        source, target, out = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        grad = grad * out
+        grad.addcmul_(out, _row_sums(pattern, grad).index_select(1, pattern.row), value=-1)
+        grad = torch.where(_edge_sums(source, target, pattern) > 0, grad, grad * ctx.slope)
+        transposed, order = pattern.transpose
+        return _row_sums(transposed, grad.index_select(1, order)), _row_sums(pattern, grad), None, None
 
 
 class _Attend(torch.autograd.Function):
@@ -85,6 +95,16 @@ class _Attend(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             to_coefficients = _sampled(ctx.pattern, coefficients, grad, features)
         return to_features, to_coefficients, None
+
+
+def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
+    """source[j] + target[i] at every entry (i, j): [heads, nnz]."""
+    return source.index_select(1, pattern.col) + target.index_select(1, pattern.row)
+
+
+def _row_sums(pattern: Pattern, x: Tensor) -> Tensor:
+    """[heads, nnz] to [heads, R]."""
+    return _products(pattern, x, x.new_ones(pattern.shape[1], len(x))).t()
 
 
 def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:

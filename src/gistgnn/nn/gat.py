@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.nn.attention import attend, edge_softmax
+from gistgnn.nn.attention import attend, attention_coefficients
 from gistgnn.nn.dropout import dropout as drop
 from gistgnn.nn.gnn import GNN, Layer, Norm
 from gistgnn.nn.propagate import project
@@ -47,15 +47,17 @@ class GATLayer(Layer):
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """[N, d_in] to [N, out_features]."""
         z = project(x, self.weight)
-        by_head = z.view(len(z), self.heads, -1)
-        pattern = adj.attention
-        from_source = torch.einsum("nhc,hc->hn", by_head, self.source).index_select(1, pattern.col)
-        to_target = torch.einsum("nhc,hc->hn", by_head, self.target).index_select(1, pattern.row)
-        coefficients = edge_softmax(F.leaky_relu(from_source + to_target, _SLOPE), pattern)
-        out = attend(z, drop(coefficients, self.dropout, self.training), pattern)
+        source, target = F.linear(self._score_weight(), z).chunk(2)  # [heads, N] each
+        coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
+        out = attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
         if not self.concat:
-            out = out.view(len(z), self.heads, -1).mean(dim=1)
+            out = out.view(len(z), self.heads, self.out_features).mean(dim=1)
         return out + self.bias
+
+    def _score_weight(self) -> Tensor:
+        """Both kinds of attention vectors as one product over all features: [2·heads, heads·width], block diagonal."""
+        own_head = torch.eye(self.heads, dtype=self.source.dtype, device=self.source.device).unsqueeze(2)
+        return torch.cat([(own_head * vectors).flatten(1) for vectors in (self.source, self.target)])
 
 
 class GAT(GNN):

@@ -16,7 +16,7 @@ _INT32_MAX = torch.iinfo(torch.int32).max
 # torch warns once per process when the first CSR tensor is made. It is made here, under a filter of our own: no
 # change of the filters around a later product, which other threads would see.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
-torch.sparse_csr_tensor([0], [], [], (0, 0), check_invariants=False)
+torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
 
 
 class Pattern:
@@ -32,16 +32,18 @@ class Pattern:
         self.shape = shape
 
     @classmethod
-    def from_entries(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor | None]:
+    def from_entries(
+        cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
+    ) -> tuple[Pattern, Tensor | None]:
         """The pattern of the entries (row[k], col[k]), and the order that sorts them by row (None: sorted already).
 
-        Entries of one row keep their order. ``row``, ``col``: [nnz], integers.
+        Entries of one row keep their order. ``row``, ``col``: [nnz], integers, called ``names`` in errors.
 
         Raises:
             InputError: the indices are not two integer vectors of one length, or do not fit the shape.
         """
-        _check_indices(row, shape[0], "row")
-        _check_indices(col, shape[1], "column")
+        _check_indices(row, shape[0], names[0])
+        _check_indices(col, shape[1], names[1])
         if row.shape != col.shape:
             raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
         dtype = _index_dtype(*shape, row.numel())
@@ -94,7 +96,7 @@ class Pattern:
 
     def pieces(self, limit: int) -> Iterator[tuple[Pattern, slice]]:
         """Patterns of at most ``limit`` consecutive entries each, and which entries they hold."""
-        for start in range(0, self.nnz, limit):
+        for start in range(0, self.nnz, max(limit, 1)):
             stop = min(start + limit, self.nnz)
             yield Pattern(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
 
@@ -122,5 +124,5 @@ def _check_indices(index: Tensor, size: int, axis: str) -> None:
         low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= size:
             raise InputError(
-                f"{axis} index {low if low < 0 else high} is outside 0..{size - 1}: correct it or the number of {axis}s"
+                f"{axis} index {low if low < 0 else high} is outside 0..{size - 1}: correct it, or the size {size}"
             )

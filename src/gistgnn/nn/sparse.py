@@ -164,7 +164,8 @@ class Adjacency:
     def __init__(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
-        self.pattern, _ = Pattern.from_entries(edge_index[1], edge_index[0], (num_nodes, num_nodes))
+        source, target = edge_index
+        self.pattern, _ = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
         self.dtype = dtype
 
     @classmethod

@@ -1,0 +1,150 @@
+"""Bad input: one line on standard error, exit status 2, no traceback, nothing left behind."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .conftest import Cli, arrays
+
+OPTIONS = [
+    (("--sub-gcns", 0), "sub_gcns is 0, expected an integer >= 1"),
+    (("--sub-gcns", 9, "--hidden", 8), "sub_gcns is 9, more than the 8 features"),
+    (("--sub-gcns", "two"), "invalid int value: 'two'"),
+    (("--hidden", 0), "'0' is not an integer >= 1"),
+    (("--dataset", "corra"), "did you mean cora?"),
+    (("--dataset", "absent.npz"), "absent.npz: no such file"),
+    (("--model", "gcm"), "invalid choice: 'gcm'"),
+    (("--modle", "gcn"), "unrecognized arguments: --modle gcn"),
+    (("--epochs", 0), "epochs is 0"),
+    (("--local-steps", -1), "local_steps is -1"),
+    (("--lr", "nan"), "lr is nan"),
+    (("--lr", "1e38"), "lr is 1e+38, expected a number > 0 and < 1e+06"),
+    (("--weight-decay", -1), "weight_decay is -1.0"),
+    (("--dropout", 1), "dropout 1.0"),
+    (("--clip-norm", 0), "clip_norm is 0.0"),
+    (("--patience", 0), "patience is 0"),
+    (("--seed", -1), "-1"),
+    (("--device", "tpu9"), "device is 'tpu9'"),
+    (("--partition-dims", 3), "d_3 cannot be partitioned"),
+    (("--out", "file/run"), "cannot write file/run"),
+]
+
+
+def _refused(done: Any, message: str, directory: Path, before: set[str]) -> None:
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("gistgnn")
+    assert done.stdout == ""
+    assert {path.name for path in directory.iterdir()} == before
+
+
+@pytest.mark.parametrize(("options", "message"), OPTIONS, ids=[" ".join(map(str, o)) for o, _ in OPTIONS])
+def test_options(cli: Cli, tmp_path: Path, options: tuple[Any, ...], message: str) -> None:
+    (tmp_path / "file").touch()
+    _refused(cli("train", *options), message, tmp_path, {"file"})
+
+
+def _splits_overlap(graph: dict[str, Any]) -> None:
+    graph["val"] = graph["train"]
+
+
+def _not_a_number(graph: dict[str, Any]) -> None:
+    graph["x"][3, 1] = np.nan
+
+
+def _one_row_less(graph: dict[str, Any]) -> None:
+    graph["x"] = graph["x"][:-1]
+
+
+def _edge_out_of_range(graph: dict[str, Any]) -> None:
+    graph["edge_index"][0, 5] = 40
+
+
+def _transposed(graph: dict[str, Any]) -> None:
+    graph["edge_index"] = graph["edge_index"].T
+
+
+def _float_edges(graph: dict[str, Any]) -> None:
+    graph["edge_index"] = graph["edge_index"].astype(float)
+
+
+def _no_edges(graph: dict[str, Any]) -> None:
+    graph["edge_index"] = np.zeros((2, 0), dtype=int)
+
+
+def _label_out_of_range(graph: dict[str, Any]) -> None:
+    graph["y"][0] = -2
+
+
+def _unlabelled_split(graph: dict[str, Any]) -> None:
+    graph["y"][graph["test"]] = -1
+
+
+def _empty_split(graph: dict[str, Any]) -> None:
+    graph["val"] = np.array([], dtype=int)
+
+
+def _no_key(graph: dict[str, Any]) -> None:
+    del graph["y"]
+
+
+GRAPHS = [
+    (_splits_overlap, "train and val share 13 nodes"),
+    (_not_a_number, "x[3, 1] is nan"),
+    (_one_row_less, "y has 40 rows and x has 39"),
+    (_edge_out_of_range, "edge_index[0, 5] is 40"),
+    (_transposed, "transpose it"),
+    (_float_edges, "edge_index has dtype torch.float64"),
+    (_no_edges, "no edges"),
+    (_label_out_of_range, "y[0] is -2"),
+    (_unlabelled_split, "test holds 14 unlabelled nodes"),
+    (_empty_split, "val"),
+    (_no_key, "has no y"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), GRAPHS, ids=[spoil.__name__.strip("_") for spoil, _ in GRAPHS])
+def test_graphs(cli: Cli, tmp_path: Path, spoil: Any, message: str) -> None:
+    graph = arrays()
+    spoil(graph)
+    np.savez(tmp_path / "own.npz", **graph)
+    _refused(cli("train", "--dataset", "own.npz"), message, tmp_path, {"own.npz"})
+
+
+def test_truncated_file(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
+    own_graph.write_bytes(own_graph.read_bytes()[:500])
+    _refused(cli("train", "--dataset", own_graph), "damaged", tmp_path, {"own.npz"})
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "give a command"),
+        (("tarin",), "invalid choice: 'tarin'"),
+        (("evaluate", "nowhere"), "nowhere holds no result.json"),
+        (("predict", "nowhere", "--output", "a.csv"), "nowhere holds no result.json"),
+        (("predict", "nowhere", "--output", "a.txt"), "expected a name that ends in .csv or .npz"),
+        (("datasets", "nope"), "'nope' is neither a data set nor a file"),
+        (("reproduce", "table9"), "invalid choice: 'table9'"),
+        (("reproduce", "table1", "--datasets", "digits"), "invalid choice: 'digits'"),
+        (("reproduce", "table1", "--jobs", "0"), "'0' is not an integer >= 1"),
+    ],
+)
+def test_commands(cli: Cli, tmp_path: Path, args: tuple[str, ...], message: str) -> None:
+    _refused(cli(*args), message, tmp_path, set())
+
+
+def test_divergence_keeps_the_last_good_parameters(cli: Cli, tmp_path: Path) -> None:
+    graph = arrays()
+    graph["x"] *= 1e30  # finite, but the gradient is not
+    np.savez(tmp_path / "huge.npz", **graph)
+    done = cli("train", "--dataset", "huge.npz", "--hidden", 8, "--sub-gcns", 2, "--epochs", 80, "--out", "run")
+    assert done.returncode == 2
+    assert "training diverged in round 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    scored = cli("evaluate", "run")
+    assert scored.returncode == 0, scored.stderr

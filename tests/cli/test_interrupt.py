@@ -1,0 +1,76 @@
+"""Runs that are stopped: Ctrl-C and SIGKILL, and what goes on afterwards."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli, command, environment
+
+RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 400, "--local-steps", 5, "--checkpoint-every", 1)
+
+
+def _start(directory: Path, *args: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*args), cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+def _stop_midway(directory: Path, out: str, number: signal.Signals) -> tuple[int, str, str]:
+    process = _start(directory, *RUN, "--out", out)
+    _wait_for(directory / out / "checkpoint.safetensors", process)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=120)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, number: signal.Signals) -> None:
+    status, _, stderr = _stop_midway(tmp_path, "stopped", number)
+    if number == signal.SIGINT:
+        assert status == 130
+        assert "--resume" in stderr
+        assert "Traceback" not in stderr
+    assert not (tmp_path / "stopped/result.json").exists()
+    resumed = cli(*RUN, "--out", "stopped", "--resume")
+    unbroken = cli(*RUN, "--out", "unbroken")
+    assert resumed.returncode == unbroken.returncode == 0, resumed.stderr
+    stopped, whole = tmp_path / "stopped", tmp_path / "unbroken"
+    assert (stopped / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    histories = [json.loads((run / "result.json").read_text())["history"] for run in (stopped, whole)]
+    for history in histories:
+        for entry in history:
+            entry.pop("train_seconds")
+    assert histories[0] == histories[1]
+    assert not (stopped / "checkpoint.safetensors").exists()
+
+
+def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Path) -> None:
+    _stop_midway(tmp_path, "run", signal.SIGINT)
+    checkpoint = tmp_path / "run/checkpoint.safetensors"
+    other = cli(*RUN, "--out", "run", "--resume", "--lr", 0.5)
+    assert other.returncode == 2
+    assert "lr was 0.01, now 0.5" in other.stderr
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    torn = cli(*RUN, "--out", "run", "--resume")
+    assert torn.returncode == 2
+    assert "cannot be read" in torn.stderr
+
+
+def test_resume_of_a_finished_run_reports_it_again(cli: Cli, own_graph: Path) -> None:
+    run = ("train", "--dataset", own_graph, "--hidden", 8, "--epochs", 5, "--sub-gcns", 2, "--out", "run", "--json")
+    first = cli(*run)
+    again = cli(*run, "--resume")
+    assert first.returncode == again.returncode == 0
+    assert json.loads(first.stdout) == json.loads(again.stdout)

@@ -1,0 +1,67 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refused
+
+from gistgnn.settings import Training, make_training
+
+
+@given(epochs=st.integers(1, 500), per_epoch=st.integers(1, 20), m=st.integers(1, 32))
+def test_steps(epochs: int, per_epoch: int, m: int) -> None:
+    each = Training(epochs, training="each").steps(per_epoch, m)
+    split = Training(epochs).steps(per_epoch, m)
+    assert each == epochs * per_epoch
+    assert split >= 1
+    assert split == 1 or abs(m * split - each) <= m / 2  # together the baseline's steps, to within rounding
+
+
+@given(lr=st.floats(1e-6, 10), progress=st.floats(0, 1, exclude_max=True))
+def test_rates(lr: float, progress: float) -> None:
+    assert Training(1, lr=lr).rate(progress) == lr
+    tenths = 0 if progress < 0.5 else 1 if progress < 0.75 else 2
+    assert Training(1, lr=lr, schedule="step").rate(progress) == pytest.approx(lr / 10**tenths)
+    assert Training(1, lr=lr, schedule="cosine").rate(progress) == pytest.approx(
+        lr * math.cos(math.pi * progress / 2) ** 2, rel=1e-6, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
+)
+def test_optimizers(name: str, kind: type) -> None:
+    optimizer = Training(1, optimizer=name, lr=0.3, weight_decay=0.2, momentum=0.9).make_optimizer([torch.zeros(2)])
+    (group,) = optimizer.param_groups
+    assert type(optimizer) is kind
+    assert (group["lr"], group["weight_decay"]) == (0.3, 0.2)
+    assert group.get("momentum", 0.9) == 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, bad) for name in ("epochs", "local_steps", "evaluate_every", "patience") for bad in (0, -3, 1.5, "2", True)],
+        *[(name, None) for name in ("epochs", "local_steps", "evaluate_every")],
+        *[("lr", bad) for bad in (0, 0.0, -1, math.nan, math.inf, "0.1", None)],
+        *[("weight_decay", bad) for bad in (-1e-9, math.nan, math.inf, "0")],
+        *[("momentum", bad) for bad in (-0.1, 1.0, 2, math.nan)],
+        *[("clip_norm", bad) for bad in (0, -1, math.nan, math.inf)],
+        ("training", "both"),
+        ("optimizer", "lion"),
+        ("schedule", "linear"),
+        ("optimizer_state", "keep"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(name: str, value: object) -> None:
+    with refused(f"{name} is ", str(value)):
+        Training(**{"epochs": 1, name: value})  # type: ignore[arg-type]
+
+
+def test_make_training() -> None:
+    assert make_training({"epochs": 3, "lr": 0.5}) == Training(3, lr=0.5)
+    with refused("'rate' is not a training setting", "local_steps"):
+        make_training({"epochs": 3, "rate": 0.5})
+    with refused("epochs is missing"):
+        make_training({"lr": 0.5})
