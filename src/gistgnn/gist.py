@@ -43,12 +43,27 @@ class Result:
     interrupted: bool
     peak_memory_bytes: int
 
+    @property
+    def test(self) -> dict[str, float] | None:
+        """Test scores at the best validation score: accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("test")
+
+    @property
+    def validation(self) -> dict[str, float] | None:
+        """The best validation score's accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("validation")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds."""
+        return self.progress.history
+
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
         p = self.progress
         return {
-            "test": p.best.get("test"),
-            "validation": p.best.get("validation"),
+            "test": self.test,
+            "validation": self.validation,
             "best_round": p.best_round,
             "last": p.last,
             "train_seconds": p.train_seconds,

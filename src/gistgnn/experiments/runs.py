@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -51,9 +53,7 @@ class RunStore:
         missing = {_key(config): config for config in wanted if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # one that is not there is said at once, in this process
-        pool = ProcessPoolExecutor(
-            jobs, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
-        )
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
             try:
@@ -76,6 +76,19 @@ class RunStore:
 
 def _key(config: RunConfig) -> str:
     return json.dumps(asdict(config), sort_keys=True)
+
+
+def _start_worker() -> None:
+    """Use one thread, and end when the parent process is gone, however it went."""
+    torch.set_num_threads(1)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @lru_cache(maxsize=1)
