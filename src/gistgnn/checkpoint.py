@@ -34,14 +34,14 @@ class Checkpoint:
             save_file(tensors, temporary, {"state": json.dumps(self.state), "run": json.dumps(self.run)})
 
 
-def load_checkpoint(path: Path, run: dict[str, Any], device: str) -> Checkpoint:
-    """Read a checkpoint of this same run.
+def load_checkpoint(path: Path, run: dict[str, Any]) -> Checkpoint:
+    """Read a checkpoint of this same run, into host memory.
 
     Raises:
         InputError: the file is cut short, unreadable, or of another run (the differing setting is named).
     """
     try:
-        with safe_open(path, "pt", device=device) as file:
+        with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             found = Checkpoint(
                 {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118 (not a dict)

@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
-from gistgnn.sampling import Batch, forward
+from gistgnn.sampling import Batch, forward, whole_graph
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # the split's name in results: in a Graph
 
@@ -26,10 +26,6 @@ class Scores:
     accuracy: float
     f1_micro: float
     f1_macro: float
-
-    def selecting(self, multi_label: bool) -> float:
-        """Return the score that chooses among models: accuracy, or micro F1 for multi-label graphs."""
-        return self.f1_micro if multi_label else self.accuracy
 
     def as_dict(self) -> dict[str, float]:
         """Return the scores by name."""
@@ -49,11 +45,6 @@ def scores(predicted: Tensor, y: Tensor) -> Scores:
         f1_micro=float(f1_score(truth, guess, average="micro", zero_division=0)),
         f1_macro=float(f1_score(truth, guess, average="macro", zero_division=0)),
     )
-
-
-def whole_graph(graph: Graph) -> Batch:
-    """Return the whole graph as one batch."""
-    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1))
 
 
 def predict(model: nn.Module, batch: Batch) -> Tensor:

@@ -10,15 +10,16 @@ from torch import nn
 
 from gistgnn.axes import Build, Widths, construct, named_tensors
 from gistgnn.errors import InputError
+from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
 from gistgnn.memory import peak_memory_bytes
-from gistgnn.monitor import Monitor, Progress, Saving
+from gistgnn.monitor import Hooks, Monitor, Progress, Saving
 from gistgnn.partition import Blocks, Partition
 from gistgnn.progress import RoundBar
 from gistgnn.proof import prove_layout
 from gistgnn.rounds import DivergedError, Round
 from gistgnn.runners import Stretch, train_in_turn
-from gistgnn.sampling import FullGraph, Sampler, check_fits
+from gistgnn.sampling import Batch, FullGraph, Sampler, check_fits, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import Theta
@@ -151,7 +152,7 @@ class GIST:
 
     def model(self) -> nn.Module:
         """Return the full model with a copy of the parameters of Θ, in evaluation mode."""
-        module = construct(self.build, self.widths, shared=self.shared).to(self.device)
+        module = self._construct(self.widths)
         self.theta.load_into(module)
         return module.eval()
 
@@ -179,17 +180,15 @@ class GIST:
         """
         training = make_training(settings)
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
-        sampler = FullGraph(graph)
+        batch = whole_graph(graph)
+        sampler = FullGraph(batch)
         if self.next_round:
             self._initialise()
         model = self.model()
-        check_fits(model, sampler.batch, graph.num_classes)
+        check_fits(model, batch, graph.num_classes)
         total = math.ceil(training.steps(sampler.steps_per_epoch, self.sub_gcns) / training.local_steps)
-        run = self._describe(graph, training)
         with RoundBar(total, shown=progress) as bar:
-            monitor = Monitor(
-                self.theta, model, graph, training, self.sub_gcns, report=bar.update, stop=stop, saving=saving, run=run
-            )
+            monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving))
             self.next_round = monitor.progress.rounds
             try:
                 train(self, sampler, training, monitor.after_round)
@@ -198,10 +197,17 @@ class GIST:
                 raise
         return self._result(monitor, model)
 
+    def _monitor(self, model: nn.Module, graph: Graph, batch: Batch, training: Training, hooks: Hooks) -> Monitor:
+        def score() -> dict[str, Scores]:
+            self.theta.load_into(model)
+            return evaluate(model, graph, ("validation", "test"), batch)
+
+        chooses = "f1_micro" if graph.multi_label else "accuracy"
+        return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, self._describe(graph, training))
+
     def _initialise(self) -> None:
         """Draw the initial Θ from the seed and start at round 0."""
-        with torch_stream(self.seed, "parameters"):
-            module = construct(self.build, self.widths, shared=self.shared).to(self.device)
+        module = self._construct(self.widths)
         tensors = {name: tensor.detach() for name, tensor in named_tensors(module).items()}
         self.theta = Theta(self.layout, self.widths, tensors)
         self.next_round = 0
@@ -229,9 +235,13 @@ class GIST:
         """Return a module of the blocks' widths, the one of the last round where these have not changed."""
         widths = self.layout.widths([len(block) for block in blocks])
         if i not in self._pool or self._pool[i][0] != widths:
-            with torch_stream(self.seed, "unused"):  # a user's own random stream does not move
-                self._pool[i] = widths, construct(self.build, widths, shared=self.shared).to(self.device)
+            self._pool[i] = widths, self._construct(widths)
         return self._pool[i][1]
+
+    def _construct(self, widths: Widths) -> nn.Module:
+        """Build a module with the initial parameters of the seed; a user's own random stream does not move."""
+        with torch_stream(self.seed, "parameters"):
+            return construct(self.build, widths, shared=self.shared).to(self.device)
 
 
 def train(gist: GIST, sampler: Sampler, training: Training, after_round: Callable[[Stretch, float], bool]) -> None:

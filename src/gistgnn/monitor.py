@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gistgnn.checkpoint import Checkpoint, load_checkpoint
-from gistgnn.evaluate import evaluate, whole_graph
-from gistgnn.graphs import Graph
+from gistgnn.evaluate import Scores
 from gistgnn.runners import Stretch
 from gistgnn.settings import Training
 from gistgnn.theta import Theta
@@ -49,43 +48,54 @@ class Progress:
     stopped_early: bool = False
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What the outside has to do with a run.
+
+    Args:
+        report: called with every history entry, for a progress bar.
+        stop: asked after every round; True saves the state and ends the run.
+        saving: where the state is saved, or None.
+    """
+
+    report: Callable[[dict[str, Any]], None]
+    stop: Callable[[], bool]
+    saving: Saving | None
+
+
 class Monitor:
     """Watches one run of Algorithm 1; `after_round` is called when Θ is whole again.
 
     Args:
         theta: the global parameters.
-        model: a full-size module on the graph's device, into which Θ is loaded to be evaluated.
-        graph: what is evaluated on.
+        score: returns the scores of Θ as it stands, for "validation" and "test".
+        chooses: which validation score says which Θ is best, "accuracy" or "f1_micro".
         training: the run's settings.
         sub_gcns: m.
-        report: called with every history entry, for a progress bar.
-        stop: asked after every round; True saves the state and ends the run.
-        saving: where the state is saved, or None.
+        hooks: progress bar, stop signal, checkpoint file.
         run: what this run is, to tell its checkpoint from another's.
+
+    Raises:
+        InputError: the checkpoint to go on from cannot be read, or is of another run.
     """
 
     def __init__(
         self,
         theta: Theta,
-        model: nn.Module,
-        graph: Graph,
+        score: Callable[[], dict[str, Scores]],
+        chooses: str,
         training: Training,
         sub_gcns: int,
-        *,
-        report: Callable[[dict[str, Any]], None],
-        stop: Callable[[], bool],
-        saving: Saving | None,
+        hooks: Hooks,
         run: dict[str, Any],
     ) -> None:
         self.progress = Progress()
         self.best_theta: dict[str, Tensor] = {}
         self.interrupted = False
-        self._theta, self._model, self._graph = theta, model, graph
+        self._theta, self._score, self._chooses = theta, score, chooses
         self._training, self._sub_gcns = training, sub_gcns
-        self._report, self._stop = report, stop
-        self._saving, self._run = saving, run
-        self._batch = whole_graph(graph)
-        if saving and saving.resume and saving.path.exists():
+        self._hooks, self._run = hooks, run
+        if (saving := hooks.saving) and saving.resume and saving.path.exists():
             self._restore(saving.path)
         self._clock = time.perf_counter()
 
@@ -100,18 +110,17 @@ class Monitor:
             self._evaluate(stretch, loss)
         patience = self._training.patience
         progress.stopped_early = patience is not None and progress.evaluations_since_best >= patience
-        self.interrupted = self._stop() and not finished
-        if self._saving and (self.interrupted or (self._saving.every and progress.rounds % self._saving.every == 0)):
-            self._save(self._saving.path)
+        self.interrupted = self._hooks.stop() and not finished
+        saving = self._hooks.saving
+        if saving and (self.interrupted or (saving.every and progress.rounds % saving.every == 0)):
+            self._save(saving.path)
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
 
     def _evaluate(self, stretch: Stretch, loss: float) -> None:
-        self._theta.load_into(self._model)
-        found = evaluate(self._model, self._graph, ("validation", "test"), self._batch)
-        score = found["validation"].selecting(self._graph.multi_label)
         progress, done = self.progress, stretch.first + stretch.count
-        progress.last = {split: scores.as_dict() for split, scores in found.items()}
+        progress.last = {split: scores.as_dict() for split, scores in self._score().items()}
+        score = progress.last["validation"][self._chooses]
         progress.evaluations_since_best += 1
         if score > progress.best_score:
             progress.best_score, progress.best, progress.best_round = score, progress.last, progress.rounds
@@ -124,11 +133,11 @@ class Monitor:
             "loss": loss,
             "lr": self._training.rate((done - 1) / stretch.total),
             "validation": score,
-            "test": found["test"].selecting(self._graph.multi_label),
+            "test": progress.last["test"][self._chooses],
             "train_seconds": progress.train_seconds,
         }
         progress.history.append(entry)
-        self._report(entry)
+        self._hooks.report(entry)
 
     def _save(self, path: Path) -> None:
         tensors = {f"theta/{name}": tensor for name, tensor in self._theta.tensors.items()}
@@ -138,13 +147,14 @@ class Monitor:
         Checkpoint(tensors, vars(self.progress), self._run).save(path)
 
     def _restore(self, path: Path) -> None:
-        found = load_checkpoint(path, self._run, str(self._graph.x.device))
+        found = load_checkpoint(path, self._run)
         self.progress = Progress(**found.state)
         for key, tensor in found.tensors.items():
             kind, name, *rest = key.split("/")
+            own = self._theta.tensors[name]
             if kind == "theta":
-                self._theta.tensors[name].copy_(tensor)
+                own.copy_(tensor)
             elif kind == "best":
-                self.best_theta[name] = tensor
-            else:
-                self._theta.moments.setdefault(name, {})[rest[0]] = tensor
+                self.best_theta[name] = tensor.to(own.device)
+            else:  # torch's optimisers count their steps on the host
+                self._theta.moments.setdefault(name, {})[rest[0]] = tensor.to(own.device) if tensor.dim() else tensor

@@ -60,13 +60,14 @@ def prove_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
     """
     failure = ""
     instances: list[_Instance] = []
-    for layout in candidate_layouts(build, widths, shared=shared):
-        instances = instances or [_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
-        problem = next((found for instance in instances if (found := _refute(instance, layout))), None)
-        if problem is None:
-            _require_effect(instances, layout)
-            return layout
-        failure = failure or problem
+    with torch_stream(0, "layout"):  # a user's own random stream does not move
+        for layout in candidate_layouts(build, widths, shared=shared):
+            instances = instances or [_instance(build, layout, shared, input_axis, draw) for draw in range(DRAWS)]
+            problem = next((found for instance in instances if (found := _refute(instance, layout))), None)
+            if problem is None:
+                _require_effect(instances, layout)
+                return layout
+            failure = failure or problem
     raise InputError(failure)
 
 

@@ -1,22 +1,12 @@
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command, environment
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def command(*args: object) -> list[str]:
-    """The command line as the installed script runs it."""
-    return [str(Path(sys.executable).with_name("gistgnn")), *map(str, args)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import command, environment
 
-from .conftest import Cli, command, environment
+from .conftest import Cli
 
-RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 400, "--local-steps", 5, "--checkpoint-every", 1)
+RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
 
 
 def _start(directory: Path, *args: object) -> subprocess.Popen[str]:

@@ -23,10 +23,10 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.cli.tables import print_scores
-    from gistgnn.evaluate import evaluate, whole_graph
+    from gistgnn.evaluate import evaluate
     from gistgnn.graphs import load
     from gistgnn.run import choose_device, load_run
-    from gistgnn.sampling import check_fits
+    from gistgnn.sampling import check_fits, whole_graph
 
     config, _, model = load_run(args.directory)
     device = choose_device(args.device)

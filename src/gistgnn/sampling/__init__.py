@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from gistgnn.sampling.batch import Batch, check_fits, forward
+from gistgnn.sampling.batch import Batch, check_fits, forward, whole_graph
 from gistgnn.sampling.full import FullGraph
 
 
@@ -23,4 +23,4 @@ class Sampler(Protocol):
         """Return the same sampler with the input features `columns` alone (d_0 partitioned)."""
 
 
-__all__ = ["Batch", "FullGraph", "Sampler", "check_fits", "forward"]
+__all__ = ["Batch", "FullGraph", "Sampler", "check_fits", "forward", "whole_graph"]

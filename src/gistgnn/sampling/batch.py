@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
+from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
@@ -43,9 +44,14 @@ class Batch:
 
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
-        selected = replace(self, x=self.x.index_select(1, columns))
+        selected = replace(self, x=self.x.index_select(1, columns.to(self.x.device)))
         selected.__dict__["adj"] = self.adj
         return selected
+
+
+def whole_graph(graph: Graph) -> Batch:
+    """Return the whole graph as one batch, the loss on its training nodes."""
+    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1))
 
 
 _WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked at every step, and slow to find out

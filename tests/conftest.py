@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+
+_SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real graphs beside the repository, read-only."""
+    if not (_SHARED / "Planetoid" / "Cora" / "raw").is_dir():
+        pytest.skip(f"the real graphs are not in {_SHARED}")
+    return _SHARED

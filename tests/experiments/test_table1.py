@@ -1,0 +1,95 @@
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from commands import command, environment
+
+from gistgnn.errors import InputError
+from gistgnn.experiments.runs import RunStore
+from gistgnn.experiments.table1 import LEARNING_RATES, PAPER, ROWS, SEARCH_SEEDS, WEIGHT_DECAYS, Table1, as_markdown
+from gistgnn.graphs import load
+from gistgnn.run import ModelConfig, RunConfig
+
+
+def test_the_rows_are_the_paper_s() -> None:
+    assert len(ROWS) == 10
+    assert ROWS[0] == (1, ())
+    assert {row for row in ROWS if row[0] == 8} == {(8, (0, 1, 2)), (8, (0, 1)), (8, (1, 2))}
+    assert PAPER["cora"][ROWS.index((8, (1, 2)))] == 79.58
+    assert PAPER["citeseer"][ROWS.index((8, (0, 1, 2)))] == 45.42
+    assert all(len(values) == len(ROWS) for values in PAPER.values())
+
+
+@pytest.mark.parametrize("index", range(len(ROWS)))
+def test_each_row_splits_what_it_says(index: int) -> None:
+    graph = load("digits")
+    m, dims = ROWS[index]
+    gist = Table1(("cora",)).config("cora", index, 0.01, 0.0, 0).gist(graph)
+    assert gist.sub_gcns == m
+    sub = gist.begin_round().subs[0]
+    shapes = [tuple(conv.weight.shape) for conv in sub.convs]
+    d = [graph.num_features // m if 0 in dims else graph.num_features]
+    d += [256 // m if dim in dims else 256 for dim in (1, 2)] + [graph.num_classes]
+    assert shapes == [(d[1], d[0]), (d[2], d[1]), (d[3], d[2])]
+
+
+def _config(seed: int) -> RunConfig:
+    training = {"epochs": 2, "local_steps": 1}
+    return RunConfig("digits", ModelConfig(hidden=(4,)), sub_gcns=2, seed=seed, training=training)
+
+
+def test_a_run_is_done_once(tmp_path: Path) -> None:
+    store = RunStore(tmp_path, "data")
+    (first,) = store.run_all([_config(0)], 1, "runs")
+    (path,) = tmp_path.iterdir()
+    path.write_text(json.dumps(first | {"mark": True}))
+    again = store.run_all([_config(0), _config(1)], 2, "runs")
+    assert again[0]["mark"]
+    assert "mark" not in again[1]
+    path.write_text(path.read_text()[:100])  # cut short: done again
+    assert "mark" not in store.run_all([_config(0)], 1, "runs")[0]
+
+
+def test_a_data_set_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither a data set nor a file"):
+        RunStore(tmp_path, "data").run_all([RunConfig("absent")], 1, "runs")
+
+
+def _reproduce(out: Path, shared_data: Path) -> list[str]:
+    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1, "--jobs", 2)
+    return command("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
+
+
+def test_the_table_is_written_and_goes_on_where_it_was_killed(tmp_path: Path, shared_data: Path) -> None:
+    out = tmp_path / "table1"
+    process = subprocess.Popen(
+        _reproduce(out, shared_data), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("runs/cora*.json"))) < 5:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("runs/cora*.json")}
+    assert len(kept) < len(ROWS) * (len(LEARNING_RATES) * len(WEIGHT_DECAYS) * len(SEARCH_SEEDS) + 1)
+    done = subprocess.run(_reproduce(out, shared_data), env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all((out / "runs" / name).stat().st_mtime_ns == time_ for name, time_ in kept.items())
+    lines = (out / "table1.md").read_text().splitlines()
+    assert len([line for line in lines if line.startswith("| cora")]) == len(ROWS)
+    assert "79.58" in (out / "table1.md").read_text()
+    assert "baseline" in done.stdout
+
+
+def test_markdown_names_what_was_chosen() -> None:
+    from gistgnn.experiments.table1 import Row
+
+    row = Row("cora", 8, (1, 2), 0.05, 0.0005, (79.0, 81.0), (80.0, 82.0), 79.58)
+    text = as_markdown([row], Table1(("cora",), seeds=2))
+    assert "| cora | 8 |  | ✓ | ✓ | 80.00 ± 1.41 | 81.00 ± 1.41 | 79.58 | 0.05 | 0.0005 |" in text
