@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -110,7 +111,7 @@ class Stack(nn.Module):
     def __init__(self, widths: Sequence[int], layer: Callable[[int, int], nn.Module], in_features: int = F) -> None:
         super().__init__()
         sizes = [in_features, *widths, C]
-        self.convs = nn.ModuleList(layer(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.convs = nn.ModuleList(layer(a, b) for a, b in pairwise(sizes))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         for conv in self.convs[:-1]:

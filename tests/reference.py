@@ -56,9 +56,7 @@ def merged(
     return new
 
 
-def zeroed(
-    layout: Layout, tensors: Mapping[str, Tensor], blocks: Blocks, features: Sequence[int]
-) -> dict[str, Tensor]:
+def zeroed(layout: Layout, tensors: Mapping[str, Tensor], blocks: Blocks, features: Sequence[int]) -> dict[str, Tensor]:
     """The full tensors with every entry outside the blocks set to zero."""
     result = {}
     for name, tensor in tensors.items():

@@ -3,8 +3,9 @@ import torch
 from models import C, F, tiny_graph
 from torch import Tensor, nn
 
-from gistgnn.evaluate import Scores, decide, evaluate, predict, scores, whole_graph
+from gistgnn.evaluate import Scores, decide, evaluate, predict, scores
 from gistgnn.graphs import Graph
+from gistgnn.sampling import whole_graph
 
 
 class Constant(nn.Module):
@@ -24,7 +25,6 @@ def test_one_label() -> None:
     found = scores(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
     assert found.accuracy == found.f1_micro == pytest.approx(3 / 5)
     assert found.f1_macro == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
-    assert found.selecting(multi_label=False) == found.accuracy
 
 
 def test_several_labels() -> None:
@@ -34,7 +34,6 @@ def test_several_labels() -> None:
     assert found.accuracy == pytest.approx(2 / 4)  # all labels of a node right
     assert found.f1_micro == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
     assert found.f1_macro == pytest.approx((2 / 3 + 4 / 5) / 2)
-    assert found.selecting(multi_label=True) == found.f1_micro
 
 
 def test_nothing_predicted_and_nothing_there() -> None:
@@ -86,10 +85,3 @@ def test_predict_puts_the_mode_back_after_an_error() -> None:
     with pytest.raises(RuntimeError):
         predict(model, whole_graph(tiny_graph()))
     assert model.training
-
-
-def test_the_whole_graph_is_one_batch() -> None:
-    graph = tiny_graph()
-    batch = whole_graph(graph)
-    assert batch.x is graph.x
-    assert torch.equal(batch.loss_nodes, torch.nonzero(graph.train)[:, 0])

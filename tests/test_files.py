@@ -24,9 +24,14 @@ def test_the_file_appears_whole_when_the_block_ends(tmp_path: Path) -> None:
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "result.json"
     path.write_text("old")
-    with pytest.raises(error), replacing(path) as temporary:
-        temporary.write_text("half")
-        raise error
+
+    def failing() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        failing()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

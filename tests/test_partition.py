@@ -2,7 +2,6 @@ from collections import Counter
 from itertools import combinations
 from math import comb
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

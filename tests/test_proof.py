@@ -36,7 +36,9 @@ def test_pyg_gat_heads(heads: int) -> None:
     assert layout.units == (heads,)
 
 
-@pytest.mark.parametrize("layer", [pyg.TransformerConv, pyg.GATv2Conv, pyg.GraphConv, pyg.TAGConv, pyg.ResGatedGraphConv])
+@pytest.mark.parametrize(
+    "layer", [pyg.TransformerConv, pyg.GATv2Conv, pyg.GraphConv, pyg.TAGConv, pyg.ResGatedGraphConv]
+)
 def test_other_pyg_layers_need_no_rule(layer: type[nn.Module]) -> None:
     layout = prove(lambda w: Stack(w, layer), 8, 6)
     assert layout.units == (1, 1)
@@ -186,9 +188,9 @@ def test_a_forward_that_cannot_be_called_is_refused() -> None:
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, AssertionError, KeyError, AttributeError])
 def test_a_forward_that_raises_is_refused(error: type[Exception]) -> None:
     def between(h: Tensor) -> Tensor:
-        raise error("not\nthis")
+        raise error("spoiled\nhere")
 
-    with refused("could not be called", error.__name__, "not"):
+    with refused("could not be called", error.__name__, "spoiled"):
         prove(lambda w: Hidden(w, between), 12)
 
 

@@ -33,9 +33,14 @@ def test_torch_stream_leaves_the_global_stream_as_it_was() -> None:
 
 def test_torch_stream_restores_after_an_error() -> None:
     before = torch.random.get_rng_state()
-    with pytest.raises(KeyError), torch_stream(1, "a"):
-        torch.rand(3)
-        raise KeyError
+
+    def failing() -> None:
+        with torch_stream(1, "a"):
+            torch.rand(3)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
     assert torch.equal(torch.random.get_rng_state(), before)
 
 

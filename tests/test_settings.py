@@ -42,7 +42,11 @@ def test_optimizers(name: str, kind: type) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[(name, bad) for name in ("epochs", "local_steps", "evaluate_every", "patience") for bad in (0, -3, 1.5, "2", True)],
+        *[
+            (name, bad)
+            for name in ("epochs", "local_steps", "evaluate_every", "patience")
+            for bad in (0, -3, 1.5, "2", True)
+        ],
         *[(name, None) for name in ("epochs", "local_steps", "evaluate_every")],
         *[("lr", bad) for bad in (0, 0.0, -1, math.nan, math.inf, "0.1", None)],
         *[("weight_decay", bad) for bad in (-1e-9, math.nan, math.inf, "0")],

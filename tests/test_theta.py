@@ -18,7 +18,7 @@ from gistgnn.proof import prove_layout
 from gistgnn.sampling import Batch, forward
 from gistgnn.theta import Theta
 
-examples = settings(deadline=None, max_examples=8)
+examples = settings(deadline=None, max_examples=6)
 few = settings(deadline=None, max_examples=4)
 
 

@@ -99,7 +99,7 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
         module = build(argument)
     except InputError:
         raise
-    except (ValueError, TypeError, AssertionError, RuntimeError, IndexError) as error:
+    except Exception as error:  # a user's function may raise anything
         raise InputError(f"build({argument}) failed: {reason(error)}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")

@@ -53,7 +53,7 @@ def load_checkpoint(path: Path, run: dict[str, Any]) -> Checkpoint:
             f"the checkpoint {path} cannot be read ({reason(error)}): delete it and start again"
         ) from error
     run = json.loads(json.dumps(run))
-    for key in sorted(found.run.keys() | run.keys()):
+    for key in sorted(found.run.keys() | run.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
         if found.run.get(key) != run.get(key):
             raise InputError(
                 f"the checkpoint {path} is of another run: {key} was {found.run.get(key)!r}, now {run.get(key)!r}; "

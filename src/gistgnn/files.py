@@ -6,7 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gistgnn.errors import InputError
+from safetensors import SafetensorError
+
+from gistgnn.errors import InputError, reason
 
 
 @contextlib.contextmanager
@@ -27,10 +29,8 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}; choose a directory that can be written"
-        ) from error
+    except (OSError, SafetensorError) as error:  # safetensors wraps the system's own errors
+        raise _unwritable(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -39,11 +39,21 @@ def replacing(path: Path) -> Iterator[Path]:
 def check_writable(directory: Path) -> None:
     """Raise InputError now rather than after the work if nothing can be written there; leaves no trace."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    with replacing(directory / "probe"):
-        pass
-    (directory / "probe").unlink()
-    for path in missing:
-        path.rmdir()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    finally:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+def _unwritable(path: Path, error: Exception) -> InputError:
+    why = getattr(error, "strerror", None) or reason(error)
+    return InputError(f"cannot write {path}: {why}; choose a directory that can be written")
 
 
 def _umask() -> int:

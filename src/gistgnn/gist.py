@@ -191,7 +191,8 @@ class GIST:
             monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving))
             self.next_round = monitor.progress.rounds
             try:
-                train(self, sampler, training, monitor.after_round)
+                if not monitor.progress.stopped_early:  # a resumed run may have been
+                    train(self, sampler, training, monitor.after_round)
             except DivergedError as error:
                 error.result = self._result(monitor, model)
                 raise
@@ -267,7 +268,7 @@ def train(gist: GIST, sampler: Sampler, training: Training, after_round: Callabl
 
 
 def _check_widths(widths: Any, input_axis: int | None) -> Widths:
-    axes = (widths,) if isinstance(widths, int) else tuple(widths)
+    axes = tuple(widths) if isinstance(widths, (list, tuple)) else (widths,)
     if not axes or any(not isinstance(w, int) or isinstance(w, bool) or w < 1 for w in axes):
         raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
     if input_axis is not None and input_axis not in range(len(axes)):

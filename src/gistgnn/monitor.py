@@ -150,11 +150,12 @@ class Monitor:
         found = load_checkpoint(path, self._run)
         self.progress = Progress(**found.state)
         for key, tensor in found.tensors.items():
-            kind, name, *rest = key.split("/")
-            own = self._theta.tensors[name]
+            kind, name = key.split("/", 1)
             if kind == "theta":
-                own.copy_(tensor)
+                self._theta.tensors[name].copy_(tensor)
             elif kind == "best":
-                self.best_theta[name] = tensor.to(own.device)
+                self.best_theta[name] = tensor.to(self._theta.tensors[name].device)
             else:  # torch's optimisers count their steps on the host
-                self._theta.moments.setdefault(name, {})[rest[0]] = tensor.to(own.device) if tensor.dim() else tensor
+                name, moment = name.rsplit("/", 1)
+                device = tensor.device if moment == "step" else self._theta.tensors[name].device
+                self._theta.moments.setdefault(name, {})[moment] = tensor.to(device)

@@ -76,14 +76,31 @@ def _instance(build: Build, layout: Layout, shared: bool, input_axis: int | None
     error: InputError | None = None
     for factor in (1, 2, 4, 8, 16):
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
-        try:
-            with torch_stream(draw, "instance"):
+        with torch_stream(draw, "instance"):
+            try:
                 module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
-                _randomise(module, layout)
+            except InputError as e:  # some models want widths that divide by 8, or the like
+                error = error or e
+                continue
+            _check_sizes(module, layout, features)
+            _randomise(module, layout)
+            try:
                 return _Instance(module, _batch(module, layout, features, input_axis), features, input_axis)
-        except InputError as e:
-            error = error or e
+            except InputError as e:
+                error = error or e
     raise InputError(f"the model cannot be tried at a small size: {error}")
+
+
+def _check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
+    """Refuse a model whose sizes follow the widths near the full ones only."""
+    everything = [torch.arange(d) for d in features]
+    for name, tensor in named_tensors(module).items():
+        expected = tuple(len(layout.positions(dim, everything, features)) for dim in layout.dims[name])
+        if tuple(tensor.shape) != expected:
+            raise InputError(
+                f"parameter '{name}' is {tuple(tensor.shape)} at widths {layout.widths(features)}, where its growth at "
+                f"the full widths says {expected}: its size does not follow the widths"
+            )
 
 
 def _randomise(module: nn.Module, layout: Layout) -> None:
@@ -107,17 +124,18 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
     source = torch.cat([ring, (ring + 1) % n, ring[:-3]])
     target = torch.cat([(ring + 1) % n, ring, ring[3:]])
     edge_index = torch.stack([source, target])
-    error: Exception = ValueError("no parameter shows how many input features it takes")
+    error: Exception | None = None
     for inputs in _input_sizes(layout, features, input_axis):
         batch = Batch(torch.randn(n, inputs, dtype=torch.float64), edge_index, ring, ring)
         try:
             with torch.no_grad():
                 forward(module, batch)
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as e:
-            error = e
+        except Exception as e:  # a user's model may raise anything
+            error = error or e
         else:
             return batch
-    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {reason(error)}")
+    why = reason(error) if error else "no parameter shows how many input features it takes"
+    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {why}")
 
 
 def _input_sizes(layout: Layout, features: Widths, input_axis: int | None) -> list[int]:

@@ -53,6 +53,7 @@ class Round:
         for own, sub in zip(blocks, subs, strict=True):
             theta.take(own, sub)
             sub.train()
+            sub.zero_grad(set_to_none=True)
 
     def __iter__(self) -> Iterator[nn.Module]:
         """Yield the sub-GCNs in order."""
@@ -81,7 +82,7 @@ class Round:
         if self._optimizers and len(self._optimizers) < len(self):
             missing = min(set(range(len(self))) - set(self._optimizers))
             raise InputError(
-                f"round {self.number}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
+                f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
             )
         self._check_finite()
         self._theta.put(self.blocks, self.subs)

@@ -66,25 +66,29 @@ class Theta:
         for name, parameter in sub.named_parameters():
             if name in self.moments:
                 optimizer.state[parameter] = {
-                    key: value[self._index(name, blocks)].clone() if value.dim() else value.clone()
+                    key: value.clone() if key == "step" else value[self._index(name, blocks)].clone()
                     for key, value in self.moments[name].items()
                 }
 
     def put_moments(self, blocks: Sequence[Blocks], subs: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> None:
-        """Write the optimisers' per-parameter state back, by the indices of the parameters; step counts by maximum."""
+        """Write the optimisers' per-parameter state back, by the indices of the parameters.
+
+        Step counts are merged by maximum; an optimiser that has no state yet counts as one whose moments are zero.
+        """
         held = [dict(sub.named_parameters()) for sub in subs]
         for name in held[0]:
             states = [opt.state.get(own[name], {}) for own, opt in zip(held, optimizers, strict=True)]
             store = self.moments.setdefault(name, {})
-            for key, first in states[0].items():
-                if not isinstance(first, Tensor):
+            for key in dict.fromkeys(key for state in states for key in state):
+                found = [state.get(key) for state in states]
+                if not any(isinstance(value, Tensor) for value in found):
                     continue  # SGD without momentum keeps an empty momentum buffer
-                values = [state[key] for state in states]
-                if first.dim() == 0:
-                    store[key] = torch.stack(values).max()
-                else:
-                    target = store.setdefault(key, torch.zeros_like(self.tensors[name]))
-                    self._merge(name, target, blocks, values)
+                if key == "step":
+                    store[key] = torch.stack([value for value in found if value is not None]).max()
+                    continue
+                values = [torch.zeros_like(own[name]) if v is None else v for own, v in zip(held, found, strict=True)]
+                target = store.setdefault(key, torch.zeros_like(self.tensors[name]))
+                self._merge(name, target, blocks, values)
 
     def load_into(self, module: nn.Module) -> None:
         """Copy all of Θ into a module of the full widths."""

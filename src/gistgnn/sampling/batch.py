@@ -99,7 +99,9 @@ def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
     try:
         with torch.no_grad():
             out = forward(model, batch)
-    except (RuntimeError, IndexError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # a user's model may raise anything
         raise InputError(f"the model cannot take this graph's x [{nodes}, {features}]: {reason(error)}") from error
     if out.shape[1] != classes:
         raise InputError(
