@@ -29,7 +29,7 @@ PAPER: dict[str, tuple[float, ...]] = {
 }
 
 LEARNING_RATES = (0.01, 0.025, 0.05, 0.1)  # the authors' sweep, and 0.01
-WEIGHT_DECAYS = (0.0, 5e-4)
+WEIGHT_DECAYS = (0.0, 5e-4, 5e-3)
 SEARCH_SEEDS = (1000,)
 
 
