@@ -106,7 +106,7 @@ class RunConfig:
         )
 
 
-def result_json(config: RunConfig, graph: Graph, result: Result) -> dict[str, Any]:
+def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
     """Return what result.json holds."""
     sizes = {
         "name": graph.name,
@@ -116,7 +116,7 @@ def result_json(config: RunConfig, graph: Graph, result: Result) -> dict[str, An
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    return {"config": asdict(config), "graph": sizes, **result.as_dict()}
+    return {"config": asdict(config), "data_root": data_root, "graph": sizes, **result.as_dict()}
 
 
 def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> None:

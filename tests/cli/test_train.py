@@ -115,3 +115,14 @@ def test_digits_is_the_default_and_learns(cli: Cli) -> None:
     record = json.loads(done.stdout)
     assert record["graph"]["name"] == "digits"
     assert record["test"]["accuracy"] > 0.9
+
+
+def test_cora_as_the_readme_trains_it(cli: Cli, shared_data: Path) -> None:
+    model = ("--model", "graphsage", "--hidden", 256, 256, "--sub-gcns", 4)
+    done = cli("train", "--dataset", "cora", "--data-root", shared_data, *model, "--json", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["graph"]["nodes"] == 2708
+    assert record["test"]["accuracy"] > 0.7
+    scored = cli("evaluate", "run", "--json")  # finds the data where the run did
+    assert json.loads(scored.stdout)["test"] == pytest.approx(record["test"])

@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.run import choose_device, load_run
     from gistgnn.sampling import check_fits, whole_graph
 
-    config, _, model = load_run(args.directory)
+    config, record, model = load_run(args.directory)
     device = choose_device(args.device)
-    graph = load(args.dataset or config.dataset, args.data_root).to(device)
+    graph = load(args.dataset or config.dataset, args.data_root or record["data_root"]).to(device)
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
     found = {split: scores.as_dict() for split, scores in evaluate(model, graph, batch=batch).items()}

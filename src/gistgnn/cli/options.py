@@ -12,11 +12,10 @@ def add_data_options(parser: argparse.ArgumentParser, *, default: str | None) ->
         metavar="NAME|FILE",
         help=f"a name from `gistgnn datasets`, or a .npz or .pt{said}",
     )
+    root = "data" if default else None
+    said = " (default: data)" if default else " (default: the run's)"
     parser.add_argument(
-        "--data-root",
-        default="data",
-        metavar="DIR",
-        help="where named data sets are, or are downloaded to (default: data)",
+        "--data-root", default=root, metavar="DIR", help=f"where named data sets are, or are downloaded to{said}"
     )
 
 

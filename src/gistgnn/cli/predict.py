@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = load_run(args.directory)
     device = choose_device(args.device)
-    x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root)
+    x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
     none = torch.empty(0, dtype=torch.long)
     batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
     multi_label = record["graph"]["multi_label"]

@@ -127,12 +127,12 @@ def run(args: argparse.Namespace) -> int:
         try:
             result = gist.fit(graph, stop=lambda: interrupt.asked, saving=saving, **config.training)
         except DivergedError as error:
-            _finish(config, graph, error.result, out, diverged=str(error))
+            _finish(config, graph, error.result, args, diverged=str(error))
             raise
     if result.interrupted:
         print(f"gistgnn: interrupted; go on with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    _report(_finish(config, graph, result, out), out, args.json)
+    _report(_finish(config, graph, result, args), out, args.json)
     return 0
 
 
@@ -183,15 +183,15 @@ def _warn_of_few_rounds(config: "RunConfig") -> None:
 
 
 def _finish(
-    config: "RunConfig", graph: "Graph", result: "Result", out: Path, diverged: str | None = None
+    config: "RunConfig", graph: "Graph", result: "Result", args: argparse.Namespace, diverged: str | None = None
 ) -> dict[str, Any]:
     """Write the run's directory and return its record."""
     from gistgnn.run import result_json, write_run
 
-    record = result_json(config, graph, result)
+    record = result_json(config, graph, result, args.data_root)
     if diverged:
         record["diverged"] = diverged
-    write_run(out, record, result.model)
+    write_run(args.out, record, result.model)
     return record
 
 

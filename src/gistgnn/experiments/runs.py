@@ -103,4 +103,4 @@ def _run(config: RunConfig, data_root: str) -> Record:
         result = config.gist(graph).fit(graph, progress=False, **config.training)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
-    return result_json(config, graph, result)
+    return result_json(config, graph, result, data_root)
