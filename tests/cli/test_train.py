@@ -126,3 +126,10 @@ def test_cora_as_the_readme_trains_it(cli: Cli, shared_data: Path) -> None:
     assert record["test"]["accuracy"] > 0.7
     scored = cli("evaluate", "run", "--json")  # finds the data where the run did
     assert json.loads(scored.stdout)["test"] == pytest.approx(record["test"])
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(400, False), (100, True)])
+def test_a_run_with_too_few_rounds_says_so(cli: Cli, own_graph: Path, epochs: int, said: bool) -> None:
+    done = cli("train", "--dataset", own_graph, "--hidden", 8, "--sub-gcns", 4, "--epochs", epochs)
+    assert done.returncode == 0, done.stderr
+    assert ("raise --epochs or lower --local-steps" in done.stderr) == said

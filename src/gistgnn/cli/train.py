@@ -171,10 +171,10 @@ def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
-    """Say so where most of Θ would hardly be trained: a weight between two split layers is in 1/m of the rounds."""
+    """Say so where much of Θ would stay untrained: a weight between two split layers is in 1/m of the rounds."""
     settings, m = config.training, config.sub_gcns
     steps = settings["epochs"] / (m if settings["training"] == "split" else 1)
-    if m > 1 and (rounds := steps / settings["local_steps"]) < 2 * m:
+    if m > 1 and (rounds := steps / settings["local_steps"]) < m:
         print(
             f"gistgnn: note: {steps:g} epochs for each sub-GCN make {rounds:.3g} rounds, in which a weight between two "
             f"split layers is trained {rounds / m:.2g} times on average; raise --epochs or lower --local-steps",
