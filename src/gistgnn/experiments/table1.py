@@ -161,7 +161,7 @@ def _mean_sd(values: tuple[float, ...]) -> str:
 
 def as_table(rows: list[Row]) -> Table:
     """Return the table for the terminal."""
-    table = Table(title="Table 1: test accuracy (%)", box=None, padding=(0, 1), pad_edge=False)  # fits 80 columns
+    table = Table(title="Table 1: test accuracy (%)", box=None, padding=(0, 1, 0, 0))  # fits 80 columns
     for column in COLUMNS:
         table.add_column(column.replace(" over rounds", ""), justify="center" if column.startswith("d_") else "left")
     for row in rows:
