@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.pattern import Pattern
 
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
@@ -21,20 +22,29 @@ class Batch:
 
     Args:
         x: node features, [N, F].
-        edge_index: edges source -> target, [2, E].
+        edges: source -> target, as an edge_index [2, E], or as a Pattern [N, N] of entries (target, source).
         y: labels, [N] class indices or [N, K] multi-label targets.
         loss_nodes: indices of the nodes whose loss counts.
     """
 
     x: Tensor
-    edge_index: Tensor
+    edges: Tensor | Pattern
     y: Tensor
     loss_nodes: Tensor
 
     @cached_property
+    def edge_index(self) -> Tensor:
+        """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
+        if isinstance(self.edges, Tensor):
+            return self.edges
+        return torch.stack([self.edges.col, self.edges.row]).long()
+
+    @cached_property
     def adj(self) -> Adjacency:
         """The structure, with its normalised operators prepared once for all models that use the batch."""
-        return Adjacency(self.edge_index, self.x.shape[0], self.x.dtype)
+        if isinstance(self.edges, Tensor):
+            return Adjacency(self.edges, self.x.shape[0], self.x.dtype)
+        return Adjacency.from_pattern(self.edges, self.x.dtype)
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
