@@ -1,10 +1,36 @@
 """The progress bar of a run."""
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+def say(note: str) -> None:
+    """Tell the user something on standard error."""
+    print(f"gistgnn: note: {note}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def waiting(what: str, *, shown: bool) -> Iterator[None]:
+    """Show for how long the block has been at work, where standard error is a terminal; not shown: nothing."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn(what), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 class RoundBar:
