@@ -19,6 +19,7 @@ from gistgnn.files import replacing
 from gistgnn.gist import GIST, Result
 from gistgnn.graphs import Graph
 from gistgnn.nn import MODELS
+from gistgnn.sampling import ClusterSampling
 
 RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
 
@@ -62,6 +63,7 @@ class RunConfig:
         seed: of initial parameters, blocks and dropout.
         device: where it runs.
         training: settings of `gistgnn.Training`.
+        sampler: how steps are made of clusters; None: every step sees the whole graph.
     """
 
     dataset: str
@@ -72,6 +74,7 @@ class RunConfig:
     seed: int = 0
     device: str = "cpu"
     training: dict[str, Any] = field(default_factory=dict)
+    sampler: ClusterSampling | None = None
 
     def gist(self, graph: Graph) -> GIST:
         """Return the GIST of this run for a graph.
@@ -152,7 +155,8 @@ def _config(record: dict[str, Any]) -> RunConfig:
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
-    return RunConfig(model=ModelConfig(**model), **fields)
+    sampler = fields.pop("sampler", None)
+    return RunConfig(model=ModelConfig(**model), sampler=sampler and ClusterSampling(**sampler), **fields)
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:

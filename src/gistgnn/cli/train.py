@@ -2,18 +2,20 @@
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.interrupt import Interrupt
-from gistgnn.cli.options import add_data_options, add_device_option, count, natural
+from gistgnn.cli.options import METHODS, add_data_options, add_device_option, count, natural
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     from gistgnn.gist import Result
     from gistgnn.graphs import Graph
     from gistgnn.run import RunConfig
+    from gistgnn.sampling import ClusterSampling
 
 
 def add_parser(commands: Any) -> None:
@@ -23,6 +25,7 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     _add_model_options(parser)
     _add_gist_options(parser)
+    _add_sampler_options(parser)
     _add_optimizer_options(parser)
     _add_run_options(parser)
 
@@ -72,6 +75,22 @@ def _add_gist_options(parser: argparse.ArgumentParser) -> None:
         choices=("reset", "carry"),
         default="reset",
         help="a new optimiser in every round, or moments that travel with the parameters (default: reset)",
+    )
+
+
+def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("batches")
+    group.add_argument(
+        "--sampler",
+        choices=("full", "clusters"),
+        default="full",
+        help="a step sees the whole graph, or a few of its clusters (default: full)",
+    )
+    group.add_argument("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
+    group.add_argument("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
+    group.add_argument("--cluster-method", choices=METHODS, help="(default: metis)")
+    group.add_argument(
+        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
     )
 
 
@@ -125,7 +144,9 @@ def run(args: argparse.Namespace) -> int:
     with Interrupt() as interrupt:
         saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume)
         try:
-            result = gist.fit(graph, stop=lambda: interrupt.asked, saving=saving, **config.training)
+            result = gist.fit(
+                graph, sampler=config.sampler, stop=lambda: interrupt.asked, saving=saving, **config.training
+            )
         except DivergedError as error:
             _finish(config, graph, error.result, args, diverged=str(error))
             raise
@@ -152,7 +173,23 @@ def _config(args: argparse.Namespace) -> "RunConfig":
         seed=args.seed,
         device=choose_device(args.device),
         training=training,
+        sampler=_sampler(args),
     )
+
+
+def _sampler(args: argparse.Namespace) -> "ClusterSampling | None":
+    from gistgnn.sampling import ClusterSampling
+
+    options = {"clusters": args.clusters, "clusters_per_batch": args.clusters_per_batch}
+    options |= {"method": args.cluster_method, "batches": args.batches}
+    given = {name: value for name, value in options.items() if value is not None}
+    if args.sampler == "clusters":
+        if args.clusters is None:
+            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
+        return ClusterSampling(**given)
+    if given:
+        raise InputError(f"{next(iter(given))} is given, but the sampler is full: add --sampler clusters")
+    return None
 
 
 def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
@@ -172,12 +209,14 @@ def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
     """Say so where most of Θ would hardly be trained: a weight between two split layers is in 1/m of the rounds."""
-    settings, m = config.training, config.sub_gcns
-    steps = settings["epochs"] / (m if settings["training"] == "split" else 1)
+    settings, m, sampler = config.training, config.sub_gcns, config.sampler
+    per_epoch = math.ceil(sampler.clusters / sampler.clusters_per_batch) if sampler else 1
+    steps = per_epoch * settings["epochs"] / (m if settings["training"] == "split" else 1)
     if m > 1 and (rounds := steps / settings["local_steps"]) < 2 * m:
         print(
-            f"gistgnn: note: {steps:g} epochs for each sub-GCN make {rounds:.3g} rounds, in which a weight between two "
-            f"split layers is trained {rounds / m:.2g} times on average; raise --epochs or lower --local-steps",
+            f"gistgnn: note: {steps / per_epoch:g} epochs for each sub-GCN make {rounds:.3g} rounds, in which a weight "
+            f"between two split layers is trained {rounds / m:.2g} times on average; raise --epochs or lower "
+            "--local-steps",
             file=sys.stderr,
         )
 

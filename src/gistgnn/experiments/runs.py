@@ -100,7 +100,7 @@ def _run(config: RunConfig, data_root: str) -> Record:
     """Do one run in a worker process."""
     graph = _graph(config.dataset, data_root)
     try:
-        result = config.gist(graph).fit(graph, progress=False, **config.training)
+        result = config.gist(graph).fit(graph, sampler=config.sampler, progress=False, **config.training)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result, data_root)
