@@ -97,6 +97,10 @@ def cluster(
         part = np.empty(num_nodes, np.int64)
         part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
         return _clusters(part, None)
+    return _by_metis(edge_index, num_nodes, count, seed, note)
+
+
+def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int, note: Note) -> Clusters:
     structure = _structure(edge_index, num_nodes)
     path = _path(structure, count, seed)
     kept = _read(path, num_nodes, count, note)
