@@ -11,3 +11,11 @@ def shared_data() -> Path:
     if not (_SHARED / "Planetoid" / "Cora" / "raw").is_dir():
         pytest.skip(f"the real graphs are not in {_SHARED}")
     return _SHARED
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the user's cache."""
+    folder = tmp_path_factory.mktemp("user") / "cache"
+    monkeypatch.setenv("GISTGNN_CACHE", str(folder))
+    return folder

@@ -52,11 +52,16 @@ def load_checkpoint(path: Path, run: dict[str, Any]) -> Checkpoint:
         raise InputError(
             f"the checkpoint {path} cannot be read ({reason(error)}): delete it and start again"
         ) from error
-    run = json.loads(json.dumps(run))
-    for key in sorted(found.run.keys() | run.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
-        if found.run.get(key) != run.get(key):
+    require_same_run(path, found.run, run)
+    return found
+
+
+def require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise InputError, naming the first setting that differs, unless a file's run is the one that is wanted."""
+    wanted = json.loads(json.dumps(wanted))
+    for key in sorted(found.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
+        if found.get(key) != wanted.get(key):
             raise InputError(
-                f"the checkpoint {path} is of another run: {key} was {found.run.get(key)!r}, now {run.get(key)!r}; "
+                f"{path} is of another run: {key} was {found.get(key)!r}, now {wanted.get(key)!r}; "
                 "use the same settings or another output directory"
             )
-    return found

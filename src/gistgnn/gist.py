@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,11 @@ from gistgnn.graphs import Graph
 from gistgnn.memory import peak_memory_bytes
 from gistgnn.monitor import Hooks, Monitor, Progress, Saving
 from gistgnn.partition import Blocks, Partition
-from gistgnn.progress import RoundBar
+from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
 from gistgnn.rounds import DivergedError, Round
 from gistgnn.runners import Stretch, train_in_turn
-from gistgnn.sampling import Batch, FullGraph, Sampler, check_fits, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import Theta
@@ -102,7 +103,7 @@ class GIST:
         sub_gcns: int = 1,
         *,
         input_axis: int | None = None,
-        whole: Collection[int] = (),
+        whole: int | Collection[int] = (),
         partition: str = "balanced",
         seed: int = 0,
         device: str | torch.device = "cpu",
@@ -115,6 +116,7 @@ class GIST:
         self.device = torch.device(device)
         self.layout = prove_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
+        whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed)
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
@@ -160,16 +162,18 @@ class GIST:
         self,
         graph: "Graph | Data",
         *,
+        sampler: ClusterSampling | None = None,
         progress: bool = True,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
         **settings: Any,
     ) -> Result:
-        """Train on a graph from scratch, with full-graph steps, and return the model at its best validation score.
+        """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
-            progress: show a progress bar on standard error.
+            sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
+            progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
             settings: see `Training`; `epochs` is required.
@@ -179,32 +183,45 @@ class GIST:
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
         training = make_training(settings)
+        training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
-        sampler = FullGraph(batch)
+        seen = self._sampler(sampler, batch, progress)
         if self.next_round:
             self._initialise()
         model = self.model()
-        check_fits(model, batch, graph.num_classes)
-        total = math.ceil(training.steps(sampler.steps_per_epoch, self.sub_gcns) / training.local_steps)
+        with closing(seen.batches(0, 1)) as first:
+            check_fits(model, next(first), graph.num_classes)
+        total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
-            monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving))
+            run = {**(saving.config if saving else {}), **self._describe(graph, sampler, training)}
+            monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving), run)
             self.next_round = monitor.progress.rounds
+            for entry in monitor.progress.history:  # of a resumed run
+                bar.update(entry)
             try:
                 if not monitor.progress.stopped_early:  # a resumed run may have been
-                    train(self, sampler, training, monitor.after_round)
+                    train(self, seen, training, monitor.after_round)
             except DivergedError as error:
                 error.result = self._result(monitor, model)
                 raise
         return self._result(monitor, model)
 
-    def _monitor(self, model: nn.Module, graph: Graph, batch: Batch, training: Training, hooks: Hooks) -> Monitor:
+    def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
+        if sampler is None:
+            return FullGraph(batch)
+        with waiting("clustering", shown=progress):
+            return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
+
+    def _monitor(
+        self, model: nn.Module, graph: Graph, batch: Batch, training: Training, hooks: Hooks, run: dict[str, Any]
+    ) -> Monitor:
         def score() -> dict[str, Scores]:
             self.theta.load_into(model)
             return evaluate(model, graph, ("validation", "test"), batch)
 
         chooses = "f1_micro" if graph.multi_label else "accuracy"
-        return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, self._describe(graph, training))
+        return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
 
     def _initialise(self) -> None:
         """Draw the initial Θ from the seed and start at round 0."""
@@ -218,17 +235,18 @@ class GIST:
         Theta(self.layout, self.widths, best).load_into(model)
         return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
 
-    def _describe(self, graph: Graph, training: Training) -> dict[str, Any]:
+    def _describe(self, graph: Graph, sampler: ClusterSampling | None, training: Training) -> dict[str, Any]:
         """Say what a run is, so that its checkpoint is not taken for another's."""
         return {
             **asdict(training),
+            "sampler": sampler and asdict(sampler),
             "widths": self.widths,
             "sub_gcns": self.sub_gcns,
             "partition": self.partition.kind,
             "whole": sorted(self.partition.whole),
             "input_axis": self.input_axis,
             "seed": self.seed,
-            "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features],
+            "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features, graph.checksum()],
             "parameters": {name: list(tensor.shape) for name, tensor in self.theta.tensors.items()},
         }
 

@@ -25,11 +25,13 @@ class Saving:
         path: the checkpoint file.
         every: rounds between checkpoints, or None to save only when the run is stopped.
         resume: go on from the file, if there is one.
+        config: what else tells this run from others, such as a model's dropout; it must be the same on resuming.
     """
 
     path: Path
     every: int | None = None
     resume: bool = False
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

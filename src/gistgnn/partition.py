@@ -49,6 +49,11 @@ class Partition:
         for axis, d in enumerate(features):
             if axis not in whole and sub_gcns > d:
                 raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of axis {axis}: use at most {d}")
+            if kind == "categorical" and axis not in whole and sub_gcns * (1 - 1 / sub_gcns) ** d > 1:
+                raise InputError(
+                    f"{d} features of axis {axis}, sent to {sub_gcns} sub-GCNs at random, leave some without any: use "
+                    "fewer sub-GCNs, or the balanced partition"
+                )
         self.features = tuple(features)
         self.sub_gcns = sub_gcns
         self.whole = frozenset(range(len(features))) if sub_gcns == 1 else frozenset(whole)

@@ -1,10 +1,36 @@
 """The progress bar of a run."""
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+def say(note: str) -> None:
+    """Tell the user something on standard error."""
+    print(f"gistgnn: note: {note}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def waiting(what: str, *, shown: bool) -> Iterator[None]:
+    """Show for how long the block has been at work, where standard error is a terminal; not shown: nothing."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn(what), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 class RoundBar:
@@ -17,11 +43,10 @@ class RoundBar:
 
     def __init__(self, rounds: int, *, shown: bool) -> None:
         self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
-            TextColumn("rounds  {task.fields[scores]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+            TimeRemainingColumn(compact=True),
             console=Console(stderr=True),
             disable=not shown,
         )
@@ -42,5 +67,5 @@ class RoundBar:
     def update(self, entry: dict[str, Any]) -> None:
         """Show a history entry."""
         self._best = max(self._best, entry["validation"])
-        scores = f"loss {entry['loss']:.4f}  validation {entry['validation']:.4f}  best {self._best:.4f}"
+        scores = f"loss {entry['loss']:.3g} validation {entry['validation']:.4f} best {self._best:.4f}"
         self._bar.update(self._task, completed=entry["round"], scores=scores)

@@ -26,8 +26,12 @@ class DivergedError(InputError):
             f"training diverged in round {round_number + 1}: {what}; the parameters from before that round are kept; "
             "try a smaller learning rate or clip the gradient"
         )
-        self.round_number = round_number
+        self.round_number, self.what = round_number, what
         self.result: Any = None  # of `GIST.fit`: what the run had reached
+
+    def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
+        """Let the error cross processes; the result stays behind."""
+        return type(self), (self.round_number, self.what)
 
 
 class Round:
@@ -77,17 +81,28 @@ class Round:
 
         Raises:
             DivergedError: a sub-GCN holds a value that is not finite; Θ is left as it was.
-            InputError: `carry` was called for some of the sub-GCNs only.
+            InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried.
         """
         if self._optimizers and len(self._optimizers) < len(self):
             missing = min(set(range(len(self))) - set(self._optimizers))
             raise InputError(
                 f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
             )
+        self._check_states()
         self._check_finite()
         self._theta.put(self.blocks, self.subs)
         if self._optimizers:
             self._theta.put_moments(self.blocks, self.subs, [self._optimizers[i] for i in range(len(self))])
+
+    def _check_states(self) -> None:
+        for i, optimizer in self._optimizers.items():
+            for name, parameter in self.subs[i].named_parameters():
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                        raise InputError(
+                            f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
+                            f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
+                        )
 
     def _check_finite(self) -> None:
         for i, sub in enumerate(self.subs):

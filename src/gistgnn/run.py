@@ -5,6 +5,7 @@ curves.png and, while the run is not finished, checkpoint.safetensors.
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gistgnn.files import replacing
 from gistgnn.gist import GIST, Result
 from gistgnn.graphs import Graph
 from gistgnn.nn import MODELS
+from gistgnn.sampling import ClusterSampling
 
 RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
 
@@ -62,6 +64,7 @@ class RunConfig:
         seed: of initial parameters, blocks and dropout.
         device: where it runs.
         training: settings of `gistgnn.Training`.
+        sampler: how steps are made of clusters; None: every step sees the whole graph.
     """
 
     dataset: str
@@ -72,6 +75,12 @@ class RunConfig:
     seed: int = 0
     device: str = "cpu"
     training: dict[str, Any] = field(default_factory=dict)
+    sampler: ClusterSampling | None = None
+
+    @property
+    def partitioned_dims(self) -> set[int]:
+        """The dimensions d_l that are split into blocks."""
+        return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
 
     def gist(self, graph: Graph) -> GIST:
         """Return the GIST of this run for a graph.
@@ -80,7 +89,7 @@ class RunConfig:
             InputError: a partitioned dimension that the model does not have, or a value out of range.
         """
         layers = len(self.model.hidden)
-        partitioned = set(range(1, layers + 1) if self.partitioned is None else self.partitioned)
+        partitioned = self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):
             raise InputError(f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}")
         features, classes = graph.num_features, graph.num_classes
@@ -128,7 +137,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> None:
     with replacing(out / CURVES) as path:
         plot_curves(record, path)
     with replacing(out / RESULT) as path:
-        path.write_text(json.dumps(record, indent=2) + "\n")
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     (out / CHECKPOINT).unlink(missing_ok=True)
 
 
@@ -152,7 +161,8 @@ def _config(record: dict[str, Any]) -> RunConfig:
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
-    return RunConfig(model=ModelConfig(**model), **fields)
+    sampler = fields.pop("sampler", None)
+    return RunConfig(model=ModelConfig(**model), sampler=sampler and ClusterSampling(**sampler), **fields)
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
@@ -162,8 +172,12 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
         InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
-    config, sizes = _config(record), record["graph"]
-    model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
+    config = _config(record)
+    try:
+        sizes = record["graph"]
+        model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     try:
         model.load_state_dict(load_file(out / MODEL))
     except (OSError, SafetensorError, RuntimeError) as error:
@@ -179,10 +193,8 @@ def choose_device(name: str) -> str:
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device is '{name}', expected auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device is '{name}', but torch finds no GPU here: use --device cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise InputError(f"device is '{name}', expected auto, cpu, cuda or cuda:N")
+    if name != "cpu" and (torch.device(name).index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
     return name

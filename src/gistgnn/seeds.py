@@ -38,6 +38,9 @@ def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None
     """
     devices = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0])
-        torch.manual_seed(state & (2**63 - 1))
+        state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
+        torch.default_generator.manual_seed(state)  # torch.manual_seed would move every GPU's stream as well
+        for cuda in devices:
+            with torch.cuda.device(cuda):
+                torch.cuda.manual_seed(state)
         yield

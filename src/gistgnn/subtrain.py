@@ -25,8 +25,11 @@ def subtrain(
     batches: Iterable[Batch],
     rate: Callable[[int], float],
     clip_norm: float | None = None,
-) -> Tensor:
+) -> Tensor | None:
     """Train one sub-GCN for a step on each batch, and return the mean loss of the steps.
+
+    A batch without training nodes has no loss: its step is passed over, and changes nothing. Where all are such, None
+    is returned.
 
     The loss is that of the global model: a sub-GCN's output has the full number of classes.
 
@@ -39,6 +42,8 @@ def subtrain(
     """
     losses = []
     for k, batch in enumerate(batches):
+        if not batch.loss_nodes.numel():
+            continue
         for group in optimizer.param_groups:
             group["lr"] = rate(k)
         optimizer.zero_grad(set_to_none=True)
@@ -48,4 +53,4 @@ def subtrain(
             nn.utils.clip_grad_norm_(sub.parameters(), clip_norm)
         optimizer.step()
         losses.append(loss.detach())
-    return torch.stack(losses).mean()
+    return torch.stack(losses).mean() if losses else None

@@ -66,7 +66,9 @@ class Theta:
         for name, parameter in sub.named_parameters():
             if name in self.moments:
                 optimizer.state[parameter] = {
-                    key: value.clone() if key == "step" else value[self._index(name, blocks)].clone()
+                    key: value.clone()
+                    if _is_counter(key, [value], self.tensors[name])
+                    else value[self._index(name, blocks)].clone()
                     for key, value in self.moments[name].items()
                 }
 
@@ -83,7 +85,7 @@ class Theta:
                 found = [state.get(key) for state in states]
                 if not any(isinstance(value, Tensor) for value in found):
                     continue  # SGD without momentum keeps an empty momentum buffer
-                if key == "step":
+                if _is_counter(key, found, self.tensors[name]):
                     store[key] = torch.stack([value for value in found if value is not None]).max()
                     continue
                 values = [torch.zeros_like(own[name]) if v is None else v for own, v in zip(held, found, strict=True)]
@@ -105,7 +107,7 @@ class Theta:
                 target[indices[0]] = values[0]
             elif self._disjoint(name, blocks):
                 for index, value in zip(indices, values, strict=True):
-                    target[index] = value
+                    target[index] = value.to(target.dtype)
             else:
                 _average(target, indices, values)
 
@@ -129,6 +131,12 @@ class Theta:
             for dim in self.layout.dims[name]
             if dim
         )
+
+
+def _is_counter(key: str, values: Sequence[object], parameter: Tensor) -> bool:
+    """Say whether an optimiser's state is one number for a whole parameter, such as its steps, and not cut with it."""
+    first = next(value for value in values if isinstance(value, Tensor))
+    return key == "step" or (first.dim() == 0 and parameter.dim() > 0)
 
 
 def _average(target: Tensor, indices: Sequence[Index], values: Sequence[Tensor]) -> None:

@@ -25,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dataset is None:
         _list([asdict(info) for info in DATASETS.values()], args.json)
     else:
-        _describe(_facts(load(args.dataset, args.data_root)), args.json)
+        known = DATASETS.get(args.dataset.lower())
+        about = {"about": known.description, "split": known.split} if known else {}
+        _describe({**_facts(load(args.dataset, args.data_root)), **about}, args.json)
     return 0
 
 
@@ -48,14 +50,14 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table()
-    for column in ("name", "nodes", "edges", "features", "classes", "split", "what it is"):
-        table.add_column(column, justify="right" if column in ("nodes", "edges", "features", "classes") else "left")
+    table = Table(box=None, padding=(0, 2, 0, 0))  # fits 80 columns
+    for column in ("name", "nodes", "edges", "features", "classes", "split"):
+        table.add_column(column, justify="left" if column in ("name", "split") else "right", no_wrap=True)
     for row in rows:
         sizes = (f"{row[key]:,}" for key in ("nodes", "edges", "features", "classes"))
-        table.add_row(row["name"], *sizes, row["split"], row["description"])
+        table.add_row(row["name"], *sizes, row["split"].split(" (")[0].removesuffix(" with a fixed seed"))
     Console().print(table)
-    print("edges count both directions; a file of your own: gistgnn datasets FILE.npz (format in docs/data.md)")
+    print("\nEdges count both directions. `gistgnn datasets NAME` says what one is; a file of your own: docs/data.md.")
 
 
 def _describe(facts: dict[str, Any], as_json: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.options import add_data_options, add_device_option
+from gistgnn.errors import InputError
 
 
 def add_parser(commands: Any) -> None:
@@ -31,6 +32,12 @@ def run(args: argparse.Namespace) -> int:
     config, record, model = load_run(args.directory)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, args.data_root or record["data_root"]).to(device)
+    if graph.multi_label != record["graph"]["multi_label"]:
+        kinds = ("one label", "several labels")
+        trained, given = kinds[record["graph"]["multi_label"]], kinds[graph.multi_label]
+        raise InputError(
+            f"the model was trained on {trained} per node, {graph.name} has {given}: give a graph of its kind"
+        )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
     found = {split: scores.as_dict() for split, scores in evaluate(model, graph, batch=batch).items()}

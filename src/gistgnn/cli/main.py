@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gistgnn.cli import datasets, evaluate, predict, reproduce, train
-from gistgnn.errors import InputError
+from gistgnn.cli import datasets, evaluate, partition, predict, reproduce, train
+from gistgnn.errors import InputError, reason
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, evaluate, predict, datasets, reproduce):
+    for command in (train, evaluate, predict, datasets, partition, reproduce):
         command.add_parser(commands)
     return parser
 
@@ -46,11 +46,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error("give a command: train, evaluate, predict, datasets or reproduce")
+        parser.error("give a command: train, evaluate, predict, datasets, partition or reproduce")
     try:
-        return args.run(args)
+        status: int = args.run(args)
+        sys.stdout.flush()
+        return status
     except InputError as error:
         print(f"gistgnn: error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:  # of a path that could not even be asked about
+        print(f"gistgnn: error: {reason(error)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("gistgnn: interrupted", file=sys.stderr)

@@ -2,6 +2,8 @@
 
 import argparse
 
+METHODS = ("metis", "random")  # of clustering; as gistgnn.graphs.clusters has them, whose import would take seconds
+
 
 def add_data_options(parser: argparse.ArgumentParser, *, default: str | None) -> None:
     """Add --dataset and --data-root."""

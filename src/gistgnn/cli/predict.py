@@ -24,8 +24,8 @@ def add_parser(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a .csv (node, class, probability) or a .npz (classes "
-        "[N], probabilities [N, C]; labels [N, K] for a multi-label graph)",
+        help="a .csv (node, class, probability; for several labels per node, each label's probability) or a .npz "
+        "(classes and probabilities)",
     )
 
 

@@ -40,12 +40,15 @@ def run_table1(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gistgnn.experiments.table1 import Table1, as_markdown, as_table
+    from gistgnn.files import check_writable, replacing
     from gistgnn.run import choose_device
 
+    check_writable(args.out)
     table = Table1(tuple(args.datasets), args.seeds, args.epochs, choose_device(args.device))
     results = table.run(args.out, args.data_root, args.jobs)
     Console().print(as_table(results))
     path = args.out / "table1.md"
-    path.write_text(as_markdown(results, table))
+    with replacing(path) as temporary:
+        temporary.write_text(as_markdown(results, table), encoding="utf-8")
     print(f"written: {path}")
     return 0

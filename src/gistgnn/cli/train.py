@@ -2,18 +2,22 @@
 
 import argparse
 import json
+import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gistgnn.cli.directory import choose_directory, finished_run
 from gistgnn.cli.interrupt import Interrupt
-from gistgnn.cli.options import add_data_options, add_device_option, count, natural
+from gistgnn.cli.options import METHODS, add_data_options, add_device_option, count, natural
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     from gistgnn.gist import Result
     from gistgnn.graphs import Graph
     from gistgnn.run import RunConfig
+    from gistgnn.sampling import ClusterSampling
 
 
 def add_parser(commands: Any) -> None:
@@ -23,6 +27,7 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     _add_model_options(parser)
     _add_gist_options(parser)
+    _add_sampler_options(parser)
     _add_optimizer_options(parser)
     _add_run_options(parser)
 
@@ -75,6 +80,22 @@ def _add_gist_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("batches")
+    group.add_argument(
+        "--sampler",
+        choices=("full", "clusters"),
+        default="full",
+        help="a step sees the whole graph, or a few of its clusters (default: full)",
+    )
+    group.add_argument("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
+    group.add_argument("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
+    group.add_argument("--cluster-method", choices=METHODS, help="(default: metis)")
+    group.add_argument(
+        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
+    )
+
+
 def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("optimiser")
     group.add_argument("--optimizer", choices=("adam", "adamw", "sgd"), default="adam", help="(default: adam)")
@@ -112,20 +133,22 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.monitor import Saving
     from gistgnn.rounds import DivergedError
-    from gistgnn.run import CHECKPOINT, read_record
+    from gistgnn.run import CHECKPOINT
 
     config = _config(args)
-    out = _output_directory(args, config)
-    if args.resume and (out / "result.json").exists():
-        _report(read_record(out), out, args.json)
+    out = args.out = choose_directory(args, config)
+    if finished := finished_run(out, config) if args.resume else None:
+        _report(finished, out, args.json)
         return 0
     graph = load(args.dataset, args.data_root)
     gist = config.gist(graph)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
-        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume)
+        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, asdict(config))
         try:
-            result = gist.fit(graph, stop=lambda: interrupt.asked, saving=saving, **config.training)
+            result = gist.fit(
+                graph, sampler=config.sampler, stop=lambda: interrupt.asked, saving=saving, **config.training
+            )
         except DivergedError as error:
             _finish(config, graph, error.result, args, diverged=str(error))
             raise
@@ -152,32 +175,37 @@ def _config(args: argparse.Namespace) -> "RunConfig":
         seed=args.seed,
         device=choose_device(args.device),
         training=training,
+        sampler=_sampler(args),
     )
 
 
-def _output_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
-    """Return the directory of the run, which can be written; one that holds results is not written over unasked."""
-    from gistgnn.files import check_writable
+def _sampler(args: argparse.Namespace) -> "ClusterSampling | None":
+    from gistgnn.sampling import ClusterSampling
 
-    if args.out is None:
-        stem = f"{Path(config.dataset).stem}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
-        names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
-        args.out = next(name for name in names if not name.exists())
-    out: Path = args.out
-    if (out / "result.json").exists() and not (args.overwrite or args.resume):
-        raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    check_writable(out)
-    return out
+    options = {"clusters": args.clusters, "clusters_per_batch": args.clusters_per_batch}
+    options |= {"method": args.cluster_method, "batches": args.batches}
+    given = {name: value for name, value in options.items() if value is not None}
+    if args.sampler == "clusters":
+        if args.clusters is None:
+            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
+        return ClusterSampling(**given)
+    if given:
+        raise InputError(f"{next(iter(given))} is given, but the sampler is full: add --sampler clusters")
+    return None
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
     """Say so where much of Θ would stay untrained: a weight between two split layers is in 1/m of the rounds."""
-    settings, m = config.training, config.sub_gcns
-    steps = settings["epochs"] / (m if settings["training"] == "split" else 1)
-    if m > 1 and (rounds := steps / settings["local_steps"]) < m:
+    settings, m, sampler = config.training, config.sub_gcns, config.sampler
+    per_epoch = math.ceil(sampler.clusters / sampler.clusters_per_batch) if sampler else 1
+    steps = per_epoch * settings["epochs"] / (m if settings["training"] == "split" else 1)
+    rounds = steps / settings["local_steps"]
+    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
+    if m > 1 and between and rounds < m:
         print(
-            f"gistgnn: note: {steps:g} epochs for each sub-GCN make {rounds:.3g} rounds, in which a weight between two "
-            f"split layers is trained {rounds / m:.2g} times on average; raise --epochs or lower --local-steps",
+            f"gistgnn: note: each sub-GCN takes {steps:.0f} steps, {settings['local_steps']} in a round; a weight "
+            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
+            "--local-steps",
             file=sys.stderr,
         )
 

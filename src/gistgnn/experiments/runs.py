@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import signal
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import lru_cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -56,11 +57,15 @@ class RunStore:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
+            running = {pool.submit(_run, config, self.data_root): config for config in missing.values()}
             try:
-                running = {pool.submit(_run, config, self.data_root): config for config in missing.values()}
                 for future in as_completed(running):
                     self._keep(running[future], future.result())
                     bar.advance(task)
+            except KeyboardInterrupt:
+                for worker in active_children():  # what they are at is lost; the rest is kept
+                    worker.terminate()
+                raise
             finally:
                 pool.shutdown(cancel_futures=True)
         return [record for config in wanted if (record := self.get(config)) is not None]
@@ -81,6 +86,7 @@ def _key(config: RunConfig) -> str:
 def _start_worker() -> None:
     """Use one thread, and end when the parent process is gone, however it went."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -100,7 +106,7 @@ def _run(config: RunConfig, data_root: str) -> Record:
     """Do one run in a worker process."""
     graph = _graph(config.dataset, data_root)
     try:
-        result = config.gist(graph).fit(graph, progress=False, **config.training)
+        result = config.gist(graph).fit(graph, sampler=config.sampler, progress=False, **config.training)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result, data_root)

@@ -1,4 +1,4 @@
-"""Graphs whose raw files are slow to parse, kept as `.npz` files in the user's cache folder."""
+"""The user's cache folder, and in it the graphs whose raw files are slow to parse, as `.npz` files."""
 
 import contextlib
 import hashlib
@@ -15,11 +15,19 @@ from gistgnn.graphs.graph import Graph
 _VERSION = 1
 
 
+def cache_folder() -> Path | None:
+    """``$GISTGNN_CACHE``, or else ``~/.cache/gistgnn``; None for a user without a home, as in some containers."""
+    try:
+        return Path(os.environ.get("GISTGNN_CACHE") or Path.home() / ".cache" / "gistgnn").expanduser()
+    except RuntimeError:
+        return None
+
+
 def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Graph:
     """The graph that ``build`` makes, from the cache where the raw files are those of last time.
 
-    The cache is ``$GISTGNN_CACHE``, or else ``~/.cache/gistgnn``. A damaged file in it is built again; where the cache
-    cannot be written, the graph is built every time.
+    A damaged file in the cache (see `cache_folder`) is built again; where the cache cannot be written, the graph is
+    built every time.
 
     Args:
         name: the name of the graph.
@@ -29,7 +37,7 @@ def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Gr
     Raises:
         InputError: whatever ``build`` raises.
     """
-    folder = _folder()
+    folder = cache_folder()
     if folder is None:
         return build()
     path = folder / f"{name}-{_key(sources)}.npz"
@@ -40,13 +48,6 @@ def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Gr
         folder.mkdir(parents=True, exist_ok=True)
         save_file(graph, path)
     return graph
-
-
-def _folder() -> Path | None:
-    try:
-        return Path(os.environ.get("GISTGNN_CACHE") or Path.home() / ".cache" / "gistgnn").expanduser()
-    except RuntimeError:  # a user without a home, as in some containers
-        return None
 
 
 def _key(sources: Sequence[Path]) -> str:

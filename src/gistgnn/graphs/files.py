@@ -131,7 +131,7 @@ def _read_pt(path: Path) -> Any:
     try:
         # The containers that make up a Data; PyG 2.8 registers only some of them as safe.
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            return torch.load(path, map_location="cpu", weights_only=True)
+            data = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError):
         raise
     except Exception as error:  # on damaged bytes the unpickler of torch raises whatever it stumbles over
@@ -139,6 +139,9 @@ def _read_pt(path: Path) -> Any:
             "is damaged, or holds Python objects other than a Data of plain tensors, which are never unpickled; "
             "write it with torch.save(Data(...), path)"
         ) from error
+    if not isinstance(data, Data):
+        raise InputError(f"holds a {type(data).__name__}; expected a torch_geometric.data.Data")
+    return data
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

@@ -46,7 +46,7 @@ class Pattern:
         _check_indices(col, shape[1], names[1])
         if row.shape != col.shape:
             raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
-        dtype = _index_dtype(*shape, row.numel())
+        dtype = index_dtype(*shape, row.numel())
         row, col, order = row.to(dtype), col.to(dtype), None
         if not bool((row[1:] >= row[:-1]).all()):
             row, order = torch.sort(row, stable=True)
@@ -56,7 +56,7 @@ class Pattern:
     @classmethod
     def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> Pattern:
         """The pattern of valid entries that are sorted by row. ``row``, ``col``: [nnz]."""
-        dtype = _index_dtype(*shape, row.numel())
+        dtype = index_dtype(*shape, row.numel())
         rows = torch.arange(shape[0] + 1, dtype=row.dtype, device=row.device)
         rowptr = torch.searchsorted(row.contiguous(), rows, out_int32=dtype == torch.int32)
         return cls(rowptr, col.to(dtype), shape)
@@ -87,7 +87,7 @@ class Pattern:
         # An entry moves on by the loops of the rows before its own: no second sort.
         place = torch.arange(row.numel(), device=col.device) + row
         bounds = torch.searchsorted(row, nodes, right=True) + nodes
-        dtype = _index_dtype(size, row.numel() + size)
+        dtype = index_dtype(size, row.numel() + size)
         looped = col.new_empty(row.numel() + size, dtype=dtype)
         looped[place] = col.to(dtype)
         looped[bounds] = nodes.to(dtype)
@@ -111,7 +111,8 @@ class Pattern:
         return Pattern(self.rowptr.to(device), self.col.to(device), self.shape)
 
 
-def _index_dtype(*sizes: int) -> torch.dtype:
+def index_dtype(*sizes: int) -> torch.dtype:
+    """The type of a pattern's indices, given its shape and number of entries."""
     return torch.int32 if max(sizes) <= _INT32_MAX else torch.int64
 
 

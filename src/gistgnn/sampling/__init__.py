@@ -1,26 +1,33 @@
 """Batches: what a sub-GCN sees in one step of subTrain."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol
 
 from torch import Tensor
 
 from gistgnn.sampling.batch import Batch, check_fits, forward, whole_graph
+from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
 from gistgnn.sampling.full import FullGraph
 
 
 class Sampler(Protocol):
-    """Where batches come from. A new sampler is a new file here with these three members."""
+    """Where batches come from. A new sampler is a new file here with these four members."""
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps in which every training node is seen about once."""
 
-    def batches(self, first_step: int, steps: int) -> Iterator[Batch]:
-        """Yield the batches of the steps first_step, ..., first_step + steps - 1; they follow from the step alone."""
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the batches of the steps first_step, ..., first_step + steps - 1; they follow from the step alone.
+
+        Whoever leaves early closes the generator: it may have a thread at work.
+        """
 
     def select_columns(self, columns: Tensor) -> "Sampler":
         """Return the same sampler with the input features `columns` alone (d_0 partitioned)."""
 
+    def for_sub_gcn(self, i: int) -> "Sampler":
+        """Return the sampler of sub-GCN i: this one, or one with other batches where the sub-GCNs' are independent."""
 
-__all__ = ["Batch", "FullGraph", "Sampler", "check_fits", "forward", "whole_graph"]
+
+__all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FullGraph", "Sampler", "check_fits", "forward", "whole_graph"]

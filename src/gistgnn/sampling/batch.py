@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.pattern import Pattern
 
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
@@ -21,20 +22,29 @@ class Batch:
 
     Args:
         x: node features, [N, F].
-        edge_index: edges source -> target, [2, E].
+        edges: source -> target, as an edge_index [2, E], or as a Pattern [N, N] of entries (target, source).
         y: labels, [N] class indices or [N, K] multi-label targets.
         loss_nodes: indices of the nodes whose loss counts.
     """
 
     x: Tensor
-    edge_index: Tensor
+    edges: Tensor | Pattern
     y: Tensor
     loss_nodes: Tensor
 
     @cached_property
+    def edge_index(self) -> Tensor:
+        """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
+        if isinstance(self.edges, Tensor):
+            return self.edges
+        return torch.stack([self.edges.col, self.edges.row]).long()
+
+    @cached_property
     def adj(self) -> Adjacency:
         """The structure, with its normalised operators prepared once for all models that use the batch."""
-        return Adjacency(self.edge_index, self.x.shape[0], self.x.dtype)
+        if isinstance(self.edges, Tensor):
+            return Adjacency(self.edges, self.x.shape[0], self.x.dtype)
+        return Adjacency.from_pattern(self.edges, self.x.dtype)
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
@@ -46,6 +56,8 @@ class Batch:
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
         selected = replace(self, x=self.x.index_select(1, columns.to(self.x.device)))
         selected.__dict__["adj"] = self.adj
+        if isinstance(self.features, SparseMatrix):
+            selected.__dict__["features"] = self.features.select_columns(columns)
         return selected
 
 
@@ -60,9 +72,11 @@ _WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked 
 def _wants(model: nn.Module) -> list[str]:
     """The names of the arguments that `model.forward` takes by position."""
     if model not in _WANTED:
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        parameters = inspect.signature(model.forward).parameters.values()
-        _WANTED[model] = [p.name for p in parameters if p.kind in kinds]
+        compiled = getattr(model, "_orig_mod", model)  # torch.compile hides the arguments
+        parameters = inspect.signature(compiled.forward).parameters.values()
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        varying = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # forward(*args) is called as PyG's models are
+        _WANTED[model] = ["x", "edge_index"] if varying and len(names) < 2 else names
     return _WANTED[model]
 
 

@@ -1,6 +1,6 @@
 """The whole graph as the one batch of every step (c = 1 in Algorithm 1)."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ class FullGraph:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
 
-    def batches(self, first_step: int, steps: int) -> Iterator[Batch]:
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ...: the same one every time."""
         for _ in range(steps):
             yield self.batch
@@ -27,3 +27,7 @@ class FullGraph:
     def select_columns(self, columns: Tensor) -> "FullGraph":
         """Return the same sampler with the input features `columns` alone."""
         return FullGraph(self.batch.select_columns(columns))
+
+    def for_sub_gcn(self, i: int) -> "FullGraph":
+        """Return this sampler: all sub-GCNs see the same graph."""
+        return self

@@ -1,0 +1,58 @@
+"""The directory of a run: chosen, checked, and not written over unasked."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gistgnn.errors import InputError
+
+if TYPE_CHECKING:
+    from gistgnn.run import RunConfig
+
+
+def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
+    """Return the directory of the run: --out, or a new one in runs/.
+
+    Raises:
+        InputError: it cannot be written, or holds a run that was not asked to be replaced or resumed.
+    """
+    from gistgnn.files import check_writable
+    from gistgnn.run import CHECKPOINT, RESULT
+
+    if args.out is None and args.resume:
+        raise InputError("--resume needs --out: say which run is to go on")
+    out: Path = args.out or _new_directory(config)
+    check_writable(out)
+    if args.overwrite and not args.resume:
+        (out / CHECKPOINT).unlink(missing_ok=True)
+    elif (out / CHECKPOINT).exists() and not args.resume:
+        raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
+    elif (out / RESULT).exists() and not args.resume:
+        raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
+    return out
+
+
+def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
+    """Return the record of this very run where it is finished, or None where there is still something to do.
+
+    Raises:
+        InputError: the finished run is another one, or diverged.
+    """
+    from gistgnn.checkpoint import require_same_run
+    from gistgnn.run import CHECKPOINT, RESULT, read_record
+
+    if (out / CHECKPOINT).exists() or not (out / RESULT).exists():
+        return None
+    record = read_record(out)
+    require_same_run(out / RESULT, record["config"], asdict(config))
+    if "diverged" in record:
+        raise InputError(record["diverged"])
+    return record
+
+
+def _new_directory(config: "RunConfig") -> Path:
+    stem = f"{Path(config.dataset).stem}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
+    names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
+    return next(name for name in names if not name.exists())

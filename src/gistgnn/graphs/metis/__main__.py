@@ -1,0 +1,29 @@
+"""What runs in METIS's process: FOLDER COUNT SEED. Run by its path, so that torch is not imported."""
+
+import ctypes
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pymetis
+
+
+def main(folder: Path, count: int, seed: int) -> None:
+    """Read rowptr.npy and col.npy, and write part.npy: [N] int64."""
+    # METIS's own integer type: it then works on these very arrays.
+    rowptr, col = (np.load(folder / f"{name}.npy").astype(pymetis.zero_copy_dtype()) for name in ("rowptr", "col"))
+    graph, options = pymetis.CSRAdjacency(rowptr, col), pymetis.Options(seed=seed)
+    _, part = pymetis.part_graph(count, graph, options=options, warn_on_copies=True)
+    np.save(folder / "part.npy", np.asarray(part, dtype=np.int64))
+
+
+def end_with_parent() -> None:
+    """Let Linux end this process when the one that waits for it is killed; METIS can run for minutes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,201 @@
+"""Unions of random clusters as batches, after Cluster-GCN (section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
+from gistgnn.nn.pattern import Pattern, index_dtype
+from gistgnn.sampling.ahead import ahead
+from gistgnn.sampling.batch import Batch
+from gistgnn.seeds import generator
+
+Array = npt.NDArray[Any]
+
+
+BATCHES = ("shared", "independent")
+
+
+@dataclass(frozen=True)
+class ClusterSampling:
+    """How `GIST.fit` trains by clusters.
+
+    Args:
+        clusters: c, into how many the graph is cut.
+        clusters_per_batch: q.
+        method: "metis", which cuts few edges, or "random", to compare with.
+        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
+            "independent": each draws an order of its own.
+
+    Raises:
+        InputError: a value out of its range; c is compared with the graph's nodes by `sampler`.
+    """
+
+    clusters: int
+    clusters_per_batch: int = 10
+    method: str = "metis"
+    batches: str = "shared"
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("clusters", "clusters_per_batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} is {value!r}, expected an integer >= 1")
+        if self.clusters_per_batch > self.clusters:
+            raise InputError(
+                f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
+                f"expected 1 to {self.clusters}"
+            )
+        for name, choices in (("method", METHODS), ("batches", BATCHES)):
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
+
+    def sampler(self, whole: Batch, seed: int, note: Note = lambda _: None) -> ClusterBatches:
+        """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
+
+        Raises:
+            InputError: more clusters than nodes, or METIS failed.
+        """
+        found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed, note)
+        return ClusterBatches(whole, found, self.clusters_per_batch, seed, independent=self.batches == "independent")
+
+
+class ClusterBatches:
+    """Batches that are the induced subgraphs of ``per_batch`` random clusters, edges between the clusters included.
+
+    An epoch is a random permutation of the clusters, cut into ceil(c / q) groups of q; the last one is what is left.
+    The permutation follows from (seed, epoch), so that a batch follows from its step alone. A batch holds all nodes of
+    its clusters: those outside every split pass messages. It may hold no training node (see `gistgnn.subtrain`).
+
+    The graph is copied once, renumbered so that every cluster is a contiguous range; a batch is then made of slices,
+    in a thread that works two batches ahead.
+
+    Args:
+        whole: the whole graph, on the device where the models run.
+        clusters: its partition.
+        per_batch: q, from 1 to the number of clusters asked for; METIS may have made fewer.
+        seed: of the order of the clusters.
+        independent: every sub-GCN draws an order of its own; otherwise all draw the same one (the default, as in the
+            authors' experiments).
+
+    Raises:
+        InputError: q < 1, or clusters of another graph.
+    """
+
+    def __init__(
+        self, whole: Batch, clusters: Clusters, per_batch: int, seed: int = 0, *, independent: bool = False
+    ) -> None:
+        nodes = whole.x.shape[0]
+        if per_batch < 1:
+            raise InputError(f"clusters_per_batch is {per_batch}, expected an integer >= 1")
+        if clusters.order.numel() != nodes:
+            raise InputError(f"the clusters are of {clusters.order.numel()} nodes, the graph has {nodes}")
+        self.steps_per_epoch = -(-len(clusters) // per_batch)
+        self._per_batch, self._seed, self._independent = per_batch, seed, independent
+        self._stream: tuple[int, ...] = ()
+        self._columns: Tensor | None = None
+        self._graph = _Renumbered(whole, clusters)
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
+        return ahead(map(self._make, self._groups(first_step, steps)))
+
+    def select_columns(self, columns: Tensor) -> ClusterBatches:
+        """Return the same sampler with the input features `columns` alone."""
+        return self._changed(_columns=columns)
+
+    def for_sub_gcn(self, i: int) -> ClusterBatches:
+        """Return the sampler of sub-GCN i: this one, or one with an order of its own where they are independent."""
+        return self._changed(_stream=(i,)) if self._independent else self
+
+    def _changed(self, **attributes: Any) -> ClusterBatches:
+        other = ClusterBatches.__new__(ClusterBatches)
+        other.__dict__.update(self.__dict__, **attributes)
+        return other
+
+    def _groups(self, first_step: int, steps: int) -> Iterator[Array]:
+        """The clusters of every batch, ascending."""
+        drawn, order = -1, np.empty(0, np.int64)
+        for step in range(first_step, first_step + steps):
+            epoch, group = divmod(step, self.steps_per_epoch)
+            if epoch != drawn:
+                drawn = epoch
+                order = generator(self._seed, "batches", epoch, *self._stream).permutation(self._graph.clusters)
+            yield np.sort(order[group * self._per_batch : (group + 1) * self._per_batch])
+
+    def _make(self, group: Array) -> Batch:
+        batch = self._graph.batch(group)
+        return batch if self._columns is None else batch.select_columns(self._columns)
+
+
+class _Renumbered:
+    """A graph whose nodes are in the order of its clusters, and the union of some clusters cut out of it.
+
+    The structure stays on the host, in the CSR form of `Pattern`: ``rowptr`` [N + 1], ``col`` [E]. x, y and the mask
+    of the training nodes are where the whole graph's are.
+    """
+
+    def __init__(self, whole: Batch, clusters: Clusters) -> None:
+        nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
+        self.clusters = len(clusters)
+        self.ptr = clusters.ptr.numpy()
+        self.x, self.y = whole.x.index_select(0, order), whole.y.index_select(0, order)
+        train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
+        train[whole.loss_nodes] = True
+        self.train = train.index_select(0, order)
+        pattern = whole.adj.pattern.to(torch.device("cpu"))
+        entries = np.ones(pattern.nnz, np.int8)
+        rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
+            clusters.order.numpy()
+        ]
+        place = np.empty(nodes, rows.indices.dtype)
+        place[clusters.order.numpy()] = np.arange(nodes)
+        self.rowptr, self.col = rows.indptr, place[rows.indices]
+        self.cluster_of = np.arange(self.clusters, dtype=np.int32).repeat(self.ptr[1:] - self.ptr[:-1])
+
+    def batch(self, group: Array) -> Batch:
+        """The subgraph that the clusters ``group``, ascending, induce; nodes keep their order."""
+        ranges = list(zip(self.ptr[group].tolist(), self.ptr[group + 1].tolist(), strict=True))
+        pattern = self._induced(group, ranges)
+        mask = _joined(self.train, ranges)
+        return Batch(
+            _joined(self.x, ranges), pattern.to(self.x.device), _joined(self.y, ranges), mask.nonzero().squeeze(1)
+        )
+
+    def _induced(self, group: Array, ranges: list[tuple[int, int]]) -> Pattern:
+        source, bounds, entries = self._rows(ranges)
+        # A cluster moves as a whole from its place in the graph to its place in the batch.
+        sizes = self.ptr[group + 1] - self.ptr[group]
+        move = np.full(self.clusters, -len(self.cluster_of), source.dtype)  # to below 0: not in the batch
+        move[group] = sizes.cumsum() - sizes - self.ptr[group]
+        local = source + move[self.cluster_of[source]]
+        inside = local >= 0
+        before = np.zeros(entries + 1, np.int64)
+        np.cumsum(inside, out=before[1:])
+        rowptr, col, nodes = before[bounds], local[inside], int(sizes.sum())
+        dtype = index_dtype(nodes, len(col))
+        return Pattern(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype), (nodes, nodes))
+
+    def _rows(self, ranges: list[tuple[int, int]]) -> tuple[Array, Array, int]:
+        """The entries of the nodes in the ranges, where each node's begin among them (and the last ends), how many."""
+        cuts = [(int(self.rowptr[start]), int(self.rowptr[stop])) for start, stop in ranges]
+        source = np.concatenate([self.col[begin:end] for begin, end in cuts])
+        bounds, before = [np.zeros(1, np.int64)], 0
+        for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
+            bounds.append(self.rowptr[start + 1 : stop + 1] + (before - begin))
+            before += end - begin
+        return source, np.concatenate(bounds), before
+
+
+def _joined(values: Tensor, ranges: list[tuple[int, int]]) -> Tensor:
+    return torch.cat([values[start:stop] for start, stop in ranges])
