@@ -75,3 +75,40 @@ def test_resume_of_a_finished_run_reports_it_again(cli: Cli, own_graph: Path) ->
     again = cli(*run, "--resume")
     assert first.returncode == again.returncode == 0
     assert json.loads(first.stdout) == json.loads(again.stdout)
+
+
+def test_resume_of_a_finished_run_with_other_settings_is_refused(cli: Cli, own_graph: Path) -> None:
+    run = ("train", "--dataset", own_graph, "--hidden", 8, "--epochs", 5, "--sub-gcns", 2, "--out", "run")
+    assert cli(*run).returncode == 0
+    other = cli(*run, "--seed", 7, "--resume")
+    assert other.returncode == 2
+    assert "seed was 0, now 7" in other.stderr
+
+
+def test_an_unfinished_run_is_not_lost_unasked(cli: Cli, tmp_path: Path) -> None:
+    _stop_midway(tmp_path, "run", signal.SIGKILL)
+    checkpoint = tmp_path / "run/checkpoint.safetensors"
+    before = checkpoint.read_bytes()
+    again = cli(*RUN, "--out", "run")
+    assert again.returncode == 2
+    assert "holds an unfinished run: add --resume" in again.stderr
+    other = cli(*RUN, "--out", "run", "--resume", "--dropout", 0)
+    assert other.returncode == 2
+    assert "is of another run: model was" in other.stderr
+    assert checkpoint.read_bytes() == before
+
+
+def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, tmp_path: Path) -> None:
+    assert cli(*RUN, "--epochs", 5, "--out", "run").returncode == 0
+    process = _start(tmp_path, *RUN, "--out", "run", "--overwrite")
+    _wait_for(tmp_path / "run/checkpoint.safetensors", process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=120)
+    resumed = cli(*RUN, "--out", "run", "--resume", "--json")
+    assert json.loads(resumed.stdout)["config"]["training"]["epochs"] == 120
+
+
+def test_resume_needs_to_know_which_run(cli: Cli) -> None:
+    done = cli("train", "--resume")
+    assert done.returncode == 2
+    assert "--resume needs --out" in done.stderr

@@ -103,3 +103,19 @@ def test_predict_of_a_multi_label_model(cli: Cli, tmp_path: Path) -> None:
     assert cli(*TRAIN, "--dataset", "multi.npz").returncode == 0
     assert cli("predict", "run", "--output", "p.csv").returncode == 0
     assert (tmp_path / "p.csv").read_text().startswith("node,label_0,label_1\n0,")
+
+
+def test_evaluate_does_not_mix_one_and_several_labels(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
+    assert cli(*TRAIN, "--dataset", own_graph).returncode == 0
+    graph = arrays()
+    graph["y"] = np.eye(3, dtype=np.float32)[graph["y"]]
+    np.savez(tmp_path / "multi.npz", **graph)
+    refused = cli("evaluate", "run", "--dataset", "multi.npz")
+    assert refused.returncode == 2
+    assert "was trained on one label per node, multi has several labels" in refused.stderr
+
+
+def test_the_list_of_data_sets_fits_a_terminal(cli: Cli) -> None:
+    listed = cli("datasets").stdout.splitlines()
+    assert any(line.startswith("coauthor-physics ") for line in listed)
+    assert max(map(len, listed[:-1])) <= 80

@@ -130,6 +130,12 @@ def test_cora_as_the_readme_trains_it(cli: Cli, shared_data: Path) -> None:
 
 @pytest.mark.parametrize(("epochs", "said"), [(400, False), (100, True)])
 def test_a_run_with_too_few_rounds_says_so(cli: Cli, own_graph: Path, epochs: int, said: bool) -> None:
-    done = cli("train", "--dataset", own_graph, "--hidden", 8, "--sub-gcns", 4, "--epochs", epochs)
+    done = cli("train", "--dataset", own_graph, "--hidden", 8, 8, "--sub-gcns", 4, "--epochs", epochs)
     assert done.returncode == 0, done.stderr
     assert ("raise --epochs or lower --local-steps" in done.stderr) == said
+
+
+def test_no_note_where_no_weight_lies_between_split_layers(cli: Cli, own_graph: Path) -> None:
+    done = cli("train", "--dataset", own_graph, "--hidden", 8, "--sub-gcns", 4, "--epochs", 20)
+    assert done.returncode == 0, done.stderr
+    assert "gistgnn: note" not in done.stderr

@@ -140,7 +140,7 @@ def _read_pt(path: Path) -> Any:
             "write it with torch.save(Data(...), path)"
         ) from error
     if not isinstance(data, Data):
-        raise InputError(f"holds a {type(data).__name__}; expected a torch_geometric.data.Data")
+        raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
     return data
 
 
