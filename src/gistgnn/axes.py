@@ -188,6 +188,9 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
     return tuple(units)
 
 
+MOST_ORDERS, MOST_CANDIDATES = 1000, 2000  # all orders of six parts; of more, the natural and the reversed one
+
+
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
     """List the orders in which a dimension may hold its stretches, the likeliest first.
 
@@ -205,11 +208,9 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
     for repeats in (r for r in range(1, common + 1) if common % r == 0 and all(c % r == 0 for c in copies.values())):
         parts: list[Dim] = [(Segment(None, growth.fixed // repeats),)] if growth.fixed else []
         parts += [(Segment(axis),) * (count // repeats) for axis, count in copies.items()]
-        found += [tuple(itertools.chain(*order)) * repeats for order in itertools.permutations(parts)]
-    return found
-
-
-MOST_CANDIDATES = 2000
+        orders = itertools.chain([parts, parts[::-1]], itertools.permutations(parts))
+        found += [tuple(itertools.chain(*order)) * repeats for order in itertools.islice(orders, MOST_ORDERS)]
+    return list(dict.fromkeys(found))
 
 
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:

@@ -142,12 +142,16 @@ def _is_counter(key: str, values: Sequence[object], parameter: Tensor) -> bool:
 def _average(target: Tensor, indices: Sequence[Index], values: Sequence[Tensor]) -> None:
     """Move each entry by the mean change of those who hold it, in place.
 
-    Averaging the changes rather than the values leaves entries that nobody changed as they are, bit for bit.
+    Averaging the changes rather than the values leaves entries that nobody changed as they are, bit for bit; an entry
+    that one alone holds takes its value.
     """
     change = torch.zeros_like(target)
     holders = torch.zeros_like(target, dtype=torch.long)
     for index, value in zip(indices, values, strict=True):
         change[index] += value - target[index]
         holders[index] += 1
+    alone = holders == 1
     holders.clamp_(min=1)
     target += change / holders if target.is_floating_point() else change // holders
+    for index, value in zip(indices, values, strict=True):  # t + (v - t) is v but for rounding
+        target[index] = torch.where(alone[index], value.to(target.dtype), target[index])
