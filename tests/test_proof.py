@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -230,3 +231,25 @@ def test_the_users_random_stream_does_not_move() -> None:
         before = torch.random.get_rng_state()
         GIST(build, (8,), 2)
         assert torch.equal(torch.random.get_rng_state(), before)
+
+
+class Reversed(nn.Module):
+    """Seven layers whose outputs are joined last to first: 5,040 orders, of which the reversed one is right."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        sizes = (F, *widths)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.out = nn.Linear(sum(widths), C)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = []
+        for layer in self.layers:
+            x = layer(x).tanh()
+            hidden.append(x)
+        return self.out(torch.cat(hidden[::-1], dim=1))
+
+
+def test_a_long_reversed_concatenation_is_found() -> None:
+    layout = prove_layout(Reversed, (8, 7, 6, 8, 7, 6, 8), shared=False)
+    assert [segment.axis for segment in layout.dims["out.weight"][1]] == [6, 5, 4, 3, 2, 1, 0]
