@@ -41,19 +41,27 @@ def load_checkpoint(path: Path, run: dict[str, Any]) -> Checkpoint:
         InputError: the file is cut short, unreadable, or of another run (the differing setting is named).
     """
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            found = Checkpoint(
-                {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118 (not a dict)
-                json.loads(metadata["state"]),
-                json.loads(metadata["run"]),
-            )
+        version = None
+        while version != (version := _version(path)):  # safetensors opens a file twice, and it may be another by then
+            found = _read(path)
     except (SafetensorError, KeyError, OSError, json.JSONDecodeError) as error:
         raise InputError(
             f"the checkpoint {path} cannot be read ({reason(error)}): delete it and start again"
         ) from error
     require_same_run(path, found.run, run)
     return found
+
+
+def _version(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def _read(path: Path) -> Checkpoint:
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    return Checkpoint(tensors, json.loads(metadata["state"]), json.loads(metadata["run"]))
 
 
 def require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
