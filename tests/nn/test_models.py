@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.nn import GAT, GCN, GNN, MODELS, Adjacency, GraphSAGE, SparseMatrix
-from gistgnn.nn.propagate import propagate
+from gistgnn.nn.gcn import GCNLayer
+from gistgnn.nn.sage import SAGELayer
 
 from .strategies import examples, graphs, random_graph, widths
 
@@ -101,12 +102,29 @@ def test_sparse_features_and_edge_index_equal_dense_features_and_adjacency(name:
 
 
 @pytest.mark.parametrize(("d_in", "d_out"), [(2, 5), (4, 4), (5, 2)])
-def test_both_orders_are_equal(d_in: int, d_out: int) -> None:
-    operator = Adjacency(random_graph(7, 20, 0), 7, torch.float64).gcn
-    h, weight = torch.randn(7, d_in).double(), torch.randn(d_out, d_in).double()
-    bias = torch.randn(d_out).double()
-    torch.testing.assert_close(propagate(operator, h, weight, bias), operator.to_dense() @ h @ weight.t() + bias)
-    torch.testing.assert_close(propagate(operator, h, weight), operator.to_dense() @ (h @ weight.t()))
+@pytest.mark.parametrize("kept", [False, True])
+def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -> None:
+    adj = Adjacency(random_graph(7, 20, 0), 7, torch.float64)
+    x = torch.randn(7, d_in).double()
+    if kept:
+        adj.keep(x)
+    gcn, sage = randomise(GCNLayer(d_in, d_out)), randomise(SAGELayer(d_in, d_out))
+    own, neighbours = sage.weight.split(d_in, dim=1)
+    for features in (x, SparseMatrix.from_dense(x)):
+        torch.testing.assert_close(gcn(features, adj), adj.gcn.to_dense() @ x @ gcn.weight.t() + gcn.bias)
+        expected = x @ own.t() + adj.mean.to_dense() @ x @ neighbours.t() + sage.bias
+        torch.testing.assert_close(sage(features, adj), expected)
+
+
+def test_a_kept_product_is_computed_once_and_only_for_the_very_features() -> None:
+    adj, asked = Adjacency(random_graph(7, 20, 0), 7), []
+    x = torch.randn(7, 3)
+    adj.keep(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
+    for _ in range(2):
+        assert torch.equal(adj.aggregate("mean", x), torch.full((7, 3), 2.0))
+    assert asked == ["mean"]
+    assert torch.equal(adj.aggregate("mean", x.clone()), adj.mean @ x)
+    assert asked == ["mean"]
 
 
 @pytest.mark.parametrize("name", MODELS)

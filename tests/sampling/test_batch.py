@@ -86,7 +86,8 @@ def test_columns_are_selected_and_the_structure_is_shared() -> None:
     b, columns = batch(), torch.tensor([0, 3, 5])
     selected = b.select_columns(columns)
     assert torch.equal(selected.x, GRAPH.x[:, columns])
-    assert selected.adj is b.adj
+    assert selected.adj.pattern is b.adj.pattern
+    torch.testing.assert_close(selected.adj.aggregate("gcn", selected.x), (b.adj.gcn @ b.x)[:, columns])
     assert selected.edge_index is b.edge_index
     assert selected.loss_nodes is b.loss_nodes
     assert torch.equal(b.x, GRAPH.x)
@@ -156,7 +157,7 @@ def test_the_full_graph_sampler_with_some_columns() -> None:
     sampler, columns = FullGraph(whole_graph(GRAPH)), torch.tensor([1, 2])
     (b,) = sampler.select_columns(columns).batches(0, 1)
     assert torch.equal(b.x, GRAPH.x[:, columns])
-    assert b.adj is sampler.batch.adj
+    assert b.adj.pattern is sampler.batch.adj.pattern
     assert sampler.select_columns(columns).steps_per_epoch == 1
 
 

@@ -44,15 +44,21 @@ class GATLayer(Layer):
             nn.init.xavier_uniform_(parameter)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """[N, d_in] to [N, out_features]."""
-        z = project(x, self.weight)
+    def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """Every head's features: [N, heads·width]."""
+        return project(x, self.weight)
+
+    def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
+        """Every head's features, summed over the neighbours by its attention: [N, heads·width]."""
         source, target = F.linear(self._score_weight(), z).chunk(2)  # [heads, N] each
         coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
-        out = attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
+        return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """The heads side by side, or their mean: [N, out_features]."""
         if not self.concat:
-            out = out.view(len(z), self.heads, self.out_features).mean(dim=1)
-        return out + self.bias
+            a = a.view(len(a), self.heads, self.out_features).mean(dim=1)
+        return a + self.bias
 
     def _score_weight(self) -> Tensor:
         """Both kinds of attention vectors as one product over all features: [2·heads, heads·width], block diagonal."""

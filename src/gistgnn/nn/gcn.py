@@ -4,12 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.nn.gnn import GNN, Layer
-from gistgnn.nn.propagate import propagate
-from gistgnn.nn.sparse import Adjacency, SparseMatrix
+from gistgnn.nn.propagate import Propagation, project
+from gistgnn.nn.sparse import SparseMatrix
 
 
-class GCNLayer(Layer):
+class GCNLayer(Propagation):
     """Ā H Θ + b (eq. 1). ``weight``: Θᵀ, [d_out, d_in], Glorot uniform; ``bias``: [d_out], zero: as PyG's GCNConv."""
+
+    operator = "gcn"
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -23,9 +25,9 @@ class GCNLayer(Layer):
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """[N, d_in] to [N, d_out]."""
-        return propagate(adj.gcn, x, self.weight, self.bias)
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """Ā H Θ + b: [N, d_out]."""
+        return a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
 
 
 class GCN(GNN):

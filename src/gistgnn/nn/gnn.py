@@ -17,7 +17,10 @@ Norm = Literal["none", "layer", "batch"]
 
 
 class Layer(nn.Module, ABC):
-    """One graph layer: [N, in_features] to [N, out_features]."""
+    """One graph layer: [N, in_features] to [N, out_features].
+
+    ``message`` and ``update`` treat every node by itself; ``aggregate`` alone looks along the edges.
+    """
 
     out_features: int
 
@@ -26,8 +29,20 @@ class Layer(nn.Module, ABC):
         """Draw the parameters anew from torch's global generator."""
 
     @abstractmethod
+    def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """What every node sends along its edges: [N, k]; ``adj`` does not change it, only how it is best computed."""
+
+    @abstractmethod
+    def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
+        """What every node receives of the messages ``z``: [N, k]."""
+
+    @abstractmethod
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """The output of nodes with features ``x`` that received ``a``: [N, out_features]."""
+
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """The layer's output without norm and activation: [N, out_features]."""
+        return self.update(x, self.aggregate(self.message(x, adj), adj))
 
 
 class GNN(nn.Module, ABC):
@@ -97,10 +112,14 @@ class GNN(nn.Module, ABC):
         adj = as_adjacency(adj, x.shape[0], x.dtype)
         *hidden, last = self.convs
         for layer, norm in zip(hidden, self.norms, strict=True):
-            x = F.relu(norm(layer(x, adj)), inplace=True)
-            x = drop(x, self.dropout, self.training)
+            x = drop(self.activate(norm, layer(x, adj)), self.dropout, self.training)
         scores: Tensor = last(x, adj)
         return scores
+
+    @staticmethod
+    def activate(norm: nn.Module, x: Tensor) -> Tensor:
+        """Norm and ReLU of a hidden layer's output."""
+        return F.relu(norm(x), inplace=True)
 
 
 def _make_norm(norm: Norm, features: int) -> nn.Module:

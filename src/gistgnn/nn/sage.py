@@ -4,16 +4,18 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.nn.gnn import GNN, Layer
-from gistgnn.nn.propagate import project, propagate
-from gistgnn.nn.sparse import Adjacency, SparseMatrix
+from gistgnn.nn.propagate import Propagation, project
+from gistgnn.nn.sparse import SparseMatrix
 
 
-class SAGELayer(Layer):
+class SAGELayer(Propagation):
     """[H, Ā H] Wᵀ + b with Ā the mean over the incoming edges.
 
     ``weight``: [d_out, 2·d_in], the columns of H before those of Ā H, so that a block D of the input's features owns
     the columns D and D + d_in; ``bias``: [d_out]. Both uniform within ±1/√d_in, as PyG's SAGEConv.
     """
+
+    operator = "mean"
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -29,10 +31,15 @@ class SAGELayer(Layer):
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """[N, d_in] to [N, d_out]."""
-        own, neighbours = self.weight.split(self.in_features, dim=1)  # the concatenation is never made
-        return project(x, own, self.bias) + propagate(adj.mean, x, neighbours)
+    @property
+    def neighbour_weight(self) -> Tensor:
+        """The columns of Ā H: [d_out, d_in]."""
+        return self.weight[:, self.in_features :]
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """[H, Ā H] Wᵀ + b: [N, d_out]; the concatenation is never made."""
+        own = project(x, self.weight[:, : self.in_features], self.bias)
+        return own + a if self.is_projected(x, a) else torch.addmm(own, a, self.neighbour_weight.t())
 
 
 class GraphSAGE(GNN):

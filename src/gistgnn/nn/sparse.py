@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.nn.pattern import Pattern
+
+Operator = Literal["gcn", "mean"]
+"""The operators Ā of an `Adjacency`, by the names of its attributes."""
 
 
 class SparseMatrix:
@@ -167,13 +171,40 @@ class Adjacency:
         source, target = edge_index
         self.pattern, _ = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
         self.dtype = dtype
+        self.keep(None)
 
     @classmethod
     def from_pattern(cls, pattern: Pattern, dtype: torch.dtype = torch.float32) -> Adjacency:
         """The graph whose edges are the entries (target, source) of ``pattern``: [N, N], shared."""
         adjacency = cls.__new__(cls)
         adjacency.pattern, adjacency.dtype = pattern, dtype
+        adjacency.keep(None)
         return adjacency
+
+    def keep(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
+        """Keep the products of the operators with the constant features ``x``: [N, F], from their first use on.
+
+        Args:
+            x: the tensor itself, not one that is equal to it; None: of none.
+            product: gives the product with an operator where it is not that of this graph's own, such as a part of
+                a larger graph's.
+        """
+        self._constant = x
+        self._product = product or (lambda operator: getattr(self, operator) @ x)
+        self._products: dict[Operator, Tensor] = {}
+
+    def keeps(self, h: Tensor) -> bool:
+        """Whether products with ``h`` are kept."""
+        return h is self._constant
+
+    def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
+        """Ā h: [N, d], for ``h``: [N, d]; from memory where it is kept."""
+        if not self.keeps(h):
+            matrix: SparseMatrix = getattr(self, operator)
+            return matrix @ h
+        if operator not in self._products:
+            self._products[operator] = self._product(operator)
+        return self._products[operator]
 
     @property
     def num_nodes(self) -> int:

@@ -1,6 +1,8 @@
 """What a model is trained on in one step."""
 
 import inspect
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -12,6 +14,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.sparse import Operator
 
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
@@ -25,12 +28,14 @@ class Batch:
         edges: source -> target, as an edge_index [2, E], or as a Pattern [N, N] of entries (target, source).
         y: labels, [N] class indices or [N, K] multi-label targets.
         loss_nodes: indices of the nodes whose loss counts.
+        product: gives the product of an operator with x where it is not that of these edges (see `Adjacency.keep`).
     """
 
     x: Tensor
     edges: Tensor | Pattern
     y: Tensor
     loss_nodes: Tensor
+    product: Callable[[Operator], Tensor] | None = None
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -41,10 +46,13 @@ class Batch:
 
     @cached_property
     def adj(self) -> Adjacency:
-        """The structure, with its normalised operators prepared once for all models that use the batch."""
+        """The structure, with its normalised operators, and their products with x, once for all who use the batch."""
         if isinstance(self.edges, Tensor):
-            return Adjacency(self.edges, self.x.shape[0], self.x.dtype)
-        return Adjacency.from_pattern(self.edges, self.x.dtype)
+            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype)
+        else:
+            adj = Adjacency.from_pattern(self.edges, self.x.dtype)
+        adj.keep(self.x, self.product)
+        return adj
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
@@ -54,8 +62,11 @@ class Batch:
 
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
-        selected = replace(self, x=self.x.index_select(1, columns.to(self.x.device)))
-        selected.__dict__["adj"] = self.adj
+        columns = columns.to(self.x.device)
+        x = self.x.index_select(1, columns)
+        selected = replace(self, x=x, product=lambda operator: self.adj.aggregate(operator, self.x)[:, columns])
+        adj = selected.__dict__["adj"] = copy(self.adj)
+        adj.keep(x, selected.product)
         if isinstance(self.features, SparseMatrix):
             selected.__dict__["features"] = self.features.select_columns(columns)
         return selected
