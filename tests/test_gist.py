@@ -80,7 +80,7 @@ def test_rounds_by_hand_are_fit(case: str) -> None:
         for i, sub in enumerate(round_):
             columns = round_.input_columns(i)
             x = GRAPH.x if columns is None else GRAPH.x[:, columns]
-            optimizer = torch.optim.Adam(sub.parameters(), lr=0.02)
+            optimizer = torch.optim.Adam(sub.parameters(), lr=0.02, fused=True)
             for _ in range(2):
                 optimizer.zero_grad()
                 out = sub(x, adj if isinstance(sub, GCN) else GRAPH.edge_index)

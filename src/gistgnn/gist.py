@@ -13,13 +13,13 @@ from gistgnn.axes import Build, Widths, construct, named_tensors
 from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
-from gistgnn.memory import peak_memory_bytes
+from gistgnn.memory import keep_freed_memory, peak_memory_bytes
 from gistgnn.monitor import Hooks, Monitor, Progress, Saving
 from gistgnn.partition import Blocks, Partition
 from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
 from gistgnn.rounds import DivergedError, Round
-from gistgnn.runners import Stretch, train_in_turn
+from gistgnn.runners import Runner, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
@@ -163,6 +163,7 @@ class GIST:
         graph: "Graph | Data",
         *,
         sampler: ClusterSampling | None = None,
+        runner: str = "in-turn",
         progress: bool = True,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
@@ -173,6 +174,7 @@ class GIST:
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
             sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
+            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch (see `Fused`).
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
@@ -183,6 +185,9 @@ class GIST:
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
         training = make_training(settings)
+        note = say if progress else lambda _: None
+        make_runner(runner)  # refuses an unknown one before anything is loaded
+        keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
@@ -194,14 +199,14 @@ class GIST:
             check_fits(model, next(first), graph.num_classes)
         total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
-            run = {**(saving.config if saving else {}), **self._describe(graph, sampler, training)}
+            run = {**(saving.config if saving else {}), **self._describe(graph, sampler, runner, training)}
             monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving), run)
             self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
             try:
                 if not monitor.progress.stopped_early:  # a resumed run may have been
-                    train(self, seen, training, monitor.after_round)
+                    train(self, seen, training, make_runner(runner, note), monitor.after_round)
             except DivergedError as error:
                 error.result = self._result(monitor, model)
                 raise
@@ -235,11 +240,14 @@ class GIST:
         Theta(self.layout, self.widths, best).load_into(model)
         return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
 
-    def _describe(self, graph: Graph, sampler: ClusterSampling | None, training: Training) -> dict[str, Any]:
+    def _describe(
+        self, graph: Graph, sampler: ClusterSampling | None, runner: str, training: Training
+    ) -> dict[str, Any]:
         """Say what a run is, so that its checkpoint is not taken for another's."""
         return {
             **asdict(training),
             "sampler": sampler and asdict(sampler),
+            "runner": runner,
             "widths": self.widths,
             "sub_gcns": self.sub_gcns,
             "partition": self.partition.kind,
@@ -263,13 +271,16 @@ class GIST:
             return construct(self.build, widths, shared=self.shared).to(self.device)
 
 
-def train(gist: GIST, sampler: Sampler, training: Training, after_round: Callable[[Stretch, float], bool]) -> None:
+def train(
+    gist: GIST, sampler: Sampler, training: Training, runner: Runner, after_round: Callable[[Stretch, float], bool]
+) -> None:
     """Algorithm 1, from the round that `gist` stands at.
 
     Args:
         gist: Θ and the partition.
         sampler: the batches (Cluster in the algorithm; the whole graph where c = 1).
         training: ζ, T by way of the epochs, and how a step is taken.
+        runner: trains the sub-GCNs of a round.
         after_round: called with the steps taken and the mean loss; returns True to stop.
 
     Raises:
@@ -279,7 +290,7 @@ def train(gist: GIST, sampler: Sampler, training: Training, after_round: Callabl
     while (first := gist.next_round * training.local_steps) < total:
         stretch = Stretch(first, min(training.local_steps, total - first), total)
         round_ = gist.begin_round()  # subGCNs
-        loss = train_in_turn(round_, sampler, training, stretch, gist.seed)  # subTrain
+        loss = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
         round_.aggregate()  # subAgg
         if after_round(stretch, loss):
             break

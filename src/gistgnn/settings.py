@@ -15,6 +15,7 @@ OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.Ada
 SCHEDULES = ("constant", "step", "cosine")
 TRAININGS = ("split", "each")
 OPTIMIZER_STATES = ("reset", "carry")
+PRECISIONS = ("float32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Training:
             Both follow the progress of the whole run, not of a round.
         optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets its moments
             travel with the parameters. With m = 1 they are always kept: the baseline is ordinary training.
+        precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters, moments, sparse
+            products and the loss stay in float32.
         clip_norm: largest norm of a sub-GCN's gradient, or None.
         patience: stop after this many evaluations without a better validation score, or None.
         evaluate_every: rounds between evaluations.
@@ -51,6 +54,7 @@ class Training:
     momentum: float = 0.0
     schedule: str = "constant"
     optimizer_state: str = "reset"
+    precision: str = "float32"
     clip_norm: float | None = None
     patience: int | None = None
     evaluate_every: int = 1
@@ -64,6 +68,7 @@ class Training:
             ("optimizer", tuple(OPTIMIZERS)),
             ("schedule", SCHEDULES),
             ("optimizer_state", OPTIMIZER_STATES),
+            ("precision", PRECISIONS),
         ):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
@@ -87,11 +92,15 @@ class Training:
         return self.lr
 
     def make_optimizer(self, parameters: Iterable[Tensor]) -> Optimizer:
-        """Return a new optimiser of the parameters."""
-        options: dict[str, float] = {"lr": self.lr, "weight_decay": self.weight_decay}
+        """Return a new optimiser of the parameters, which takes one pass over them in a step."""
+        options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay, "fused": True}
         if self.optimizer == "sgd":
             options["momentum"] = self.momentum
         return OPTIMIZERS[self.optimizer](parameters, **options)
+
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """Return the context in which a step's forward pass and loss run."""
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
 def make_training(settings: dict[str, Any]) -> Training:

@@ -8,23 +8,33 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.sampling import Batch, forward
+from gistgnn.settings import Training
 
 
-def loss_of(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean loss over the batch's training nodes: cross-entropy, or binary cross-entropy for multi-label."""
-    logits = forward(model, batch)[batch.loss_nodes]
-    targets = batch.y[batch.loss_nodes]
+def loss_of(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the mean loss over the batch's training nodes: cross-entropy, or binary cross-entropy for multi-label.
+
+    Args:
+        logits: [N, C], or [m, N, C] of m sub-GCNs.
+        batch: of N nodes.
+
+    Returns:
+        One number, or [m].
+    """
+    chosen, targets = logits[..., batch.loss_nodes, :], batch.y[batch.loss_nodes]
+    chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
+    if logits.dim() == 2:
+        loss = F.binary_cross_entropy_with_logits if targets.dim() == 2 else F.cross_entropy
+        return loss(chosen, targets)
     if targets.dim() == 2:
-        return F.binary_cross_entropy_with_logits(logits, targets)
-    return F.cross_entropy(logits, targets)
+        each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none")
+    else:
+        each = F.cross_entropy(chosen.flatten(0, 1), targets.repeat(len(chosen)), reduction="none")
+    return each.view(len(chosen), -1).mean(dim=1)
 
 
 def subtrain(
-    sub: nn.Module,
-    optimizer: Optimizer,
-    batches: Iterable[Batch],
-    rate: Callable[[int], float],
-    clip_norm: float | None = None,
+    sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
 ) -> Tensor | None:
     """Train one sub-GCN for a step on each batch, and return the mean loss of the steps.
 
@@ -37,20 +47,26 @@ def subtrain(
         sub: the sub-GCN, in training mode.
         optimizer: of its parameters.
         batches: ζ of them.
+        training: clipping and precision.
         rate: the learning rate of the k-th of these steps.
-        clip_norm: largest norm of the gradient, or None.
     """
     losses = []
     for k, batch in enumerate(batches):
         if not batch.loss_nodes.numel():
             continue
-        for group in optimizer.param_groups:
-            group["lr"] = rate(k)
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(sub, batch)
+        begin_step(optimizer, rate(k))
+        with training.autocast(batch.x.device):
+            loss = loss_of(forward(sub, batch), batch)
         loss.backward()
-        if clip_norm is not None:
-            nn.utils.clip_grad_norm_(sub.parameters(), clip_norm)
+        if training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)
         optimizer.step()
         losses.append(loss.detach())
     return torch.stack(losses).mean() if losses else None
+
+
+def begin_step(optimizer: Optimizer, rate: float) -> None:
+    """Set the learning rate, and forget the last step's gradients."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.zero_grad(set_to_none=True)

@@ -65,8 +65,10 @@ class Theta:
         """Give an optimiser of the sub-GCN the moments that were put back for its entries, if there are any."""
         for name, parameter in sub.named_parameters():
             if name in self.moments:
+                fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+                counter_device = parameter.device if fused else torch.device("cpu")
                 optimizer.state[parameter] = {
-                    key: value.clone()
+                    key: value.to(counter_device, copy=True)
                     if _is_counter(key, [value], self.tensors[name])
                     else value[self._index(name, blocks)].clone()
                     for key, value in self.moments[name].items()

@@ -8,7 +8,7 @@ from gistgnn import GIST, DivergedError
 from gistgnn.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.runners import Stretch, train_in_turn
-from gistgnn.sampling import FullGraph, whole_graph
+from gistgnn.sampling import FullGraph, forward, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
@@ -33,7 +33,7 @@ def test_a_sub_gcn_trained_alone_is_the_same(i: int) -> None:
     torch.manual_seed(77)
     with torch_stream(5, "dropout", 0, i):
         optimizer = TRAINING.make_optimizer(alone.subs[i].parameters())
-        subtrain(alone.subs[i], optimizer, SAMPLER.batches(0, 3), lambda k: TRAINING.lr)
+        subtrain(alone.subs[i], optimizer, SAMPLER.batches(0, 3), TRAINING, lambda k: TRAINING.lr)
     assert values(alone.subs[i]) == values(together.subs[i])
 
 
@@ -58,7 +58,7 @@ def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
         optimizer = torch.optim.Adam(sub.parameters(), lr=TRAINING.lr)
         for _ in range(2):
             optimizer.zero_grad()
-            loss = loss_of(sub, SAMPLER.batch)
+            loss = loss_of(forward(sub, SAMPLER.batch), SAMPLER.batch)
             losses.append(float(loss))
             loss.backward()
             optimizer.step()

@@ -43,6 +43,15 @@ def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
     return out
 
 
+def _each(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    """The vmap rule of both functions: one sub-GCN after another; their products hold all the time."""
+    members = [
+        [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
+        for i in range(info.batch_size)
+    ]
+    return torch.stack([function.apply(*member) for member in members]), 0
+
+
 class _Coefficients(torch.autograd.Function):
     """Keeps no tensor of entries but its result for the backward pass; sums over rows are CSR products."""
 
@@ -71,6 +80,10 @@ class _Coefficients(torch.autograd.Function):
         transposed, order = pattern.transpose
         return _row_sums(transposed, grad.index_select(1, order)), _row_sums(pattern, grad), None, None
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        return _each(_Coefficients, info, in_dims, *arguments)
+
 
 class _Attend(torch.autograd.Function):
     """One CSR product per head; backward one with the transpose, and one sampled at the entries."""
@@ -95,6 +108,10 @@ class _Attend(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             to_coefficients = _sampled(ctx.pattern, coefficients, grad, features)
         return to_features, to_coefficients, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        return _each(_Attend, info, in_dims, *arguments)
 
 
 def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:

@@ -1,5 +1,9 @@
 """Dropout that costs little beside a narrow layer, on the CPU too."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,8 +21,31 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    dropped = min(round(p * _DRAWS), _DRAWS - 1)
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(2**63), None)
-    draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-    keep = draws >= dropped - _DRAWS // 2
-    return x * keep.to(x.dtype).mul_(_DRAWS / (_DRAWS - dropped))
+    out: Tensor = _Dropout.apply(x, min(round(p * _DRAWS), _DRAWS - 1))[0]
+    return out
+
+
+class _Dropout(torch.autograd.Function):
+    """The result and the factors it is made of; ``dropped`` of 2^16 draws zero an element."""
+
+    @staticmethod
+    def forward(x: Tensor, dropped: int) -> tuple[Tensor, Tensor]:
+        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        draws = words.view(torch.int16)[: x.numel()].view(x.shape)
+        factors = (draws >= dropped - _DRAWS // 2).to(x.dtype).mul_(_DRAWS / (_DRAWS - dropped))
+        return x * factors, factors
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None]:
+        (factors,) = ctx.saved_tensors
+        return grad * factors, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], x: Tensor, dropped: int) -> tuple[Any, tuple[int, int]]:
+        batch = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
+        return _Dropout.apply(batch, dropped), (0, 0)  # every sub-GCN has draws of its own

@@ -125,6 +125,8 @@ class SparseMatrix:
             raise InputError(
                 f"product of {list(self.shape)} with {list(h.shape)}: the right side has to be [{self.shape[1]}, d]"
             )
+        if h.dtype == torch.bfloat16:  # of autocast; the CPU has no such product
+            h = h.to(self.dtype)
         if h.dtype != self.dtype:
             raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
         product: Tensor = _Product.apply(self, h)
@@ -135,12 +137,15 @@ class SparseMatrix:
 
 
 class _Product(torch.autograd.Function):
-    """A @ h with the gradient Aᵀ @ g."""
+    """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] of m sub-GCNs at once."""
 
     @staticmethod
     def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
-        # In place with beta = 0: matmul would fill a matrix with zeros and copy it first.
-        return h.new_empty(matrix.shape[0], h.shape[1]).addmm_(matrix.csr, h, beta=0)
+        out = h.new_empty(*h.shape[:-2], matrix.shape[0], h.shape[-1])
+        for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
+            # In place with beta = 0: matmul would fill a matrix with zeros and copy it first.
+            target.addmm_(matrix.csr, part, beta=0)
+        return out
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:
@@ -148,7 +153,11 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix.t() @ grad
+        return None, _Product.apply(ctx.matrix.t(), grad)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, h: Tensor) -> tuple[Tensor, int]:
+        return _Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
 
 
 class Adjacency:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from gistgnn.sampling.batch import Batch, check_fits, forward, whole_graph
+from gistgnn.sampling.batch import Batch, arguments, check_fits, forward, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
 from gistgnn.sampling.full import FullGraph
 
@@ -30,4 +30,14 @@ class Sampler(Protocol):
         """Return the sampler of sub-GCN i: this one, or one with other batches where the sub-GCNs' are independent."""
 
 
-__all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FullGraph", "Sampler", "check_fits", "forward", "whole_graph"]
+__all__ = [
+    "Batch",
+    "ClusterBatches",
+    "ClusterSampling",
+    "FullGraph",
+    "Sampler",
+    "arguments",
+    "check_fits",
+    "forward",
+    "whole_graph",
+]

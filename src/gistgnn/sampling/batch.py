@@ -5,6 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -91,23 +92,25 @@ def _wants(model: nn.Module) -> list[str]:
     return _WANTED[model]
 
 
-def forward(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C].
+def arguments(model: nn.Module, batch: Batch) -> tuple[Any, ...]:
+    """Return what the model is called with for a batch, by the names of its forward's arguments.
 
-    The model is called by the names of its forward's arguments: `forward(x, adj)` gets the prepared `Adjacency`, and
-    features that may be a `SparseMatrix` (the models of `gistgnn.nn`); any other second argument gets PyG's
-    `edge_index` [2, E]; `forward(x)` gets the features alone.
+    `forward(x, adj)` gets the prepared `Adjacency`, and features that may be a `SparseMatrix` (the models of
+    `gistgnn.nn`); any other second argument gets PyG's `edge_index` [2, E]; `forward(x)` gets the features alone.
+    """
+    wants = _wants(model)
+    if len(wants) > 1 and wants[1] == "adj":
+        return batch.features, batch.adj
+    return (batch.x, batch.edge_index) if len(wants) > 1 else (batch.x,)
+
+
+def forward(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the model's output for every node of the batch, [N, C]; see `arguments` for how it is called.
 
     Raises:
         InputError: the output is not one tensor with a row for each node.
     """
-    wants = _wants(model)
-    if len(wants) > 1 and wants[1] == "adj":
-        out = model(batch.features, batch.adj)
-    elif len(wants) > 1:
-        out = model(batch.x, batch.edge_index)
-    else:
-        out = model(batch.x)
+    out = model(*arguments(model, batch))
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != batch.x.shape[0]:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(f"the model returned {got}, expected one tensor [{batch.x.shape[0]} nodes, classes]")

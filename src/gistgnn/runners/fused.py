@@ -1,0 +1,153 @@
+"""The fused runner: all sub-GCNs of a round train in one pass over each batch."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gistgnn.errors import reason
+from gistgnn.rounds import DivergedError, Round
+from gistgnn.runners.in_turn import train_in_turn
+from gistgnn.runners.runner import Stretch, keeps_moments
+from gistgnn.runners.stack import Stack
+from gistgnn.sampling import Batch, Sampler, forward
+from gistgnn.seeds import torch_stream
+from gistgnn.settings import Training
+from gistgnn.subtrain import begin_step, loss_of
+
+
+class Fused:
+    """Trains all sub-GCNs in one pass over each batch (see `Stack`), sub-GCNs of unequal widths in one pass each.
+
+    Without dropout it gives the Θ of the in-turn runner up to rounding; with it, one that is equal in distribution.
+    It holds the activations of all sub-GCNs at once: as much as the full model's. What cannot be fused trains in turn,
+    and `note` is told why: sub-GCNs with batches or input features of their own, and modules that `torch.func.vmap`
+    cannot run or runs to another result, which the first batch of the first round shows.
+
+    Args:
+        note: called with what the user should know.
+    """
+
+    def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
+        self._note = note
+        self._checked: bool | None = None  # whether sub-GCNs can be fused; None: not known yet
+
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
+        """Train the sub-GCNs of a round; see `Runner`."""
+        if self._checked is None:
+            why_not = _why_not(round_, sampler, stretch, training)
+            self._checked = why_not is None
+            if why_not:
+                self._note(f"the sub-GCNs train in turn, not fused: {why_not}")
+        if not self._checked or len(round_) == 1:
+            return train_in_turn(round_, sampler, training, stretch, seed)
+        groups = [_Group(round_, members, training) for members in _by_shape(round_.subs)]
+        losses = []
+        with (
+            closing(sampler.batches(stretch.first, stretch.count)) as batches,
+            torch_stream(seed, "dropout", round_.number, device=next(round_.subs[0].parameters()).device),
+        ):
+            for k, batch in enumerate(batches):
+                if batch.loss_nodes.numel():
+                    rate = stretch.rate(training, k)
+                    losses.append(torch.cat([group.step(batch, rate) for group in groups]))
+        for group in groups:
+            group.finish()
+        return _mean(losses, [i for group in groups for i in group.members], round_)
+
+
+class _Group:
+    """Sub-GCNs of one round that have equal widths, and their optimiser."""
+
+    def __init__(self, round_: Round, members: list[int], training: Training) -> None:
+        self.members, self._training = members, training
+        self._stack = Stack([round_.subs[i] for i in members])
+        self._optimizer = training.make_optimizer(self._stack.parameters.values())
+        self._singles: list[Optimizer] = []
+        if keeps_moments(round_, training):
+            for i in members:
+                self._singles.append(training.make_optimizer(round_.subs[i].parameters()))
+                round_.carry(i, self._singles[-1])
+            self._stack.take_states(self._optimizer, self._singles)
+
+    def step(self, batch: Batch, rate: float) -> Tensor:
+        """One step of every member on the batch; returns their losses: [members]."""
+        begin_step(self._optimizer, rate)
+        with self._training.autocast(batch.x.device):
+            losses = loss_of(self._stack.logits(batch), batch)
+        losses.sum().backward()
+        if self._training.clip_norm is not None:
+            self._stack.clip_gradients(self._training.clip_norm)
+        self._optimizer.step()
+        return losses.detach()
+
+    def finish(self) -> None:
+        """Give the sub-GCNs, and their carried optimisers, what they have become."""
+        self._stack.write_back()
+        if self._singles:
+            self._stack.give_states(self._optimizer, self._singles)
+
+
+def _by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
+    groups: dict[tuple[torch.Size, ...], list[int]] = {}
+    for i, sub in enumerate(subs):
+        groups.setdefault(tuple(p.shape for p in sub.parameters()), []).append(i)
+    return list(groups.values())
+
+
+def _mean(losses: list[Tensor], members: list[int], round_: Round) -> float:
+    """The mean over steps and sub-GCNs; ``losses``: [m] of each step, in the order of ``members``."""
+    if not losses:
+        return 0.0
+    means = torch.stack(losses).mean(dim=0).tolist()
+    for i, mean in zip(members, means, strict=True):
+        if not math.isfinite(mean):
+            raise DivergedError(round_.number, f"the loss of sub-GCN {i} became {mean}")
+    return sum(means) / len(means)
+
+
+def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
+    """Why the sub-GCNs cannot be fused, or None; changes neither them nor torch's random numbers."""
+    if len(round_) == 1:
+        return None
+    if sampler.for_sub_gcn(0) is not sampler:
+        return "their batches are independent"
+    if round_.input_columns(0) is not None:
+        return "the input features are partitioned"
+    with closing(sampler.batches(stretch.first, 1)) as batches:
+        batch = next(batches)
+    device = batch.x.device
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            _try_step(round_.subs, batch, training)
+            return _differs(round_.subs, batch)
+    except Exception as error:  # whatever vmap, or a user's model inside it, stumbles over
+        return f"torch.func.vmap cannot run this model ({reason(error)})"
+    finally:
+        for sub in round_:
+            sub.train()
+
+
+def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
+    """Compare the outputs of the stacked modules, without dropout, with the modules' own."""
+    with torch.no_grad():
+        for sub in subs:
+            sub.eval()
+        for members in _by_shape(subs):
+            fused = Stack([subs[i] for i in members]).logits(batch)
+            own = torch.stack([forward(subs[i], batch) for i in members])
+            scale = own.abs().max().clamp(min=1e-6)
+            if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
+                return "torch.func.vmap gives this model another output"
+    return None
+
+
+def _try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
+    """Run one step's forward and backward pass in training mode, on copies, for the errors that it may raise."""
+    for members in _by_shape(subs):
+        with training.autocast(batch.x.device):
+            logits = Stack([subs[i] for i in members]).logits(batch)
+        logits.float().square().mean().backward()

@@ -1,0 +1,52 @@
+"""What a runner is given, and what it does."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gistgnn.rounds import Round
+from gistgnn.sampling import Sampler
+from gistgnn.settings import Training
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The steps that every sub-GCN takes in one round.
+
+    Args:
+        first: steps that each sub-GCN took in earlier rounds.
+        count: ζ, or what is left of the run.
+        total: steps of the whole run; the schedule follows first / total.
+    """
+
+    first: int
+    count: int
+    total: int
+
+    def rate(self, training: Training, k: int) -> float:
+        """The learning rate of the k-th of these steps."""
+        return training.rate((self.first + k) / self.total)
+
+
+class Runner(Protocol):
+    """Trains the sub-GCNs of a round. A new runner is a new file here and an entry in `RUNNERS`."""
+
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
+        """Train every sub-GCN of a round for a stretch of steps, and return their mean loss.
+
+        A step whose batch has no training node is passed over; where all of a round's are such, the loss is 0.
+
+        Args:
+            round_: the sub-GCNs.
+            sampler: the batches; every sub-GCN sees the same ones, unless the sampler makes them independent.
+            training: optimiser, schedule, clipping, precision.
+            stretch: which steps of the run these are.
+            seed: the run's seed, from which dropout follows.
+
+        Raises:
+            DivergedError: a loss is not finite.
+        """
+
+
+def keeps_moments(round_: Round, training: Training) -> bool:
+    """Whether the optimisers go on from the last round: they always do in the baseline, which is ordinary training."""
+    return training.optimizer_state == "carry" or len(round_) == 1

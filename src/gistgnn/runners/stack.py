@@ -1,0 +1,76 @@
+"""Sub-GCNs of equal widths as one module whose parameters are stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.optim import Optimizer
+
+from gistgnn.sampling import Batch, arguments
+
+
+class Stack:
+    """Runs k modules of one shape in one pass over a batch: every product of features and weights is batched.
+
+    Args:
+        subs: the modules; their parameters and buffers are copied, and given back by `write_back`.
+    """
+
+    def __init__(self, subs: Sequence[nn.Module]) -> None:
+        self.subs = subs
+        self.parameters = {
+            name: torch.stack([sub.get_parameter(name).detach() for sub in subs]).requires_grad_(first.requires_grad)
+            for name, first in subs[0].named_parameters()
+        }
+        self.buffers = {
+            name: torch.stack([sub.get_buffer(name) for sub in subs]) for name, _ in subs[0].named_buffers()
+        }
+
+    def logits(self, batch: Batch) -> Tensor:
+        """The outputs of all modules: [k, N, C]; dropout draws anew for each."""
+        model, given = self.subs[0], arguments(self.subs[0], batch)
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            out: Tensor = functional_call(model, (parameters, buffers), given)
+            return out
+
+        out: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers)
+        return out
+
+    def clip_gradients(self, largest: float) -> None:
+        """Scale every module's gradient down to this norm, as `nn.utils.clip_grad_norm_` does for one."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        squares = torch.stack([g.flatten(1).square().sum(dim=1) for g in gradients])
+        scale = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
+
+    def take_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
+        """Give the stack's optimiser the state of the modules' own ones."""
+        for name, stacked in self.parameters.items():
+            states = [single.state[sub.get_parameter(name)] for sub, single in zip(self.subs, singles, strict=True)]
+            for key, first in states[0].items():
+                values = [state[key] for state in states]
+                # A step count is one number for all: they took the same steps.
+                optimizer.state[stacked][key] = torch.stack(values) if first.dim() else first.clone()
+
+    def write_back(self) -> None:
+        """Copy parameters and buffers into the modules."""
+        with torch.no_grad():
+            for i, sub in enumerate(self.subs):
+                for name, stacked in self.parameters.items():
+                    sub.get_parameter(name).copy_(stacked[i])
+                for name, stacked in self.buffers.items():
+                    sub.get_buffer(name).copy_(stacked[i])
+
+    def give_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
+        """Give the modules' own optimisers the state of the stack's."""
+        for name, stacked in self.parameters.items():
+            for key, value in optimizer.state.get(stacked, {}).items():
+                if not isinstance(value, Tensor):
+                    continue
+                for i, (sub, single) in enumerate(zip(self.subs, singles, strict=True)):
+                    single.state[sub.get_parameter(name)][key] = value[i] if value.dim() else value
