@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gistgnn.errors import InputError
-    from gistgnn.gist import GIST, Result
+    from gistgnn.gist import GIST
     from gistgnn.graphs import Graph
     from gistgnn.monitor import Saving
+    from gistgnn.result import Result
     from gistgnn.rounds import DivergedError, Round
     from gistgnn.settings import Training
 
@@ -20,7 +21,7 @@ _HOMES = {
     "GIST": "gist",
     "Graph": "graphs",
     "InputError": "errors",
-    "Result": "gist",
+    "Result": "result",
     "Round": "rounds",
     "Saving": "monitor",
     "Training": "settings",

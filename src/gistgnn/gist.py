@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,67 +14,20 @@ from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
 from gistgnn.memory import keep_freed_memory, peak_memory_bytes
-from gistgnn.monitor import Hooks, Monitor, Progress, Saving
+from gistgnn.monitor import Hooks, Monitor, Saving
 from gistgnn.partition import Blocks, Partition
 from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
+from gistgnn.result import Result
 from gistgnn.rounds import DivergedError, Round
 from gistgnn.runners import Runner, Stretch, make_runner
-from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, training_subgraph, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import Theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-
-@dataclass
-class Result:
-    """What `GIST.fit` returns.
-
-    Args:
-        model: the user's own module at full width, with the parameters of the best validation score.
-        progress: history, best and last scores, rounds, steps, seconds.
-        interrupted: the run was stopped before its end by `stop`.
-        peak_memory_bytes: the most memory the process held.
-    """
-
-    model: nn.Module
-    progress: Progress
-    interrupted: bool
-    peak_memory_bytes: int
-
-    @property
-    def test(self) -> dict[str, float] | None:
-        """Test scores at the best validation score: accuracy, f1_micro, f1_macro."""
-        return self.progress.best.get("test")
-
-    @property
-    def validation(self) -> dict[str, float] | None:
-        """The best validation score's accuracy, f1_micro, f1_macro."""
-        return self.progress.best.get("validation")
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds."""
-        return self.progress.history
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the scores and costs as result.json holds them."""
-        p = self.progress
-        return {
-            "test": self.test,
-            "validation": self.validation,
-            "best_round": p.best_round,
-            "last": p.last,
-            "train_seconds": p.train_seconds,
-            "rounds": p.rounds,
-            "steps": p.steps,
-            "stopped_early": p.stopped_early,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "history": p.history,
-        }
 
 
 class GIST:
@@ -164,6 +117,7 @@ class GIST:
         *,
         sampler: ClusterSampling | None = None,
         runner: str = "in-turn",
+        inductive: bool = False,
         progress: bool = True,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
@@ -175,6 +129,7 @@ class GIST:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
             sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch (see `Fused`).
+            inductive: train on the subgraph of the training nodes alone; scores are those of the whole graph.
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
@@ -191,7 +146,7 @@ class GIST:
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
-        seen = self._sampler(sampler, batch, progress)
+        seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
         if self.next_round:
             self._initialise()
         model = self.model()
@@ -199,7 +154,8 @@ class GIST:
             check_fits(model, next(first), graph.num_classes)
         total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
-            run = {**(saving.config if saving else {}), **self._describe(graph, sampler, runner, training)}
+            how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
+            run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving), run)
             self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
@@ -240,14 +196,9 @@ class GIST:
         Theta(self.layout, self.widths, best).load_into(model)
         return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
 
-    def _describe(
-        self, graph: Graph, sampler: ClusterSampling | None, runner: str, training: Training
-    ) -> dict[str, Any]:
-        """Say what a run is, so that its checkpoint is not taken for another's."""
+    def _describe(self, graph: Graph) -> dict[str, Any]:
+        """Say what is trained on what, so that its checkpoint is not taken for another's."""
         return {
-            **asdict(training),
-            "sampler": sampler and asdict(sampler),
-            "runner": runner,
             "widths": self.widths,
             "sub_gcns": self.sub_gcns,
             "partition": self.partition.kind,

@@ -1,7 +1,8 @@
 """A run of one of our models on one data set, and the directory that it leaves behind.
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
-curves.png and, while the run is not finished, checkpoint.safetensors.
+curves.png; features.safetensors, where features are standardised; and, while the run is not finished,
+checkpoint.safetensors.
 """
 
 import json
@@ -13,16 +14,18 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
-from gistgnn.gist import GIST, Result
-from gistgnn.graphs import Graph
+from gistgnn.gist import GIST
+from gistgnn.graphs import Graph, Standardisation
 from gistgnn.nn import MODELS
+from gistgnn.result import Result
 from gistgnn.sampling import ClusterSampling
 
 RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
+FEATURES = "features.safetensors"  # how they are standardised
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,9 @@ class RunConfig:
         device: where it runs.
         training: settings of `gistgnn.Training`.
         sampler: how steps are made of clusters; None: every step sees the whole graph.
+        runner: where the sub-GCNs of a round train, "in-turn" or "fused".
+        inductive: training sees the training nodes' subgraph alone.
+        standardise: features are scaled to mean 0 and deviation 1 over the training nodes.
     """
 
     dataset: str
@@ -76,6 +82,9 @@ class RunConfig:
     device: str = "cpu"
     training: dict[str, Any] = field(default_factory=dict)
     sampler: ClusterSampling | None = None
+    runner: str = "in-turn"
+    inductive: bool = False
+    standardise: bool = False
 
     @property
     def partitioned_dims(self) -> set[int]:
@@ -128,12 +137,14 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
     return {"config": asdict(config), "data_root": data_root, "graph": sizes, **result.as_dict()}
 
 
-def write_run(out: Path, record: dict[str, Any], model: nn.Module) -> None:
+def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
     """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
     from gistgnn.plots import plot_curves  # matplotlib is slow to import
 
     with replacing(out / MODEL) as path:
         save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+    if scale:
+        scale.save(out / FEATURES)
     with replacing(out / CURVES) as path:
         plot_curves(record, path)
     with replacing(out / RESULT) as path:
@@ -183,6 +194,15 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     except (OSError, SafetensorError, RuntimeError) as error:
         raise InputError(f"{out / MODEL} cannot be loaded ({reason(error)}): train the run again") from error
     return config, record, model.eval()
+
+
+def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:
+    """Scale the features of a graph, [N, F], as those that a finished run was trained on.
+
+    Raises:
+        InputError: they are of another number, or the file that says how cannot be read.
+    """
+    return Standardisation.load(out / FEATURES).features(x) if config.standardise else x
 
 
 def choose_device(name: str) -> str:

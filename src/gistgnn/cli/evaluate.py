@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.cli.tables import print_scores
     from gistgnn.evaluate import evaluate
     from gistgnn.graphs import load
-    from gistgnn.run import choose_device, load_run
+    from gistgnn.run import choose_device, load_run, scale_features
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = load_run(args.directory)
     device = choose_device(args.device)
-    graph = load(args.dataset or config.dataset, args.data_root or record["data_root"]).to(device)
+    graph = load(args.dataset or config.dataset, args.data_root or record["data_root"])
+    graph = replace(graph, x=scale_features(args.directory, config, graph.x)).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
         kinds = ("one label", "several labels")
         trained, given = kinds[record["graph"]["multi_label"]], kinds[graph.multi_label]

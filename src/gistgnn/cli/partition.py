@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.cli.options import METHODS, add_data_options, natural
 
 if TYPE_CHECKING:
-    from gistgnn.graphs import Graph
     from gistgnn.graphs.clusters import Clusters
+    from gistgnn.sampling import Batch
 
 
 def add_parser(commands: Any) -> None:
@@ -19,6 +19,7 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     parser.add_argument("--clusters", type=int, required=True, metavar="C", help="c, how many")
     parser.add_argument("--method", choices=METHODS, default="metis", help="(default: metis)")
+    parser.add_argument("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     parser.add_argument("--seed", type=natural, default=0, help="the run's, for which it is done (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
 
@@ -28,12 +29,14 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.graphs.clusters import cluster
     from gistgnn.progress import say, waiting
+    from gistgnn.sampling import training_subgraph, whole_graph
 
     graph = load(args.dataset, args.data_root)
+    seen = training_subgraph(graph) if args.inductive else whole_graph(graph)
     start = time.perf_counter()
     with waiting(f"clustering {graph.name}", shown=True):
-        found = cluster(graph.edge_index, graph.num_nodes, args.clusters, args.method, args.seed, say)
-    facts = _facts(args, graph, found, time.perf_counter() - start)
+        found = cluster(seen.edge_index, len(seen.x), args.clusters, args.method, args.seed, say)
+    facts = {"graph": graph.name, **_facts(args, seen, found), "seconds": time.perf_counter() - start}
     if args.json:
         print(json.dumps(facts, indent=2))
     else:
@@ -41,18 +44,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(args: argparse.Namespace, graph: "Graph", found: "Clusters", seconds: float) -> dict[str, Any]:
+def _facts(args: argparse.Namespace, seen: "Batch", found: "Clusters") -> dict[str, Any]:
     sizes = found.sizes
     return {
-        "graph": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
+        "inductive": args.inductive,
+        "nodes": len(seen.x),
+        "edges": seen.edge_index.shape[1],
         "method": args.method,
         "seed": args.seed,
         "clusters": len(found),
         "sizes": {"min": int(sizes.min()), "median": int(sizes.median()), "max": int(sizes.max())},
-        "edges_inside": found.kept_edges(graph.edge_index),
-        "seconds": seconds,
+        "edges_inside": found.kept_edges(seen.edge_index),
         "cache": str(found.path) if found.path else None,
     }
 

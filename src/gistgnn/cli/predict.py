@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.evaluate import decide, predict
     from gistgnn.files import replacing
     from gistgnn.graphs import load_nodes
-    from gistgnn.run import choose_device, load_run
+    from gistgnn.run import choose_device, load_run, scale_features
     from gistgnn.sampling import Batch, check_fits
 
     if args.output.suffix not in (".csv", ".npz"):
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     config, record, model = load_run(args.directory)
     device = choose_device(args.device)
     x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
+    x = scale_features(args.directory, config, x)
     none = torch.empty(0, dtype=torch.long)
     batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
     multi_label = record["graph"]["multi_label"]

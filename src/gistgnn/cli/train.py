@@ -14,8 +14,8 @@ from gistgnn.cli.options import METHODS, add_data_options, add_device_option, co
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.gist import Result
-    from gistgnn.graphs import Graph
+    from gistgnn.graphs import Graph, Standardisation
+    from gistgnn.result import Result
     from gistgnn.run import RunConfig
     from gistgnn.sampling import ClusterSampling
 
@@ -78,6 +78,12 @@ def _add_gist_options(parser: argparse.ArgumentParser) -> None:
         default="reset",
         help="a new optimiser in every round, or moments that travel with the parameters (default: reset)",
     )
+    group.add_argument(
+        "--runner",
+        choices=("in-turn", "fused"),
+        default="in-turn",
+        help="the sub-GCNs one after another, or all in one pass over each batch (default: in-turn)",
+    )
 
 
 def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +100,19 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
     )
+    group.add_argument(
+        "--no-precompute",
+        dest="precompute",
+        action="store_false",
+        default=None,
+        help="the first layer sums over the batch's edges, not over all of the graph's",
+    )
+    group.add_argument(
+        "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
+    )
+    group.add_argument(
+        "--standardise", action="store_true", help="scale features to mean 0 and deviation 1 over the training nodes"
+    )
 
 
 def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +126,12 @@ def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
         choices=("constant", "step", "cosine"),
         default="constant",
         help="step divides the rate by 10 at 50 %% and 75 %% of the run (default: constant)",
+    )
+    group.add_argument(
+        "--precision",
+        choices=("float32", "bf16"),
+        default="float32",
+        help="of dense products; parameters are float32 (default: float32)",
     )
     group.add_argument("--clip-norm", type=float, metavar="C", help="largest norm of a sub-GCN's gradient")
     group.add_argument("--patience", type=int, metavar="K", help="stop after K evaluations without a better score")
@@ -130,7 +155,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.graphs import load
+    from gistgnn.graphs import Standardisation, load
     from gistgnn.monitor import Saving
     from gistgnn.rounds import DivergedError
     from gistgnn.run import CHECKPOINT
@@ -141,21 +166,29 @@ def run(args: argparse.Namespace) -> int:
         _report(finished, out, args.json)
         return 0
     graph = load(args.dataset, args.data_root)
+    scale = Standardisation.of(graph) if config.standardise else None
+    graph = scale.graph(graph) if scale else graph
     gist = config.gist(graph)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
         saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, asdict(config))
         try:
             result = gist.fit(
-                graph, sampler=config.sampler, stop=lambda: interrupt.asked, saving=saving, **config.training
+                graph,
+                sampler=config.sampler,
+                runner=config.runner,
+                inductive=config.inductive,
+                stop=lambda: interrupt.asked,
+                saving=saving,
+                **config.training,
             )
         except DivergedError as error:
-            _finish(config, graph, error.result, args, diverged=str(error))
+            _finish(config, graph, error.result, args, scale, diverged=str(error))
             raise
     if result.interrupted:
         print(f"gistgnn: interrupted; go on with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    _report(_finish(config, graph, result, args), out, args.json)
+    _report(_finish(config, graph, result, args, scale), out, args.json)
     return 0
 
 
@@ -176,6 +209,9 @@ def _config(args: argparse.Namespace) -> "RunConfig":
         device=choose_device(args.device),
         training=training,
         sampler=_sampler(args),
+        runner=args.runner,
+        inductive=args.inductive,
+        standardise=args.standardise,
     )
 
 
@@ -183,7 +219,7 @@ def _sampler(args: argparse.Namespace) -> "ClusterSampling | None":
     from gistgnn.sampling import ClusterSampling
 
     options = {"clusters": args.clusters, "clusters_per_batch": args.clusters_per_batch}
-    options |= {"method": args.cluster_method, "batches": args.batches}
+    options |= {"method": args.cluster_method, "batches": args.batches, "precompute": args.precompute}
     given = {name: value for name, value in options.items() if value is not None}
     if args.sampler == "clusters":
         if args.clusters is None:
@@ -211,7 +247,12 @@ def _warn_of_few_rounds(config: "RunConfig") -> None:
 
 
 def _finish(
-    config: "RunConfig", graph: "Graph", result: "Result", args: argparse.Namespace, diverged: str | None = None
+    config: "RunConfig",
+    graph: "Graph",
+    result: "Result",
+    args: argparse.Namespace,
+    scale: "Standardisation | None",
+    diverged: str | None = None,
 ) -> dict[str, Any]:
     """Write the run's directory and return its record."""
     from gistgnn.run import result_json, write_run
@@ -219,7 +260,7 @@ def _finish(
     record = result_json(config, graph, result, args.data_root)
     if diverged:
         record["diverged"] = diverged
-    write_run(args.out, record, result.model)
+    write_run(args.out, record, result.model, scale)
     return record
 
 

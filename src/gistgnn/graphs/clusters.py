@@ -121,7 +121,7 @@ def _check(num_nodes: int, count: Any, method: str) -> None:
     if method not in METHODS:
         raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= num_nodes:
-        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes of the graph")
+        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
 
 
 def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:

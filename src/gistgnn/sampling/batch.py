@@ -78,6 +78,15 @@ def whole_graph(graph: Graph) -> Batch:
     return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1))
 
 
+def training_subgraph(graph: Graph) -> Batch:
+    """Return the training nodes and the edges between them as one batch: what inductive training sees."""
+    nodes = graph.train.nonzero().squeeze(1)
+    inside = graph.train[graph.edge_index].all(dim=0)
+    number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
+    edge_index = number[graph.edge_index[:, inside]]
+    return Batch(graph.x[nodes], edge_index, graph.y[nodes], torch.arange(len(nodes), device=nodes.device))
+
+
 _WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked at every step, and slow to find out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
 from gistgnn.nn.pattern import Pattern, index_dtype
+from gistgnn.nn.sparse import Operator, SparseMatrix
 from gistgnn.sampling.ahead import ahead
 from gistgnn.sampling.batch import Batch
 from gistgnn.seeds import generator
@@ -35,6 +36,8 @@ class ClusterSampling:
         method: "metis", which cuts few edges, or "random", to compare with.
         batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
             "independent": each draws an order of its own.
+        precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
+            in Cluster-GCN. It holds for the models of `gistgnn.nn` that sum x itself; others do not notice.
 
     Raises:
         InputError: a value out of its range; c is compared with the graph's nodes by `sampler`.
@@ -44,6 +47,7 @@ class ClusterSampling:
     clusters_per_batch: int = 10
     method: str = "metis"
     batches: str = "shared"
+    precompute: bool = True
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -67,7 +71,14 @@ class ClusterSampling:
             InputError: more clusters than nodes, or METIS failed.
         """
         found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed, note)
-        return ClusterBatches(whole, found, self.clusters_per_batch, seed, independent=self.batches == "independent")
+        return ClusterBatches(
+            whole,
+            found,
+            self.clusters_per_batch,
+            seed,
+            independent=self.batches == "independent",
+            precompute=self.precompute,
+        )
 
 
 class ClusterBatches:
@@ -87,13 +98,21 @@ class ClusterBatches:
         seed: of the order of the clusters.
         independent: every sub-GCN draws an order of its own; otherwise all draw the same one (the default, as in the
             authors' experiments).
+        precompute: as in `ClusterSampling`.
 
     Raises:
         InputError: q < 1, or clusters of another graph.
     """
 
     def __init__(
-        self, whole: Batch, clusters: Clusters, per_batch: int, seed: int = 0, *, independent: bool = False
+        self,
+        whole: Batch,
+        clusters: Clusters,
+        per_batch: int,
+        seed: int = 0,
+        *,
+        independent: bool = False,
+        precompute: bool = True,
     ) -> None:
         nodes = whole.x.shape[0]
         if per_batch < 1:
@@ -104,7 +123,7 @@ class ClusterBatches:
         self._per_batch, self._seed, self._independent = per_batch, seed, independent
         self._stream: tuple[int, ...] = ()
         self._columns: Tensor | None = None
-        self._graph = _Renumbered(whole, clusters)
+        self._graph = _Renumbered(whole, clusters, precompute=precompute)
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
@@ -145,7 +164,9 @@ class _Renumbered:
     of the training nodes are where the whole graph's are.
     """
 
-    def __init__(self, whole: Batch, clusters: Clusters) -> None:
+    def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool) -> None:
+        self._whole, self._order = (whole if precompute else None), clusters.order
+        self._products: dict[Operator, Tensor] = {}
         nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
         self.clusters = len(clusters)
         self.ptr = clusters.ptr.numpy()
@@ -169,8 +190,25 @@ class _Renumbered:
         pattern = self._induced(group, ranges)
         mask = _joined(self.train, ranges)
         return Batch(
-            _joined(self.x, ranges), pattern.to(self.x.device), _joined(self.y, ranges), mask.nonzero().squeeze(1)
+            _joined(self.x, ranges),
+            pattern.to(self.x.device),
+            _joined(self.y, ranges),
+            mask.nonzero().squeeze(1),
+            self._product(ranges) if self._whole else None,
         )
+
+    def _product(self, ranges: list[tuple[int, int]]) -> Callable[[Operator], Tensor]:
+        """Give the rows in the ranges of the whole graph's products with x, which are computed when first asked for."""
+        ready = {operator: _joined(product, ranges) for operator, product in self._products.items()}
+
+        def product(operator: Operator) -> Tensor:
+            if operator not in self._products:
+                assert self._whole is not None
+                matrix: SparseMatrix = getattr(self._whole.adj, operator)
+                self._products[operator] = (matrix @ self._whole.x).index_select(0, self._order.to(self.x.device))
+            return ready[operator] if operator in ready else _joined(self._products[operator], ranges)
+
+        return product
 
     def _induced(self, group: Array, ranges: list[tuple[int, int]]) -> Pattern:
         source, bounds, entries = self._rows(ranges)

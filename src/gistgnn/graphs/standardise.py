@@ -1,0 +1,64 @@
+"""Features scaled by the mean and standard deviation of the training nodes."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.files import replacing
+from gistgnn.graphs.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Standardisation:
+    """Makes every feature have mean 0 and standard deviation 1 over the training nodes.
+
+    Attributes:
+        mean: [F].
+        std: [F]; 1 where all training nodes have the same value.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, graph: Graph) -> "Standardisation":
+        """That of a graph's training nodes."""
+        std, mean = torch.std_mean(graph.x[graph.train], dim=0, correction=0)
+        return cls(mean, torch.where(std > 0, std, torch.ones_like(std)))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Scale features: [N, F].
+
+        Raises:
+            InputError: another number of features.
+        """
+        if x.shape[1] != len(self.mean):
+            raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
+        return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph with its features scaled."""
+        return replace(graph, x=self.features(graph.x))
+
+    def save(self, path: Path) -> None:
+        """Write it as safetensors; a file of that name is replaced in one step."""
+        with replacing(path) as temporary:
+            save_file({"mean": self.mean.cpu(), "std": self.std.cpu()}, temporary)
+
+    @classmethod
+    def load(cls, path: Path) -> "Standardisation":
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        try:
+            tensors = load_file(path)
+            return cls(tensors["mean"], tensors["std"])
+        except (OSError, SafetensorError, KeyError) as error:
+            raise InputError(f"{path} cannot be read ({reason(error)}): train the run again") from error

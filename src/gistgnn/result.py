@@ -1,0 +1,56 @@
+"""What a run gives."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from gistgnn.monitor import Progress
+
+
+@dataclass
+class Result:
+    """What `GIST.fit` returns.
+
+    Args:
+        model: the user's own module at full width, with the parameters of the best validation score.
+        progress: history, best and last scores, rounds, steps, seconds.
+        interrupted: the run was stopped before its end by `stop`.
+        peak_memory_bytes: the most memory the process held.
+    """
+
+    model: nn.Module
+    progress: Progress
+    interrupted: bool
+    peak_memory_bytes: int
+
+    @property
+    def test(self) -> dict[str, float] | None:
+        """Test scores at the best validation score: accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("test")
+
+    @property
+    def validation(self) -> dict[str, float] | None:
+        """The best validation score's accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("validation")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds."""
+        return self.progress.history
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores and costs as result.json holds them."""
+        p = self.progress
+        return {
+            "test": self.test,
+            "validation": self.validation,
+            "best_round": p.best_round,
+            "last": p.last,
+            "train_seconds": p.train_seconds,
+            "rounds": p.rounds,
+            "steps": p.steps,
+            "stopped_early": p.stopped_early,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "history": p.history,
+        }
