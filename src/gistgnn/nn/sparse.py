@@ -201,6 +201,7 @@ class Adjacency:
         self._constant = x
         self._product = product or (lambda operator: getattr(self, operator) @ x)
         self._products: dict[Operator, Tensor] = {}
+        self._joined: dict[Operator, Tensor] = {}
 
     def keeps(self, h: Tensor) -> bool:
         """Whether products with ``h`` are kept."""
@@ -214,6 +215,13 @@ class Adjacency:
         if operator not in self._products:
             self._products[operator] = self._product(operator)
         return self._products[operator]
+
+    def joined(self, operator: Operator, x: Tensor) -> Tensor:
+        """[x, Ā x]: [N, 2F], of the features ``x`` whose products are kept; it is kept too."""
+        if operator not in self._joined:
+            self._joined[operator] = torch.cat([x, self.aggregate(operator, x)], dim=1)
+            self._products[operator] = self._joined[operator][:, x.shape[1] :]  # not held twice
+        return self._joined[operator]
 
     @property
     def num_nodes(self) -> int:
