@@ -62,17 +62,19 @@ def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
     nodes = len(levels[0].cumulated) - 1
     keys = np.empty(0, np.int64)
     while (missing := count - len(keys)) > 0:
-        drawn = [_draw(rng, levels, min(_CHUNK, missing - done)) for done in range(0, missing, _CHUNK)]
-        keys = np.concatenate([keys, *(np.unique(_keys(*ends, nodes)) for ends in drawn)])
+        sizes = [min(_CHUNK, missing - done) for done in range(0, missing, _CHUNK)]
+        keys = np.concatenate([keys, *(_keys(*_draw(rng, levels, size), nodes) for size in sizes)])
         keys.sort(kind="stable")  # merges what is sorted in runs
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
     return keys // nodes, keys % nodes
 
 
 def _keys(one: Ints, other: Ints, nodes: int) -> Ints:
+    """One number for each edge that is not a self-loop, in ascending order."""
     apart = one != other
     one, other = one[apart], other[apart]
-    return np.minimum(one, other) * nodes + np.maximum(one, other)
+    keys: Ints = np.unique(np.minimum(one, other) * nodes + np.maximum(one, other))
+    return keys
 
 
 def _draw(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:

@@ -1,4 +1,7 @@
-"""Synthetic graphs in the shape of Reddit and Amazon2M."""
+"""Synthetic graphs in the shape of Reddit and Amazon2M: communities with a class and a place in a latent space.
+
+What of the real graphs they show and what they do not: docs/data.md.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +63,7 @@ class Recipe:
 
 
 RECIPES = {
-    "synthetic:reddit": Recipe(232_965, train=153_431, val=23_831, communities=1_024, mislabelled=0.03),
+    "synthetic:reddit": Recipe(232_965, train=153_431, val=23_831, communities=1_024, spread=0.7, mislabelled=0.03),
     "synthetic:amazon2m": Recipe(2_449_029, train=1_670_674, val=39_323, communities=4_096, mislabelled=0.06),
 }
 
@@ -80,8 +83,8 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     if info.edges > _WORTH_A_NOTE:
         say(
-            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges, about a minute for 20 million "
-            "edges; once, if the cache can be written"
+            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and is kept "
+            "in the cache"
         )
     with waiting("drawing", shown=info.edges > _WORTH_A_NOTE):
         return draw(info, recipe)
