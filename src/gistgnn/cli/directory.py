@@ -53,6 +53,10 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
 
 
 def _new_directory(config: "RunConfig") -> Path:
-    stem = f"{Path(config.dataset).stem}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
+    from gistgnn.graphs import find
+
+    # A point in a synthetic graph's fraction begins no suffix, and a colon belongs in no file name.
+    dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
+    stem = f"{dataset}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
     names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
     return next(name for name in names if not name.exists())
