@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from gistgnn.axes import Build, Widths, construct, named_tensors
 from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
+from gistgnn.inference import Evaluation, Inference
 from gistgnn.memory import peak_memory_bytes
 from gistgnn.monitor import Hooks, Monitor, Progress, Saving
 from gistgnn.partition import Blocks, Partition
@@ -38,12 +39,14 @@ class Result:
         progress: history, best and last scores, rounds, steps, seconds.
         interrupted: the run was stopped before its end by `stop`.
         peak_memory_bytes: the most memory the process held.
+        evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
     """
 
     model: nn.Module
     progress: Progress
     interrupted: bool
     peak_memory_bytes: int
+    evaluation: dict[str, Any] = field(default_factory=dict)
 
     @property
     def test(self) -> dict[str, float] | None:
@@ -73,6 +76,7 @@ class Result:
             "steps": p.steps,
             "stopped_early": p.stopped_early,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "evaluation": self.evaluation,
             "history": p.history,
         }
 
@@ -163,6 +167,7 @@ class GIST:
         graph: "Graph | Data",
         *,
         sampler: ClusterSampling | None = None,
+        evaluation: Evaluation | None = None,
         progress: bool = True,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
@@ -173,6 +178,7 @@ class GIST:
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
             sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
+            evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
@@ -192,10 +198,14 @@ class GIST:
         model = self.model()
         with closing(seen.batches(0, 1)) as first:
             check_fits(model, next(first), graph.num_classes)
+        evaluation = evaluation or Evaluation()
+        with waiting("preparing evaluation", shown=progress):
+            inference = evaluation.prepare(model, batch, self.seed, say if progress else lambda _: None)
         total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
             run = {**(saving.config if saving else {}), **self._describe(graph, sampler, training)}
-            monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving), run)
+            run["evaluation"] = evaluation.approximation
+            monitor = self._monitor(model, graph, inference, training, Hooks(bar.update, stop, saving), run)
             self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
@@ -203,9 +213,9 @@ class GIST:
                 if not monitor.progress.stopped_early:  # a resumed run may have been
                     train(self, seen, training, monitor.after_round)
             except DivergedError as error:
-                error.result = self._result(monitor, model)
+                error.result = self._result(monitor, model, inference)
                 raise
-        return self._result(monitor, model)
+        return self._result(monitor, model, inference)
 
     def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
         if sampler is None:
@@ -214,11 +224,11 @@ class GIST:
             return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
 
     def _monitor(
-        self, model: nn.Module, graph: Graph, batch: Batch, training: Training, hooks: Hooks, run: dict[str, Any]
+        self, model: nn.Module, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
     ) -> Monitor:
         def score() -> dict[str, Scores]:
             self.theta.load_into(model)
-            return evaluate(model, graph, ("validation", "test"), batch)
+            return evaluate(model, graph, ("validation", "test"), evaluation=how)
 
         chooses = "f1_micro" if graph.multi_label else "accuracy"
         return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
@@ -230,10 +240,11 @@ class GIST:
         self.theta = Theta(self.layout, self.widths, tensors)
         self.next_round = 0
 
-    def _result(self, monitor: Monitor, model: nn.Module) -> Result:
+    def _result(self, monitor: Monitor, model: nn.Module, inference: Inference) -> Result:
         best = monitor.best_theta or self.theta.tensors
         Theta(self.layout, self.widths, best).load_into(model)
-        return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
+        peak = peak_memory_bytes(self.device)
+        return Result(model.eval(), monitor.progress, monitor.interrupted, peak, inference.describe())
 
     def _describe(self, graph: Graph, sampler: ClusterSampling | None, training: Training) -> dict[str, Any]:
         """Say what a run is, so that its checkpoint is not taken for another's."""

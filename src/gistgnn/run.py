@@ -19,6 +19,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.gist import GIST, Result
 from gistgnn.graphs import Graph
+from gistgnn.inference import Evaluation
 from gistgnn.nn import MODELS
 from gistgnn.sampling import ClusterSampling
 
@@ -65,6 +66,7 @@ class RunConfig:
         device: where it runs.
         training: settings of `gistgnn.Training`.
         sampler: how steps are made of clusters; None: every step sees the whole graph.
+        evaluation: how models are run on the whole graph.
     """
 
     dataset: str
@@ -76,6 +78,12 @@ class RunConfig:
     device: str = "cpu"
     training: dict[str, Any] = field(default_factory=dict)
     sampler: ClusterSampling | None = None
+    evaluation: Evaluation = field(default_factory=Evaluation)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this run from another: exact evaluations differ in nothing but rounding."""
+        return {**asdict(self), "evaluation": self.evaluation.approximation}
 
     @property
     def partitioned_dims(self) -> set[int]:
@@ -149,7 +157,7 @@ def read_record(out: Path) -> dict[str, Any]:
     """
     try:
         record = json.loads((out / RESULT).read_text())
-        _config(record)
+        config_of(record)
     except FileNotFoundError as error:
         raise InputError(f"{out} holds no {RESULT}: give the directory of a finished `gistgnn train` run") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -157,12 +165,18 @@ def read_record(out: Path) -> dict[str, Any]:
     return record
 
 
-def _config(record: dict[str, Any]) -> RunConfig:
+def config_of(record: dict[str, Any]) -> RunConfig:
+    """The configuration in a result.json that `read_record` has read, older ones included."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
     sampler = fields.pop("sampler", None)
-    return RunConfig(model=ModelConfig(**model), sampler=sampler and ClusterSampling(**sampler), **fields)
+    return RunConfig(
+        model=ModelConfig(**model),
+        sampler=sampler and ClusterSampling(**sampler),
+        evaluation=Evaluation(**fields.pop("evaluation", {})),
+        **fields,
+    )
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
@@ -172,7 +186,7 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
         InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
-    config = _config(record)
+    config = config_of(record)
     try:
         sizes = record["graph"]
         model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])

@@ -90,7 +90,10 @@ class _Pass:
 
     def run(self, h: Given | Stored, finish: Callable[[Tensor], Tensor]) -> Given | Stored:
         """The output for the input ``h``, which is closed; ``finish`` is norm and activation."""
+        reads_own, nothing = self._layer.reads_own, h.rows(slice(0, 0))
         received, spare = self._received(h)
+        if not reads_own:
+            h.close()
         out: Given | Stored
         if not self._sizes.hidden:
             out = Given(self._x.new_empty(len(self._x), self._sizes.output))
@@ -99,7 +102,8 @@ class _Pass:
         else:
             out = self._store(self._sizes.hidden)
         for nodes in self._chunks():
-            out.put(nodes, finish(self._layer.update(h.rows(nodes), received(nodes))))
+            own = h.rows(nodes) if reads_own else nothing
+            out.put(nodes, finish(self._layer.update(own, received(nodes))))
         h.close()
         if spare is not None and spare is not out:
             spare.close()
@@ -111,6 +115,8 @@ class _Pass:
             product = self._adj.aggregate(cast(Propagation, self._layer).operator, self._x)
             return product.__getitem__, None
         z, scores = self._messages(h)
+        if z is not h and not self._layer.reads_own:
+            h.close()
         if len(z.blocks) == 1:
             received = partial(self._sums, z.block(0), scores, z.blocks[0])
             return received, None if z is h else cast(Stored, z)

@@ -53,6 +53,8 @@ class LayerSizes:
         output: of its output.
         hidden: of its output, if that is not the model's.
         scores: of what the weights of edges depend on.
+        own: the input is read once more when all messages have been received.
+        kept: what the nodes receive is a product that is kept.
     """
 
     stored: int
@@ -62,15 +64,18 @@ class LayerSizes:
     output: int
     hidden: int
     scores: int
+    own: bool
     kept: bool
 
     def features(self, columns: int) -> int:
         """Columns of features that lie between the steps at once, if the messages are cut into blocks of columns."""
-        cut = not self.kept and bool(self.messages or self.stored) and len(column_blocks(self.sent, columns)) > 1
-        if not cut:
-            return self.stored + self.messages + self.hidden
+        sending = self.stored + self.messages
+        receiving = sending if self.own else self.messages or self.stored
+        if self.kept or not sending or len(column_blocks(self.sent, columns)) == 1:
+            return max(sending, receiving + self.hidden)
         out = 0 if self.hidden == self.sent else self.hidden  # it takes the place of what was received
-        return self.stored + self.sent + max(self.messages, out)
+        updating = (self.stored if self.own else 0) + self.sent + out
+        return max(sending, receiving + self.sent, updating)
 
     def row(self, size: int) -> int:
         """Bytes for one node of a chunk, for numbers of ``size`` bytes."""
@@ -214,8 +219,9 @@ def _sizes(gnn: GNN, batch: Batch, keep: bool) -> Iterator[LayerSizes]:
         width = read if kept else sent.shape[1]
         messages = 0 if kept or sent is probe else width
         hidden = 0 if index + 1 == len(gnn.convs) else layer.out_features
-        yield LayerSizes(stored, read, width, messages, layer.out_features, hidden, layer.edge_scores, kept)
-        stored = read = layer.out_features
+        out = layer.out_features
+        yield LayerSizes(stored, read, width, messages, out, hidden, layer.edge_scores, layer.reads_own, kept)
+        stored = read = out
         x = batch.x
 
 

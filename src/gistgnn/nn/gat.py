@@ -26,6 +26,8 @@ class GATLayer(Layer):
     output is the heads side by side (out_features = heads·width) or their mean (out_features = width).
     """
 
+    reads_own = False
+
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__()
         self.heads = heads

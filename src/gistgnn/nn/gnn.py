@@ -26,10 +26,12 @@ class Layer(nn.Module, ABC):
     Attributes:
         out_features: columns of the output.
         edge_scores: rows of ``scores``.
+        reads_own: whether ``update`` reads the values of ``x``, and not its type alone.
     """
 
     out_features: int
     edge_scores: int = 0
+    reads_own: bool = True
 
     @abstractmethod
     def reset_parameters(self) -> None:
