@@ -82,8 +82,10 @@ class RunConfig:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells this run from another: exact evaluations differ in nothing but rounding."""
-        return {**asdict(self), "evaluation": self.evaluation.approximation}
+        """What tells this run from another, as JSON gives it back; exact evaluations differ only by rounding."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del fields["evaluation"]
+        return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
 
     @property
     def partitioned_dims(self) -> set[int]:
