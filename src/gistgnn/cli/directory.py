@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +40,12 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         InputError: the finished run is another one, or diverged.
     """
     from gistgnn.checkpoint import require_same_run
-    from gistgnn.run import CHECKPOINT, RESULT, read_record
+    from gistgnn.run import CHECKPOINT, RESULT, config_of, read_record
 
     if (out / CHECKPOINT).exists() or not (out / RESULT).exists():
         return None
     record = read_record(out)
-    require_same_run(out / RESULT, record["config"], asdict(config))
+    require_same_run(out / RESULT, config_of(record).identity, config.identity)
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record

@@ -95,6 +95,11 @@ class SparseMatrix:
         value = self.value.to(*args, **kwargs)
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
+    def rows(self, nodes: slice) -> SparseMatrix:
+        """The rows from nodes.start to nodes.stop: [n, C], entries shared."""
+        pattern, entries = self.pattern.rows(nodes)
+        return SparseMatrix.from_pattern(pattern, self.value[entries])
+
     def select_columns(self, index: Tensor) -> SparseMatrix:
         """The columns ``index``: [k], in that order: [R, k].
 
@@ -206,6 +211,10 @@ class Adjacency:
     def keeps(self, h: Tensor) -> bool:
         """Whether products with ``h`` are kept."""
         return h is self._constant
+
+    def has_kept(self, operator: Operator) -> bool:
+        """Whether the operator's product with the constant features has been computed."""
+        return operator in self._products
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
         """Ā h: [N, d], for ``h``: [N, d]; from memory where it is kept."""
