@@ -55,15 +55,15 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("sparse", [False, True])
 def test_any_budget_gives_the_whole(name: str, sparse: bool) -> None:
-    batch, model = random_batch(400, 1200, sparse=sparse), random_model(name, [16, 24, 8], "layer")
+    batch, model = random_batch(60, 150, sparse=sparse), random_model(name, [6, 9, 4], "layer")
     expected = whole(model, batch)  # from here on, the operators take nothing of the budget
     least, plans = Costs(model, batch, 0).least, []
-    for memory in (least, least + 9_000, 2 * least, 4 * least, 2**24):
+    for memory in (least, least + 2_000, 2 * least, 4 * least, 2**24):
         plans.append(plan_layers(model, batch, Budget(memory)))
         found = predict(model, batch, Evaluation("layers", memory))
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
     assert plans[0].in_file
-    assert plans[0].columns < 8
+    assert plans[0].columns == 1
     assert not plans[-1].in_file
 
 
@@ -74,7 +74,7 @@ def test_the_product_that_is_kept_is_used() -> None:
     assert plan_layers(model, batch, PLENTY).keep
     product.zero_()
     assert not torch.allclose(by_layers(model, batch), expected)
-    assert not plan_layers(model, random_batch(300), Budget(80_000)).keep
+    assert not plan_layers(model, random_batch(300), Budget(60_000)).keep
 
 
 def test_nothing_constant_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +120,8 @@ def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("gistgnn.inference.layers.InFile", Counting)
     for name in MODELS:
-        for sizes in ([16, 16, 16], [8, 24], [24, 8], [5]):
-            batch, model = random_batch(400), random_model(name, sizes)
+        for sizes in ([8, 8, 8], [4, 12], [12, 4], [5]):
+            batch, model = random_batch(40), random_model(name, sizes)
             whole(model, batch)
             for memory in (Costs(model, batch, 0).least, 3 * Costs(model, batch, 0).least):
                 plan = plan_layers(model, batch, Budget(memory))
@@ -130,7 +130,7 @@ def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPa
                     ByLayers(batch, plan).logits(model)
                 assert Counting.held == 0
                 assert Counting.most <= plan.disk
-                assert plan.disk == Counting.most or len(sizes) == 1 or name == "graphsage"
+                assert plan.disk <= 2 * Counting.most
 
 
 SCRIPT = """
