@@ -31,6 +31,7 @@ class Case:
         device: where the models run.
         threads: of torch on the host.
         local_steps: ζ, over which the time for Θ is spread.
+        precompute: our first layer takes ĀX of the whole graph; otherwise that of the batch, as PyG's.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Case:
     device: str
     threads: int
     local_steps: int
+    precompute: bool
 
     def sampler(self) -> ClusterBatches:
         """The batches, on the device."""
@@ -57,7 +59,7 @@ class Case:
             features=self.features,
             classes=self.classes,
         )
-        return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch)
+        return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch, precompute=self.precompute)
 
     def build(self, widths: tuple[int, ...]) -> nn.Module:
         """Our model at these widths."""

@@ -93,5 +93,6 @@ def _sparse_bytes(case: Case, layers: list[tuple[int, int]], nodes: int, edges: 
         # Forward; backward to the features; and to the coefficients, where two dense factors are read.
         return sum(3 * once(d_out, case.heads) for _, d_out in layers)
     copies = 2 if case.model == "graphsage" else 1
-    total = once(case.features)  # features have no gradient
+    # Features have no gradient; where their product is that of the whole graph, its rows are copied.
+    total = 2 * nodes * case.features * FLOAT if case.precompute else once(case.features)
     return total + sum(2 * once(min(d_in // copies, d_out)) for d_in, d_out in layers[1:])

@@ -1,5 +1,7 @@
 """Random graphs of communities, made cluster by cluster, so that METIS is not needed."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -26,7 +28,7 @@ def communities(
     """
     rng = np.random.default_rng(seed)
     size, total = nodes // per_batch, nodes // per_batch * clusters
-    inside = round(edges * INSIDE / per_batch / 2) * clusters
+    inside = drawn(edges * INSIDE / per_batch / 2, size * size / 2) * clusters
     # A pair of clusters shares a batch in q(q-1) of c(c-1) cases, and its edges are seen in those alone.
     pairs = clusters * (clusters - 1) / max(per_batch * (per_batch - 1), 1)
     across = round(edges * (1 - INSIDE) / 2 * pairs)
@@ -37,6 +39,11 @@ def communities(
     x = torch.from_numpy(rng.standard_normal((total, features), dtype=np.float32))
     y = torch.from_numpy(rng.integers(classes, size=total))
     return Batch(x, pattern, y, torch.arange(total)), in_order(np.full(clusters, size))
+
+
+def drawn(wanted: float, places: float) -> int:
+    """How many edges to draw among so many places, so that about the wanted number differ."""
+    return round(-places * math.log(1 - min(wanted / places, 0.99)))
 
 
 def pattern_of(target: np.ndarray, source: np.ndarray, nodes: int) -> Pattern:

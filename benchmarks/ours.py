@@ -1,5 +1,6 @@
 """Our contenders: the baseline and the sub-GCNs in turn, and the sub-GCNs fused."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -45,7 +46,7 @@ class GISTContender:
     def prepare(self, batch: Batch) -> Batch:
         """The batch as the sampler makes it: its operators, which layers prepare and keep, are part of the step."""
         edges = Pattern(batch.edges.rowptr, batch.edges.col, batch.edges.shape)
-        return Batch(batch.x, edges, batch.y, batch.loss_nodes)
+        return replace(batch, edges=edges)
 
     def logits(self, batch: Batch) -> Tensor:
         """The output of a sub-GCN, or of all of them: [m, N, C]."""

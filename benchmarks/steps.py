@@ -88,6 +88,7 @@ def make_case(options: argparse.Namespace, hidden: list[int], precision: str) ->
         device=options.device,
         threads=options.threads,
         local_steps=options.local_steps,
+        precompute=options.precompute,
     )
 
 
@@ -118,6 +119,7 @@ def parse() -> argparse.Namespace:
     add("--seconds", type=float, default=0.4, help="least time for one measurement")
     add("--local-steps", type=int, default=500, help="ζ, over which the time for Θ is spread")
     add("--epoch-steps", type=int, default=1500, help="batches of an epoch (default: those of Amazon2M)")
+    add("--precompute", action="store_true", help="our first layer takes the whole graph's ĀX, as in `GIST.fit`")
     add("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
