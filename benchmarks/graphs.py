@@ -47,8 +47,8 @@ def drawn(wanted: float, places: float) -> int:
 
 
 def pattern_of(target: np.ndarray, source: np.ndarray, nodes: int) -> Pattern:
-    """The pattern of the edges, every one once."""
-    keys = np.unique(target.astype(np.int64) * nodes + source)
+    """The pattern of the edges, every one once, and no self-loops: PyG's two layouts take these differently."""
+    keys = np.unique((target.astype(np.int64) * nodes + source)[target != source])
     row, col = torch.from_numpy(keys // nodes), torch.from_numpy(keys % nodes)
     return Pattern.from_sorted(row.int(), col.int(), (nodes, nodes))
 
