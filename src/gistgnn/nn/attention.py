@@ -24,7 +24,7 @@ def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slo
     Returns:
         [heads, nnz] in the pattern's order, differentiable (once) in source and target.
     """
-    coefficients: Tensor = _Coefficients.apply(source, target, pattern, slope)
+    coefficients: Tensor = _Coefficients.apply(_single(source), _single(target), pattern, slope)
     return coefficients
 
 
@@ -39,8 +39,13 @@ def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
     Returns:
         [R, heads·d], differentiable (once) in features and coefficients.
     """
-    out: Tensor = _Attend.apply(features, coefficients, pattern)
+    out: Tensor = _Attend.apply(_single(features), _single(coefficients), pattern)
     return out
+
+
+def _single(x: Tensor) -> Tensor:
+    """In float32 what autocast has put into bfloat16, of which the CPU has no sparse products."""
+    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 def _each(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
