@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -69,12 +70,12 @@ def test_the_schedule_follows_the_whole_run() -> None:
 
 
 @pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_carrying_the_optimizer_state(m: int, optimizer: str) -> None:
+@pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9}], ids=str)
+def test_carrying_the_optimizer_state(m: int, optimizer: dict[str, Any]) -> None:
     results = []
     for state in ("reset", "carry"):
         gist = GIST(gcn(), (8, 7), m)
-        fit(gist, optimizer_state=state, optimizer=optimizer, momentum=0.9)
+        fit(gist, optimizer_state=state, **optimizer)
         results.append(theta(gist))
     assert same(*results) == (m == 1)
 
@@ -127,6 +128,13 @@ def test_patience(every: int) -> None:
     assert p.stopped_early
     assert p.rounds == expected * every
     assert quiet(p.history) == quiet(full.progress.history[:expected])
+
+
+def test_patience_that_runs_out_at_the_end_stops_nothing() -> None:
+    options: dict[str, Any] = {"lr": 1e-9, "patience": 2}  # no score is better than the first
+    assert fit(GIST(gcn(), (8, 7), 2), epochs=16, **options).progress.stopped_early
+    whole = fit(GIST(gcn(), (8, 7), 2), epochs=12, **options).progress
+    assert (whole.rounds, whole.evaluations_since_best, whole.stopped_early) == (3, 2, False)
 
 
 @pytest.mark.parametrize("m", [1, 2])
@@ -257,7 +265,7 @@ def test_a_model_that_checks_its_features_itself_is_refused(error: type[Exceptio
 
 
 def test_bad_arguments_are_refused() -> None:
-    for widths in ((), (8, 0), (-1,), (8.0,), "ab", True, 0, 8.5, None, {"a": 1}):
+    for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
         with refused("widths is", repr(widths) if widths != () else "()"):
             GIST(gcn(), widths, 2)  # type: ignore[arg-type]
     for axis in (2, -1, "0"):
@@ -273,6 +281,13 @@ def test_bad_arguments_are_refused() -> None:
         GIST(gcn(), (8, 7), 2).fit(GRAPH, epoch=3)
     with refused("Data"):
         GIST(gcn(), (8, 7), 2).fit("graph", epochs=1)  # type: ignore[arg-type]
+
+
+def test_widths_of_numpy() -> None:
+    gist = GIST(gcn(), list(np.array([8, 7])), 2)
+    assert gist.widths == (8, 7)
+    fit(gist, epochs=2)
+    assert GIST(PYG["gcn"], np.int64(8), 2).shared
 
 
 def test_units_limit_the_sub_gcns() -> None:

@@ -123,6 +123,8 @@ def test_refusals() -> None:
             Partition((8,), m)  # type: ignore[arg-type]
     with refused("sub_gcns is 9", "8 features of axis 1", "at most 8"):
         Partition((16, 8), 9)
+    with refused("sub_gcns is 9", "8 features of d_2", "at most 8"):
+        Partition((16, 8), 9, names=["d_1", "d_2"])
     with refused("partition is 'even'", "balanced", "categorical"):
         Partition((8,), 2, kind="even")
     with refused("axis 2", "0 to 1"):

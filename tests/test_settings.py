@@ -32,11 +32,13 @@ def test_rates(lr: float, progress: float) -> None:
     ("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
 )
 def test_optimizers(name: str, kind: type) -> None:
-    optimizer = Training(1, optimizer=name, lr=0.3, weight_decay=0.2, momentum=0.9).make_optimizer([torch.zeros(2)])
+    momentum = 0.9 if name == "sgd" else 0.0
+    training = Training(1, optimizer=name, lr=0.3, weight_decay=0.2, momentum=momentum)
+    optimizer = training.make_optimizer([torch.zeros(2)])
     (group,) = optimizer.param_groups
     assert type(optimizer) is kind
     assert (group["lr"], group["weight_decay"]) == (0.3, 0.2)
-    assert group.get("momentum", 0.9) == 0.9
+    assert group.get("momentum", 0.0) == momentum
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,13 @@ def test_optimizers(name: str, kind: type) -> None:
         *[(name, None) for name in ("epochs", "local_steps", "evaluate_every")],
         *[("lr", bad) for bad in (0, 0.0, -1, math.nan, math.inf, "0.1", None)],
         *[("weight_decay", bad) for bad in (-1e-9, math.nan, math.inf, "0")],
-        *[("momentum", bad) for bad in (-0.1, 1.0, 2, math.nan)],
+        *[("momentum", bad) for bad in (-0.1, 1.0, 2, math.nan, 0.9)],  # the last: of Adam, which has none
         *[("clip_norm", bad) for bad in (0, -1, math.nan, math.inf)],
         ("training", "both"),
         ("optimizer", "lion"),
         ("schedule", "linear"),
         ("optimizer_state", "keep"),
+        ("precision", "fp16"),
     ],
 )
 def test_a_value_out_of_range_is_refused(name: str, value: object) -> None:

@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper, and the public class around it."""
 
 import math
+import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -45,6 +46,7 @@ class GIST:
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs and Θ are.
+        axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
 
     Raises:
         InputError: a value out of range, or a model whose layout along the axes cannot be proved (see `prove_layout`).
@@ -61,9 +63,10 @@ class GIST:
         partition: str = "balanced",
         seed: int = 0,
         device: str | torch.device = "cpu",
+        axis_names: Sequence[str] | None = None,
     ) -> None:
         self.build = build
-        self.shared = isinstance(widths, int)
+        self.shared = not isinstance(widths, (list, tuple))
         self.widths = _check_widths(widths, input_axis)
         self.input_axis = input_axis
         self.seed = seed
@@ -71,7 +74,7 @@ class GIST:
         self.layout = prove_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
-        self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed)
+        self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
         self._initialise()
@@ -256,8 +259,12 @@ def train(
 
 
 def _check_widths(widths: Any, input_axis: int | None) -> Widths:
-    axes = tuple(widths) if isinstance(widths, (list, tuple)) else (widths,)
-    if not axes or any(not isinstance(w, int) or isinstance(w, bool) or w < 1 for w in axes):
+    given = widths if isinstance(widths, (list, tuple)) else (widths,)
+    try:
+        axes = tuple(operator.index(w) for w in given if not isinstance(w, bool))
+    except TypeError:
+        axes = ()
+    if not axes or len(axes) < len(given) or min(axes) < 1:
         raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
     if input_axis is not None and input_axis not in range(len(axes)):
         raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")

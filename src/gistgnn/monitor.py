@@ -111,7 +111,8 @@ class Monitor:
         if progress.rounds % self._training.evaluate_every == 0 or finished:
             self._evaluate(stretch, loss)
         patience = self._training.patience
-        progress.stopped_early = patience is not None and progress.evaluations_since_best >= patience
+        impatient = patience is not None and progress.evaluations_since_best >= patience
+        progress.stopped_early = impatient and not finished
         self.interrupted = self._hooks.stop() and not finished
         saving = self._hooks.saving
         if saving and (self.interrupted or (saving.every and progress.rounds % saving.every == 0)):

@@ -26,6 +26,7 @@ class Partition:
             "categorical" sends each feature to a sub-GCN independently and uniformly, as the theory assumes
             (Assumption 1), given that no block is empty.
         seed: the run's seed; the blocks follow from (seed, round) alone.
+        names: what messages call the axes; None: axis 0, axis 1, ...
 
     Raises:
         InputError: m < 1, m larger than an axis that is to be split, an axis that does not exist, an unknown kind.
@@ -39,19 +40,21 @@ class Partition:
         whole: Collection[int] = (),
         kind: str = "balanced",
         seed: int = 0,
+        names: Sequence[str] | None = None,
     ) -> None:
+        self.names = names or [f"axis {axis}" for axis in range(len(features))]
         if not isinstance(sub_gcns, int) or sub_gcns < 1:
             raise InputError(f"sub_gcns is {sub_gcns!r}, expected an integer >= 1")
         if kind not in KINDS:
             raise InputError(f"partition is '{kind}', expected one of {', '.join(KINDS)}")
         if unknown := sorted(set(whole) - set(range(len(features)))):
             raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
-        for axis, d in enumerate(features):
+        for axis, (name, d) in enumerate(zip(self.names, features, strict=True)):
             if axis not in whole and sub_gcns > d:
-                raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of axis {axis}: use at most {d}")
+                raise InputError(f"sub_gcns is {sub_gcns}, more than the {d} features of {name}: use at most {d}")
             if kind == "categorical" and axis not in whole and sub_gcns * (1 - 1 / sub_gcns) ** d > 1:
                 raise InputError(
-                    f"{d} features of axis {axis}, sent to {sub_gcns} sub-GCNs at random, leave some without any: use "
+                    f"{d} features of {name}, sent to {sub_gcns} sub-GCNs at random, leave some without any: use "
                     "fewer sub-GCNs, or the balanced partition"
                 )
         self.features = tuple(features)
@@ -80,5 +83,6 @@ class Partition:
             if len(np.unique(owner)) == m:
                 return owner
         raise InputError(
-            f"{d} features cannot be sent to {m} sub-GCNs at random without an empty one: use fewer sub-GCNs"
+            f"{d} features of {self.names[axis]} cannot be sent to {m} sub-GCNs at random without an empty one: use "
+            "fewer sub-GCNs"
         )

@@ -122,6 +122,7 @@ class RunConfig:
                 partition=self.partition,
                 seed=self.seed,
                 device=self.device,
+                axis_names=[f"d_{dim}" for dim in range(layers + 1)],
             )
         return GIST(
             lambda widths: self.model.build(features, widths, classes),
@@ -131,6 +132,7 @@ class RunConfig:
             partition=self.partition,
             seed=self.seed,
             device=self.device,
+            axis_names=[f"d_{dim}" for dim in range(1, layers + 1)],
         )
 
 
@@ -155,6 +157,8 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
         save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
     if scale:
         scale.save(out / FEATURES)
+    else:
+        (out / FEATURES).unlink(missing_ok=True)  # of a run that this one replaces
     with replacing(out / CURVES) as path:
         plot_curves(record, path)
     with replacing(out / RESULT) as path:

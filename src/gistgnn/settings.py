@@ -30,7 +30,7 @@ class Training:
         optimizer: "adam", "adamw" or "sgd".
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
-        momentum: of SGD.
+        momentum: of SGD; the others have none to set.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
             Both follow the progress of the whole run, not of a round.
         optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets its moments
@@ -75,6 +75,8 @@ class Training:
         _check_number("lr", self.lr, above=True, below=1e6)
         _check_number("weight_decay", self.weight_decay, below=1e6)
         _check_number("momentum", self.momentum, below=1.0)
+        if self.momentum and self.optimizer != "sgd":
+            raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.clip_norm is not None:
             _check_number("clip_norm", self.clip_norm, above=True)
 

@@ -53,7 +53,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--dropout", type=float, default=0.5, help="on hidden features (default: 0.5)")
     group.add_argument("--norm", choices=("none", "layer", "batch"), default="none", help="(default: none)")
-    group.add_argument("--heads", type=count, default=4, help="attention heads of gat (default: 4)")
+    group.add_argument("--heads", type=count, help="attention heads of gat (default: 4)")
 
 
 def _add_gist_options(parser: argparse.ArgumentParser) -> None:
@@ -207,10 +207,12 @@ def _config(args: argparse.Namespace) -> "RunConfig":
 
     training = {name: getattr(args, name) for name in Training.__dataclass_fields__}
     make_training(training)  # refuses a bad value before anything is loaded
-    model = ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, args.heads)
+    if args.heads is not None and args.model != "gat":
+        raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
+    heads = {} if args.heads is None else {"heads": args.heads}
     return RunConfig(
         dataset=args.dataset,
-        model=model,
+        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, **heads),
         sub_gcns=args.sub_gcns,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
         partition=args.partition,

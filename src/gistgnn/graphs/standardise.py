@@ -28,8 +28,10 @@ class Standardisation:
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
         """That of a graph's training nodes."""
-        std, mean = torch.std_mean(graph.x[graph.train], dim=0, correction=0)
-        return cls(mean, torch.where(std > 0, std, torch.ones_like(std)))
+        x = graph.x[graph.train]
+        std, mean = torch.std_mean(x, dim=0, correction=0)
+        constant = x.amin(dim=0) == x.amax(dim=0)  # whose deviation may come out above 0, by rounding
+        return cls(mean, torch.where(constant | (std == 0), 1.0, std))
 
     def features(self, x: Tensor) -> Tensor:
         """Scale features: [N, F].

@@ -16,6 +16,8 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
     On the CPU, torch makes one 64-bit draw per element, slowly. Here a draw serves four elements: p is rounded to a
     multiple of 2^-16, and the scale is that of the rounded p.
+
+    Under ``torch.func.vmap`` every member has draws of its own; an ``x`` that is one for all is dropped alike in all.
     """
     if not training or p == 0:
         return x
@@ -46,6 +48,5 @@ class _Dropout(torch.autograd.Function):
         return grad * factors, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, None], x: Tensor, dropped: int) -> tuple[Any, tuple[int, int]]:
-        batch = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
-        return _Dropout.apply(batch, dropped), (0, 0)  # every sub-GCN has draws of its own
+    def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, dropped: int) -> tuple[Any, tuple[int, int]]:
+        return _Dropout.apply(x.movedim(in_dims[0], 0), dropped), (0, 0)

@@ -31,6 +31,7 @@ class Batch:
         y: labels, [N] class indices or [N, K] multi-label targets.
         loss_nodes: indices of the nodes whose loss counts.
         product: gives the product of an operator with x where it is not that of these edges (see `Adjacency.keep`).
+        sparse: whether `features` is a sparse matrix; None: as x itself says. A part does as the whole graph does.
     """
 
     x: Tensor
@@ -38,6 +39,7 @@ class Batch:
     y: Tensor
     loss_nodes: Tensor
     product: Callable[[Operator], Tensor] | None = None
+    sparse: bool | None = None
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -59,8 +61,14 @@ class Batch:
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
         """`x`, as a sparse matrix where so few entries are non-zero that this is faster (bags of words)."""
-        nonzero = int(torch.count_nonzero(self.x))
-        return SparseMatrix.from_dense(self.x) if nonzero < SPARSE_BELOW * self.x.numel() else self.x
+        return SparseMatrix.from_dense(self.x) if self.is_sparse else self.x
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Whether `features` is a sparse matrix."""
+        if self.sparse is not None:
+            return self.sparse
+        return int(torch.count_nonzero(self.x)) < SPARSE_BELOW * self.x.numel()
 
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""

@@ -167,6 +167,7 @@ class Renumbered:
     def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool) -> None:
         self._whole, self._order = (whole if precompute else None), clusters.order
         self._products: dict[Operator, Tensor] = {}
+        self._sparse = whole.is_sparse
         nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
         self.clusters = len(clusters)
         self.ptr = clusters.ptr.numpy()
@@ -195,6 +196,7 @@ class Renumbered:
             _joined(self.y, ranges),
             mask.nonzero().squeeze(1),
             self._product(ranges) if self._whole else None,
+            self._sparse,
         )
 
     def _product(self, ranges: list[tuple[int, int]]) -> Callable[[Operator], Tensor]:

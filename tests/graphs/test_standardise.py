@@ -1,0 +1,64 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from models import tiny_graph
+from refusals import refused
+
+from gistgnn.graphs import Graph, Standardisation
+
+
+def graph_with(x: torch.Tensor) -> Graph:
+    return replace(tiny_graph(len(x)), x=x)
+
+
+@given(st.integers(9, 60), st.integers(0, 99), st.floats(-3, 3), st.floats(0.01, 100))
+def test_training_nodes_get_mean_0_and_deviation_1(nodes: int, seed: int, mean: float, std: float) -> None:
+    torch.manual_seed(seed)
+    graph = graph_with(torch.randn(nodes, 3) * std + mean)
+    scaled = Standardisation.of(graph).graph(graph)
+    x = scaled.x[graph.train].double()
+    torch.testing.assert_close(x.mean(dim=0), torch.zeros(3).double(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(x.std(dim=0, correction=0), torch.ones(3).double(), rtol=1e-3, atol=0)
+    assert scaled.x.dtype == torch.float32
+    assert scaled.x.is_contiguous()
+    assert torch.equal(scaled.y, graph.y)
+
+
+def test_other_nodes_do_not_count() -> None:
+    graph = tiny_graph()
+    other = replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
+    assert torch.equal(Standardisation.of(graph).mean, Standardisation.of(other).mean)
+    assert torch.equal(Standardisation.of(graph).std, Standardisation.of(other).std)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.3e-5, 1e9])
+def test_a_feature_that_is_constant_in_training_is_only_moved(value: float) -> None:
+    """0.1 has a mean that is not 0.1 and a deviation that is not 0, but for rounding."""
+    graph = tiny_graph(3000)
+    x = torch.where(graph.train, value, value + 1)[:, None].repeat(1, 2)
+    scale = Standardisation.of(graph_with(x))
+    assert scale.std.tolist() == [1, 1]
+    scaled = scale.features(x)
+    torch.testing.assert_close(scaled, x - value, rtol=1e-6, atol=abs(value) * 1e-6)
+
+
+def test_another_number_of_features_is_refused() -> None:
+    with refused("x has 6 features; the model was trained on 7"):
+        Standardisation.of(tiny_graph()).features(torch.zeros(4, 6))
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "features.safetensors"
+    scale = Standardisation.of(tiny_graph())
+    scale.save(path)
+    again = Standardisation.load(path)
+    assert torch.equal(again.mean, scale.mean)
+    assert torch.equal(again.std, scale.std)
+    for damaged in (path.read_bytes()[:50], b"", None):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        with refused(f"{path} cannot be read", "train the run again"):
+            Standardisation.load(path)

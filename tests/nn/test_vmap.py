@@ -1,0 +1,95 @@
+"""The layers' products under torch.func.vmap: as a loop over the sub-GCNs gives them, gradients too."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.func import vmap
+
+from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.attention import attend, attention_coefficients
+from gistgnn.nn.dropout import dropout
+
+from .strategies import examples, graphs, random_graph
+
+K = 3  # sub-GCNs
+
+
+def loop(function: Callable[..., Tensor], inputs: list[Tensor], dims: list[int | None]) -> Tensor:
+    each = [
+        function(*[x if dim is None else x.select(dim, i) for x, dim in zip(inputs, dims, strict=True)])
+        for i in range(K)
+    ]
+    return torch.stack(each)
+
+
+def stacked(sizes: tuple[int, ...], dim: int | None) -> Tensor:
+    """Random numbers with the sub-GCNs at ``dim``, or one for all."""
+    shape = list(sizes)
+    if dim is not None:
+        shape.insert(dim, K)
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def agrees(
+    function: Callable[..., Tensor], sizes: list[tuple[int, ...]], dims: list[int | None], out_dim: int = 0
+) -> None:
+    inputs = [stacked(size, dim) for size, dim in zip(sizes, dims, strict=True)]
+    out = vmap(function, in_dims=tuple(dims), out_dims=out_dim)(*inputs).movedim(out_dim, 0)
+    expected = loop(function, inputs, dims)
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+
+
+@examples
+@given(graphs(), st.integers(0, 2), st.integers(1, 3))
+def test_the_sparse_product(graph: tuple[Tensor, int], dim: int, width: int) -> None:
+    matrix = Adjacency(*graph, torch.float64).mean
+    agrees(lambda h: matrix @ h, [(graph[1], width)], [dim], out_dim=dim)
+    agrees(lambda h, w: matrix @ (h @ w), [(graph[1], width), (width, 2)], [None, dim])
+
+
+def test_the_sparse_product_of_sparse_features() -> None:
+    x = SparseMatrix.from_dense(torch.tensor([[0.0, 2, 0], [1, 0, 0]], dtype=torch.float64))
+    agrees(lambda w: x @ w.t(), [(4, 3)], [1])
+
+
+def test_the_sparse_product_to_the_second_order() -> None:
+    """A gradient inside vmap, whose product is batched too."""
+    matrix = Adjacency(random_graph(5, 12, 1), 5, torch.float64).gcn
+
+    def one(h: Tensor) -> Tensor:
+        return torch.func.grad(lambda z: (matrix @ z).square().sum())(h)
+
+    h = torch.randn(K, 5, 2, dtype=torch.float64)
+    torch.testing.assert_close(vmap(one)(h), torch.stack([one(own) for own in h]))
+
+
+@examples
+@given(graphs(), st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2).filter(any))
+def test_attention(graph: tuple[Tensor, int], dims: tuple[int | None, int | None]) -> None:
+    pattern, nodes = Adjacency(*graph).attention, graph[1]
+    agrees(
+        lambda source, target: attention_coefficients(source, target, pattern, 0.2), [(2, nodes), (2, nodes)], [*dims]
+    )
+    agrees(lambda h, a: attend(h, a, pattern), [(nodes, 4), (2, pattern.nnz)], [*dims])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_dropout(dim: int) -> None:
+    """It cannot equal a loop, whose draws are others; every sub-GCN's mask is its own, and the gradient is the mask."""
+    torch.manual_seed(0)
+    x = stacked((40, 50), dim)
+    out = vmap(lambda h: dropout(h, 0.3, training=True), in_dims=dim, randomness="different")(x)
+    masks = (out != 0).double()
+    assert out.shape == (K, 40, 50)
+    assert ((1 - masks).mean(dim=(1, 2)) - 0.3).abs().max() < 0.05  # 4 deviations
+    for i in range(K):
+        torch.testing.assert_close(out[i], x.select(dim, i) * masks[i] / 0.7, rtol=1e-4, atol=0)
+        assert not torch.equal(masks[i], masks[i - 1])
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(grad.movedim(dim, 0), masks / 0.7, rtol=1e-4, atol=0)

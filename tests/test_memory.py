@@ -1,0 +1,37 @@
+import subprocess
+import sys
+
+from fitting import GRAPH, fit, gcn, same, theta
+
+from gistgnn import GIST
+from gistgnn.memory import keep_freed_memory
+
+PROGRAM = """
+import torch, sys
+from gistgnn.memory import keep_freed_memory, peak_memory_bytes
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+    keep_freed_memory()
+torch.manual_seed(0)
+x = torch.randn(500, 4000)
+for _ in range(5):
+    x = (x @ x.t() / 4000).softmax(dim=1) @ x
+assert peak_memory_bytes(torch.device("cpu")) > 2**20
+print(x.double().sum().item(), x[3, :3].tolist())
+"""
+
+
+def test_keeping_freed_memory_changes_no_result() -> None:
+    outputs = [
+        subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True, check=True).stdout
+        for what in ("keep", "not")
+    ]
+    assert outputs[0] == outputs[1] != ""
+
+
+def test_it_can_be_asked_for_at_any_time() -> None:
+    first, second = GIST(gcn(0.5), (8, 7), 2), GIST(gcn(0.5), (8, 7), 2)
+    fit(first, GRAPH)
+    keep_freed_memory()
+    fit(second, GRAPH)
+    assert same(theta(first), theta(second))
