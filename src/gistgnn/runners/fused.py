@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +104,7 @@ def _mean(losses: list[Tensor], members: list[int], round_: Round) -> float:
     if not losses:
         return 0.0
     means = torch.stack(losses).mean(dim=0).tolist()
-    for i, mean in zip(members, means, strict=True):
+    for i, mean in sorted(zip(members, means, strict=True)):
         if not math.isfinite(mean):
             raise DivergedError(round_.number, f"the loss of sub-GCN {i} became {mean}")
     return sum(means) / len(means)
@@ -122,13 +123,11 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
     device = batch.x.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            _try_step(round_.subs, batch, training)
-            return _differs(round_.subs, batch)
+            subs = deepcopy(round_.subs)  # a module may keep what it has seen
+            _try_step(subs, batch, training)
+            return _differs(subs, batch)
     except Exception as error:  # whatever vmap, or a user's model inside it, stumbles over
         return f"torch.func.vmap cannot run this model ({reason(error)})"
-    finally:
-        for sub in round_:
-            sub.train()
 
 
 def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
@@ -146,7 +145,7 @@ def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
 
 
 def _try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
-    """Run one step's forward and backward pass in training mode, on copies, for the errors that it may raise."""
+    """Run one step's forward and backward pass in training mode, for the errors that it may raise."""
     for members in _by_shape(subs):
         with training.autocast(batch.x.device):
             logits = Stack([subs[i] for i in members]).logits(batch)

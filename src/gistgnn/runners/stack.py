@@ -33,17 +33,19 @@ class Stack:
         """The outputs of all modules: [k, N, C]; dropout draws anew for each."""
         model, given = self.subs[0], arguments(self.subs[0], batch)
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-            out: Tensor = functional_call(model, (parameters, buffers), given)
-            return out
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            state = {**parameters, **buffers}
+            out = functional_call(model, state, given)  # leaves in `state` what the model has put in a buffer's place
+            return out, {name: state[name].detach() for name in buffers}
 
-        out: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers)
+        out: Tensor
+        out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
         return out
 
     def clip_gradients(self, largest: float) -> None:
         """Scale every module's gradient down to this norm, as `nn.utils.clip_grad_norm_` does for one."""
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
-        squares = torch.stack([g.flatten(1).square().sum(dim=1) for g in gradients])
+        squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
         scale = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
         for g in gradients:
             g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
@@ -53,9 +55,9 @@ class Stack:
         for name, stacked in self.parameters.items():
             states = [single.state[sub.get_parameter(name)] for sub, single in zip(self.subs, singles, strict=True)]
             for key, first in states[0].items():
-                values = [state[key] for state in states]
                 # A step count is one number for all: they took the same steps.
-                optimizer.state[stacked][key] = torch.stack(values) if first.dim() else first.clone()
+                together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
+                optimizer.state[stacked][key] = together
 
     def write_back(self) -> None:
         """Copy parameters and buffers into the modules."""

@@ -1,0 +1,47 @@
+"""Rounds trained by one runner and by another, and by how much what they leave behind differs."""
+
+from typing import Any
+
+import torch
+from models import Case
+from torch import Tensor
+
+from gistgnn import GIST
+from gistgnn.runners import Fused, Runner, Stretch, train_in_turn
+from gistgnn.sampling import Sampler
+from gistgnn.settings import Training
+
+Left = tuple[dict[str, Tensor], list[float]]  # Θ and the carried moments by name; the losses
+
+
+def trained(runner: Runner, gist: GIST, sampler: Sampler, training: Training, local_steps: int = 2) -> Left:
+    """Θ, its moments and the losses after two rounds."""
+    losses = []
+    for number in range(2):
+        round_ = gist.begin_round()
+        losses.append(runner(round_, sampler, training, Stretch(number * local_steps, local_steps, 9), 5))
+        round_.aggregate()
+    left = gist.theta.copy()
+    left |= {f"{name}/{key}": t for name, moments in gist.theta.moments.items() for key, t in moments.items()}
+    return left, losses
+
+
+def runners_agree(
+    case: Case, m: int, sampler: Sampler, training: Training, local_steps: int = 2, **options: Any
+) -> list[str]:
+    """Check that both runners leave the same but for rounding; what the fused one has to say.
+
+    The models are of float64, as the batches have to be: batch norm makes much of float32's rounding. A batch of two
+    nodes would not do: they may receive the same, of which batch norm makes 0 but for rounding, and ReLU has no
+    gradient there.
+    """
+    notes: list[str] = []
+
+    def gist() -> GIST:
+        return GIST(lambda widths: case[0](widths).double(), case[1], m, **options)
+
+    fused, losses = trained(Fused(notes.append), gist(), sampler, training, local_steps)
+    expected, own = trained(train_in_turn, gist(), sampler, training, local_steps)
+    torch.testing.assert_close(fused, expected, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(losses, own, rtol=1e-6, atol=1e-9)
+    return notes

@@ -1,0 +1,366 @@
+"""The fused runner does what the in-turn runner does, where it can."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
+from refusals import refused
+from resuming import after, make, state
+from resuming import fit as fit_resumable
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gistgnn import GIST, DivergedError, Saving
+from gistgnn.axes import named_tensors
+from gistgnn.graphs.clusters import cluster
+from gistgnn.runners import Fused, Stretch, make_runner, train_in_turn
+from gistgnn.runners.stack import Stack
+from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
+from gistgnn.settings import Training
+from gistgnn.subtrain import loss_of
+
+from .comparing import runners_agree, trained
+
+
+def in_double(batch: Batch) -> Batch:
+    return Batch(batch.x.double(), batch.edges, batch.y.double() if batch.y.dim() == 2 else batch.y, batch.loss_nodes)
+
+
+WHOLE = whole_graph(tiny_graph())
+FULL = FullGraph(WHOLE)
+DOUBLE = in_double(WHOLE)
+FEW = Batch(DOUBLE.x, DOUBLE.edges, DOUBLE.y, DOUBLE.loss_nodes[:2])
+BAGS = functional.one_hot(WHOLE.y % C, F).double() * (WHOLE.x > 1.5)  # few of them not zero
+SAMPLERS: dict[str, Sampler] = {
+    "full": FullGraph(DOUBLE),
+    "clusters": ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 3),
+    "some without training nodes": ClusterBatches(FEW, cluster(WHOLE.edge_index, 24, 4, "random"), 1),
+    "sparse": FullGraph(Batch(BAGS, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)),
+    "multi-label": FullGraph(in_double(whole_graph(tiny_graph(multi_label=True)))),
+}
+SGD = Training(9, optimizer="sgd", lr=0.1)  # Adam makes a large step of a gradient that is zero but for rounding
+
+
+@st.composite
+def trainings(draw: st.DrawFn) -> Training:
+    return Training(
+        9,
+        optimizer="sgd",
+        lr=0.1,
+        momentum=draw(st.sampled_from([0.0, 0.9])),
+        weight_decay=draw(st.sampled_from([0.0, 0.1])),
+        clip_norm=draw(st.sampled_from([None, 0.05])),
+        optimizer_state=draw(st.sampled_from(["reset", "carry"])),
+        schedule=draw(st.sampled_from(["constant", "step"])),
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    name=st.sampled_from(list(OURS)),
+    norm=st.sampled_from(["none", "layer", "batch"]),
+    widths=st.lists(st.integers(4, 9), min_size=1, max_size=2).map(tuple),
+    m=st.integers(2, 4),
+    steps=st.integers(1, 3),
+    sampler=st.sampled_from(list(SAMPLERS)),
+    training=trainings(),
+    whole=st.sampled_from([(), (0,)]),
+)
+def test_it_equals_the_in_turn_runner(
+    name: str,
+    norm: str,
+    widths: tuple[int, ...],
+    m: int,
+    steps: int,
+    sampler: str,
+    training: Training,
+    whole: tuple[int, ...],
+) -> None:
+    case: Case = partial(OURS[name], norm=norm), widths
+    assert runners_agree(case, m, SAMPLERS[sampler], training, steps, whole=whole) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["pyg gcn layer_norm cat", "pyg graphsage None max", "pyg gin batch_norm None", *USERS]
+)
+def test_it_equals_the_in_turn_runner_for_other_models(name: str) -> None:
+    training = Training(9, optimizer="sgd", lr=0.05, momentum=0.9, optimizer_state="carry", clip_norm=1.0)
+    assert runners_agree(some_models()[name], 3, SAMPLERS["full"], training) == []
+
+
+@pytest.mark.parametrize("name", ["gat", "gin"])
+def test_adam_carries_its_moments(name: str) -> None:
+    """No norm follows a bias here: every gradient is more than rounding."""
+    case: Case = partial(OURS["graphsage"], norm="none"), (9, 7)
+    training = Training(9, optimizer="adam" if name == "gat" else "adamw", weight_decay=0.1, optimizer_state="carry")
+    assert runners_agree(case, 4, SAMPLERS["full"], training) == []
+    assert runners_agree((PYG[name], 12), 3, SAMPLERS["full"], training) == []
+
+
+def test_blocks_of_random_sizes() -> None:
+    case: Case = OURS["gcn"], (12, 9)
+    assert runners_agree(case, 3, SAMPLERS["full"], SGD, partition="categorical", seed=1) == []
+
+
+class Frozen(nn.Module):
+    """A first layer that is not trained, and a number of its own for all sub-GCNs."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+        self.scale = nn.Parameter(torch.tensor(0.7))
+        self.enter.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.enter(x).relu()) * self.scale
+
+
+def test_frozen_parameters_stay() -> None:
+    assert (
+        runners_agree((Frozen, (9,)), 4, SAMPLERS["full"], Training(9, optimizer="sgd", lr=0.1, weight_decay=0.1)) == []
+    )
+    gist = GIST(Frozen, (9,), 4)
+    before = gist.theta.copy()
+    left, _ = trained(Fused(), gist, FULL, Training(9, weight_decay=0.1))
+    assert torch.equal(left["enter.weight"], before["enter.weight"])
+    assert not torch.equal(left["out.weight"], before["out.weight"])
+
+
+class Counting(nn.Module):
+    """Puts a new tensor in its buffer's place at every call, instead of changing the old one."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+        self.register_buffer("mean", torch.zeros(widths[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x).relu()
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(dim=0)
+        return self.out(h - self.mean)
+
+
+def test_buffers_that_are_replaced_are_kept() -> None:
+    assert runners_agree((Counting, (9,)), 2, SAMPLERS["full"], SGD) == []
+    left, _ = trained(Fused(), GIST(Counting, (9,), 2), FULL, SGD)
+    assert left["mean"].abs().min() > 0
+
+
+# Dropout.
+
+
+def test_every_sub_gcn_has_masks_of_its_own() -> None:
+    """Two sub-GCNs that hold the same parameters part at the first step."""
+    gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (9, 7), 2, whole=[0, 1])
+    round_ = gist.begin_round()
+    Fused()(round_, FULL, SGD, Stretch(0, 1, 9), 0)
+    first, second = (named_tensors(sub) for sub in round_)
+    assert not torch.equal(first["convs.1.weight"], second["convs.1.weight"])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> None:
+    """The means of 300 draws, of one module and of the same module in a stack, differ by their sampling errors."""
+    draws, each = 300, 50
+    torch.manual_seed(0)
+    model = OURS[name]((6,), dropout=0.5).train()
+    sums: dict[str, list[Tensor]] = {}
+    for _ in range(draws // each):
+        stack = Stack([model] * each)
+        logits = stack.logits(WHOLE)
+        loss_of(logits, WHOLE).sum().backward()
+        sums.setdefault("fused logits", []).append(logits.detach())
+        sums.setdefault("fused gradient", []).append(stack.parameters["convs.1.weight"].grad)  # type: ignore[arg-type]
+    for _ in range(draws):
+        model.zero_grad()
+        logits = model(WHOLE.x, WHOLE.adj)
+        loss_of(logits, WHOLE).backward()
+        sums.setdefault("own logits", []).append(logits.detach()[None])
+        sums.setdefault("own gradient", []).append(model.get_parameter("convs.1.weight").grad[None])  # type: ignore[index]
+    for what in ("logits", "gradient"):
+        fused, own = (torch.cat(sums[f"{kind} {what}"]).double() for kind in ("fused", "own"))
+        error = ((fused.var(dim=0) + own.var(dim=0)) / draws).sqrt()
+        assert (((fused.mean(dim=0) - own.mean(dim=0)).abs()) <= 5 * error + 1e-6).all()
+        torch.testing.assert_close(fused.std(dim=0).mean(), own.std(dim=0).mean(), rtol=0.1, atol=0)
+
+
+def test_dropout_follows_the_seed_and_the_round() -> None:
+    def left(number: int, seed: int) -> list[list[float]]:
+        gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (8, 7), 2)
+        gist.next_round = number
+        round_ = gist.begin_round()
+        Fused()(round_, FULL, SGD, Stretch(0, 2, 9), seed)
+        return [t.tolist() for sub in round_ for t in named_tensors(sub).values()]
+
+    first = left(0, 0)
+    torch.manual_seed(9)
+    assert left(0, 0) == first
+    assert left(0, 1) != first
+
+
+# What falls back to the in-turn runner, and says so.
+
+
+class Branching(nn.Module):
+    """What it does with the features depends on their values."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        return self.out(h.relu() if h.mean() > 0 else h.tanh())
+
+
+class Item(Branching):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        return self.out(h / h.norm().item())
+
+
+class Nonzero(Branching):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        rows = (h > 0).all(dim=1).nonzero().squeeze(1)
+        return self.out(h.index_add(0, rows, h[rows]))
+
+
+class KeepsState(Branching):
+    """Every call adds to a number that is no buffer."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.enter.weight.device.type != "meta" and self.enter.weight.dtype == torch.float32:
+            self.calls += 1
+        return self.out(self.enter(x).relu()) * (1 + self.calls)
+
+
+class Noisy(Branching):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        noise = torch.randn(len(h), 1) if h.dtype == torch.float32 and h.device.type != "meta" else 0
+        return self.out((h + noise).relu())
+
+
+def cumulative(widths: tuple[int, ...]) -> nn.Module:
+    model = USERS["features"][0](widths)
+    model.norm = nn.BatchNorm1d(widths[0], momentum=None)  # asks its count of batches for a number
+    return model
+
+
+CANNOT, OTHER = "torch.func.vmap cannot run this model", "torch.func.vmap gives this model another output"
+FALLING_BACK: dict[str, tuple[Case, str]] = {
+    "a branch": ((Branching, (8,)), CANNOT),
+    "item": ((Item, (8,)), CANNOT),
+    "nonzero": ((Nonzero, (8,)), CANNOT),
+    "a cumulative batch norm": ((cumulative, (8,)), CANNOT),
+    "lstm": ((partial(PYG["gcn"], jk="lstm"), 8), CANNOT),
+    "a count": ((KeepsState, (8,)), OTHER),
+    "noise": ((Noisy, (8,)), OTHER),
+}
+
+
+@pytest.mark.parametrize(("case", "why"), FALLING_BACK.values(), ids=FALLING_BACK)
+def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
+    notes: list[str] = []
+    fused, losses = trained(Fused(notes.append), GIST(*case, 2), FULL, SGD)
+    expected, own = trained(train_in_turn, GIST(*case, 2), FULL, SGD)
+    (note,) = notes  # of two rounds
+    assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
+    assert "\n" not in note
+    assert fused.keys() == expected.keys()
+    assert all(torch.equal(fused[name], expected[name]) for name in expected)  # the check has left no trace
+    assert losses == own
+
+
+def test_batches_or_inputs_of_their_own_train_in_turn() -> None:
+    independent = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True)
+    assert runners_agree((OURS["gcn"], (8,)), 2, independent, SGD) == [
+        "the sub-GCNs train in turn, not fused: their batches are independent"
+    ]
+    case: Case = lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8)
+    assert runners_agree(case, 2, SAMPLERS["full"], SGD, input_axis=0) == [
+        "the sub-GCNs train in turn, not fused: the input features are partitioned"
+    ]
+
+
+def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
+    notes: list[str] = []
+    build = partial(OURS["gcn"], dropout=0.5)
+    fused, losses = trained(Fused(notes.append), GIST(build, (8, 7)), FULL, Training(9))
+    expected, own = trained(train_in_turn, GIST(build, (8, 7)), FULL, Training(9))
+    assert all(torch.equal(fused[name], expected[name]) for name in expected)
+    assert losses == own
+    assert notes == []
+
+
+def test_fit_says_it_on_standard_error_once(capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"epochs": 12, "local_steps": 2, "runner": "fused"}
+    for case, said in ((FALLING_BACK["item"][0], 1), ((OURS["gcn"], (8,)), 0)):
+        GIST(*case, 2).fit(tiny_graph(), **options)
+        assert capsys.readouterr().err.count("note: the sub-GCNs train in turn, not fused") == said
+    GIST(Item, (8,), 2).fit(tiny_graph(), progress=False, **options)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("case", [(partial(OURS["gcn"], dropout=0.5, norm="batch"), (8, 7)), (Item, (8,))])
+def test_the_check_leaves_modules_and_random_numbers_alone(case: Case) -> None:
+    """A round of no step at all: what is left is what was there."""
+    round_ = GIST(*case, 2).begin_round()
+    before = [{name: t.clone() for name, t in named_tensors(sub).items()} for sub in round_]
+    torch.manual_seed(3)
+    stream = torch.get_rng_state()
+    Fused()(round_, FULL, SGD, Stretch(0, 0, 9), 0)
+    assert torch.equal(torch.get_rng_state(), stream)
+    for sub, own in zip(round_, before, strict=True):
+        assert all(torch.equal(t, own[name]) for name, t in named_tensors(sub).items())
+        assert all(module.training for module in sub.modules())
+        assert all(p.grad is None for p in sub.parameters())
+
+
+# Runs.
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Any) -> None:
+    options: dict[str, Any] = {"runner": "fused", "optimizer_state": "carry"}
+    unbroken = make()
+    expected = state(unbroken, fit_resumable(unbroken, **options))
+    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    fit_resumable(make(), stop=after(2), saving=saving, **options)
+    with refused("another run", "runner was 'fused', now 'in-turn'"):
+        fit_resumable(make(), saving=saving, **{**options, "runner": "in-turn"})
+    resumed = make()
+    assert state(resumed, fit_resumable(resumed, saving=saving, **options)) == expected
+
+
+def test_a_loss_that_is_not_finite_names_the_sub_gcn() -> None:
+    round_ = GIST(OURS["gcn"], (9,), 4).begin_round()  # blocks of 3, 2, 2, 2
+    with torch.no_grad():
+        for broken in (2, 3):
+            named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
+    with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
+        Fused()(round_, FULL, SGD, Stretch(0, 2, 9), 0)
+
+
+def test_a_round_without_training_nodes() -> None:
+    gist = GIST(OURS["gcn"], (8,), 2)
+    before = gist.theta.copy()
+    round_ = gist.begin_round()
+    nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
+    assert Fused()(round_, nothing, Training(9), Stretch(0, 3, 9), 0) == 0.0
+    round_.aggregate()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+
+
+def test_unknown_runners_are_refused() -> None:
+    with refused("runner is 'ray'", "in-turn, fused"):
+        make_runner("ray")
+    with refused("runner is 'ray'"):
+        GIST(OURS["gcn"], (8,), 2).fit(tiny_graph(), runner="ray", epochs=1)
