@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types unit clean
+.PHONY: demo test lint types unit bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gistgnn train --out runs/demo --overwrite
@@ -19,6 +19,10 @@ types: $(VENV)/.installed-dev
 
 unit: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist worksteal
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.steps
+	$(BIN)/python -m benchmarks.batches
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -8,7 +8,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
-from gistgnn.sampling import Batch, forward, whole_graph
+from gistgnn.inference import Evaluation, Inference
+from gistgnn.sampling import Batch, whole_graph
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # the split's name in results: in a Graph
 
@@ -47,28 +48,44 @@ def scores(predicted: Tensor, y: Tensor) -> Scores:
     )
 
 
-def predict(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits of every node of the batch, [N, C], with dropout off."""
+def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
+    """Return the logits of every node of the batch, [N, C], with dropout off.
+
+    Args:
+        model: on the batch's device.
+        batch: the graph.
+        evaluation: how the model is run (None: `Evaluation()`), or what `Evaluation.prepare` returned for this batch.
+
+    Raises:
+        InputError: see `Evaluation.prepare`.
+    """
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            return forward(model, batch)
+            if evaluation is None or isinstance(evaluation, Evaluation):
+                evaluation = (evaluation or Evaluation()).prepare(model, batch)
+            return evaluation.logits(model)
     finally:
         model.train(training)
 
 
 def evaluate(
-    model: nn.Module, graph: Graph, splits: Sequence[str] = tuple(SPLITS), batch: Batch | None = None
+    model: nn.Module,
+    graph: Graph,
+    splits: Sequence[str] = tuple(SPLITS),
+    batch: Batch | None = None,
+    evaluation: Evaluation | Inference | None = None,
 ) -> dict[str, Scores]:
-    """Return a model's scores on the splits of a graph, computed on the whole graph at once.
+    """Return a model's scores on the splits of a graph.
 
     Args:
         model: on the graph's device.
         graph: the graph and its splits.
         splits: of "train", "validation" and "test".
         batch: the graph as a batch, where the caller has it prepared.
+        evaluation: see `predict`.
     """
-    predicted = decide(predict(model, batch or whole_graph(graph)), graph.multi_label)
+    predicted = decide(predict(model, batch or whole_graph(graph), evaluation), graph.multi_label)
     masks = {split: getattr(graph, SPLITS[split]) for split in splits}
     return {split: scores(predicted[mask], graph.y[mask]) for split, mask in masks.items()}

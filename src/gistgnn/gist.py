@@ -14,6 +14,7 @@ from gistgnn.axes import Build, Widths, construct, named_tensors
 from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
+from gistgnn.inference import Evaluation, Inference
 from gistgnn.memory import keep_freed_memory, peak_memory_bytes
 from gistgnn.monitor import Hooks, Monitor, Saving
 from gistgnn.partition import Blocks, Partition
@@ -121,6 +122,7 @@ class GIST:
         sampler: ClusterSampling | None = None,
         runner: str = "in-turn",
         inductive: bool = False,
+        evaluation: Evaluation | None = None,
         progress: bool = True,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
@@ -133,6 +135,7 @@ class GIST:
             sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch (see `Fused`).
             inductive: train on the subgraph of the training nodes alone; scores are those of the whole graph.
+            evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
@@ -155,11 +158,15 @@ class GIST:
         model = self.model()
         with closing(seen.batches(0, 1)) as first:
             check_fits(model, next(first), graph.num_classes)
+        evaluation = evaluation or Evaluation()
+        with waiting("preparing evaluation", shown=progress):
+            inference = evaluation.prepare(model, batch, self.seed, say if progress else lambda _: None)
         total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
-            monitor = self._monitor(model, graph, batch, training, Hooks(bar.update, stop, saving), run)
+            run["evaluation"] = evaluation.approximation
+            monitor = self._monitor(model, graph, inference, training, Hooks(bar.update, stop, saving), run)
             self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
@@ -167,9 +174,9 @@ class GIST:
                 if not monitor.progress.stopped_early:  # a resumed run may have been
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)
             except DivergedError as error:
-                error.result = self._result(monitor, model)
+                error.result = self._result(monitor, model, inference)
                 raise
-        return self._result(monitor, model)
+        return self._result(monitor, model, inference)
 
     def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
         if sampler is None:
@@ -178,11 +185,11 @@ class GIST:
             return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
 
     def _monitor(
-        self, model: nn.Module, graph: Graph, batch: Batch, training: Training, hooks: Hooks, run: dict[str, Any]
+        self, model: nn.Module, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
     ) -> Monitor:
         def score() -> dict[str, Scores]:
             self.theta.load_into(model)
-            return evaluate(model, graph, ("validation", "test"), batch)
+            return evaluate(model, graph, ("validation", "test"), evaluation=how)
 
         chooses = "f1_micro" if graph.multi_label else "accuracy"
         return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
@@ -194,10 +201,11 @@ class GIST:
         self.theta = Theta(self.layout, self.widths, tensors)
         self.next_round = 0
 
-    def _result(self, monitor: Monitor, model: nn.Module) -> Result:
+    def _result(self, monitor: Monitor, model: nn.Module, inference: Inference) -> Result:
         best = monitor.best_theta or self.theta.tensors
         Theta(self.layout, self.widths, best).load_into(model)
-        return Result(model.eval(), monitor.progress, monitor.interrupted, peak_memory_bytes(self.device))
+        peak = peak_memory_bytes(self.device)
+        return Result(model.eval(), monitor.progress, monitor.interrupted, peak, inference.describe())
 
     def _describe(self, graph: Graph) -> dict[str, Any]:
         """Say what is trained on what, so that its checkpoint is not taken for another's."""

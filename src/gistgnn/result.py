@@ -1,6 +1,6 @@
 """What a run gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -17,12 +17,14 @@ class Result:
         progress: history, best and last scores, rounds, steps, seconds.
         interrupted: the run was stopped before its end by `stop`.
         peak_memory_bytes: the most memory the process held.
+        evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
     """
 
     model: nn.Module
     progress: Progress
     interrupted: bool
     peak_memory_bytes: int
+    evaluation: dict[str, Any] = field(default_factory=dict)
 
     @property
     def test(self) -> dict[str, float] | None:
@@ -52,5 +54,6 @@ class Result:
             "steps": p.steps,
             "stopped_early": p.stopped_early,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "evaluation": self.evaluation,
             "history": p.history,
         }

@@ -20,6 +20,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, Standardisation
+from gistgnn.inference import Evaluation
 from gistgnn.nn import MODELS
 from gistgnn.result import Result
 from gistgnn.sampling import ClusterSampling
@@ -71,6 +72,7 @@ class RunConfig:
         runner: where the sub-GCNs of a round train, "in-turn" or "fused".
         inductive: training sees the training nodes' subgraph alone.
         standardise: features are scaled to mean 0 and deviation 1 over the training nodes.
+        evaluation: how models are run on the whole graph.
     """
 
     dataset: str
@@ -85,6 +87,14 @@ class RunConfig:
     runner: str = "in-turn"
     inductive: bool = False
     standardise: bool = False
+    evaluation: Evaluation = field(default_factory=Evaluation)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this run from another, as JSON gives it back; exact evaluations differ only by rounding."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del fields["evaluation"]
+        return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
 
     @property
     def partitioned_dims(self) -> set[int]:
@@ -164,7 +174,7 @@ def read_record(out: Path) -> dict[str, Any]:
     """
     try:
         record = json.loads((out / RESULT).read_text())
-        _config(record)
+        config_of(record)
     except FileNotFoundError as error:
         raise InputError(f"{out} holds no {RESULT}: give the directory of a finished `gistgnn train` run") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -172,12 +182,18 @@ def read_record(out: Path) -> dict[str, Any]:
     return record
 
 
-def _config(record: dict[str, Any]) -> RunConfig:
+def config_of(record: dict[str, Any]) -> RunConfig:
+    """The configuration in a result.json that `read_record` has read, older ones included."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
     sampler = fields.pop("sampler", None)
-    return RunConfig(model=ModelConfig(**model), sampler=sampler and ClusterSampling(**sampler), **fields)
+    return RunConfig(
+        model=ModelConfig(**model),
+        sampler=sampler and ClusterSampling(**sampler),
+        evaluation=Evaluation(**fields.pop("evaluation", {})),
+        **fields,
+    )
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
@@ -187,7 +203,7 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
         InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
-    config = _config(record)
+    config = config_of(record)
     try:
         sizes = record["graph"]
         model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])

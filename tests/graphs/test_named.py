@@ -85,7 +85,7 @@ def test_an_unknown_name_lists_the_known_and_the_closest() -> None:
 
 
 def test_the_registry_is_consistent() -> None:
-    assert len(DATASETS) == 14
+    assert len(DATASETS) == 16
     assert all(name == info.name == name.lower() for name, info in DATASETS.items())
     assert [name for name, info in DATASETS.items() if info.task == "multi-label"] == ["ppi"]
 

@@ -64,3 +64,16 @@ def test_large_scores_do_not_overflow() -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
     coefficients = attention_coefficients(1e4 * torch.randn(2, 5), 1e4 * torch.randn(2, 5), pattern, 0.2)
     assert coefficients.isfinite().all()
+
+
+def test_what_autocast_made_bfloat16_is_summed_in_float32() -> None:
+    pattern = Pattern.from_sorted(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), (2, 2))
+    features, source = torch.randn(2, 4).bfloat16(), torch.randn(2, 2).bfloat16().requires_grad_()
+    coefficients = attention_coefficients(source, source, pattern, 0.2)
+    out = attend(features.requires_grad_(), coefficients.bfloat16(), pattern)
+    out.sum().backward()
+    assert out.dtype == coefficients.dtype == torch.float32
+    assert features.grad is not None
+    assert source.grad is not None
+    expected = attend(features.float(), coefficients.bfloat16().float(), pattern)
+    torch.testing.assert_close(out, expected)

@@ -20,12 +20,12 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.graphs import DATASETS, load
+    from gistgnn.graphs import DATASETS, find, load
 
     if args.dataset is None:
         _list([asdict(info) for info in DATASETS.values()], args.json)
     else:
-        known = DATASETS.get(args.dataset.lower())
+        known = find(args.dataset)
         about = {"about": known.description, "split": known.split} if known else {}
         _describe({**_facts(load(args.dataset, args.data_root)), **about}, args.json)
     return 0
@@ -50,7 +50,7 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0))  # fits 80 columns
+    table = Table(box=None, padding=(0, 1, 0, 0))  # fits 80 columns
     for column in ("name", "nodes", "edges", "features", "classes", "split"):
         table.add_column(column, justify="left" if column in ("name", "split") else "right", no_wrap=True)
     for row in rows:

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,18 +40,22 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         InputError: the finished run is another one, or diverged.
     """
     from gistgnn.checkpoint import require_same_run
-    from gistgnn.run import CHECKPOINT, RESULT, read_record
+    from gistgnn.run import CHECKPOINT, RESULT, config_of, read_record
 
     if (out / CHECKPOINT).exists() or not (out / RESULT).exists():
         return None
     record = read_record(out)
-    require_same_run(out / RESULT, record["config"], asdict(config))
+    require_same_run(out / RESULT, config_of(record).identity, config.identity)
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record
 
 
 def _new_directory(config: "RunConfig") -> Path:
-    stem = f"{Path(config.dataset).stem}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
+    from gistgnn.graphs import find
+
+    # A point in a synthetic graph's fraction begins no suffix, and a colon belongs in no file name.
+    dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
+    stem = f"{dataset}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
     names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
     return next(name for name in names if not name.exists())

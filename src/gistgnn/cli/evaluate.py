@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_data_options, add_device_option
+from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, evaluation_of
 from gistgnn.errors import InputError
 
 
@@ -17,6 +17,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
     add_data_options(parser, default=None)
     add_device_option(parser)
+    add_evaluation_options(parser, default=None)
     parser.add_argument(
         "--json", action="store_true", help="print the scores as JSON, and nothing else on standard output"
     )
@@ -27,10 +28,12 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.cli.tables import print_scores
     from gistgnn.evaluate import evaluate
     from gistgnn.graphs import load
+    from gistgnn.progress import say
     from gistgnn.run import choose_device, load_run, scale_features
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = load_run(args.directory)
+    evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, args.data_root or record["data_root"])
     graph = replace(graph, x=scale_features(args.directory, config, graph.x)).to(device)
@@ -42,9 +45,10 @@ def run(args: argparse.Namespace) -> int:
         )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
-    found = {split: scores.as_dict() for split, scores in evaluate(model, graph, batch=batch).items()}
+    inference = evaluation.prepare(model, batch, config.seed, say)
+    found = {split: scores.as_dict() for split, scores in evaluate(model, graph, evaluation=inference).items()}
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "evaluation": inference.describe()}, indent=2))
     else:
-        print_scores(f"{args.directory} on {graph.name}", found)
+        print_scores(f"{args.directory} on {graph.name}", found, inference.describe())
     return 0

@@ -1,6 +1,10 @@
 """Options that several commands share."""
 
 import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gistgnn.inference import Evaluation
 
 METHODS = ("metis", "random")  # of clustering; as gistgnn.graphs.clusters has them, whose import would take seconds
 
@@ -24,6 +28,50 @@ def add_data_options(parser: argparse.ArgumentParser, *, default: str | None) ->
 def add_device_option(parser: argparse.ArgumentParser) -> None:
     """Add --device."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+
+
+def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    """Add --evaluation, --evaluation-memory and --parts."""
+    said = default or "the run's"
+    group = parser.add_argument_group("evaluation")
+    group.add_argument(
+        "--evaluation",
+        choices=("auto", "whole", "layers", "parts"),
+        help="the whole graph at once; layer by layer within a budget of memory, exact; part by part, approximate; "
+        f"auto: layer by layer where the whole graph would take more than the budget (default: {said})",
+    )
+    group.add_argument(
+        "--evaluation-memory",
+        type=gibibytes,
+        metavar="GIB",
+        help="the budget of auto and layers, beside the graph and the model (default: half of what is available)",
+    )
+    group.add_argument("--parts", type=count, metavar="P", help="into how many METIS cuts the graph")
+
+
+def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
+    """Return the evaluation that is asked for; what is not said is as in the run, unless it is another method.
+
+    Raises:
+        InputError: options that do not go together.
+    """
+    from gistgnn.inference import Evaluation
+
+    method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
+    if run is not None and method in (None, run.method):
+        method, memory, parts = run.method, memory or run.memory, parts or run.parts
+    return Evaluation(method or "auto", memory, parts)
+
+
+def gibibytes(text: str) -> int:
+    """Read a positive number of GiB; return bytes."""
+    try:
+        size = int(float(text) * 2**30)
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of GiB above 0")
+    return size
 
 
 def count(text: str) -> int:

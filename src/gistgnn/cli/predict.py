@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_data_options, add_device_option
+from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, evaluation_of
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
     add_data_options(parser, default=None)
     add_device_option(parser)
+    add_evaluation_options(parser, default=None)
     parser.add_argument(
         "--output",
         type=Path,
@@ -36,12 +37,14 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.evaluate import decide, predict
     from gistgnn.files import replacing
     from gistgnn.graphs import load_nodes
+    from gistgnn.progress import say
     from gistgnn.run import choose_device, load_run, scale_features
     from gistgnn.sampling import Batch, check_fits
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = load_run(args.directory)
+    evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
     x = scale_features(args.directory, config, x)
@@ -49,11 +52,14 @@ def run(args: argparse.Namespace) -> int:
     batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
     multi_label = record["graph"]["multi_label"]
     check_fits(model.to(device), batch, record["graph"]["classes"])
-    logits = predict(model, batch)
+    inference = evaluation.prepare(model, batch, config.seed, say)
+    logits = predict(model, batch, inference)
     probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()
     with replacing(args.output) as path:
         _write(path, decide(logits, multi_label).cpu().numpy(), probabilities)
-    print(f"{len(probabilities)} nodes written to {args.output}", file=sys.stderr)
+    how = inference.describe()
+    approximate = "" if how["exact"] else f" (approximate, by {how['parts']} parts)"
+    print(f"{len(probabilities)} nodes written to {args.output}{approximate}", file=sys.stderr)
     return 0
 
 

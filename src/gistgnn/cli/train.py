@@ -4,13 +4,20 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.directory import choose_directory, finished_run
 from gistgnn.cli.interrupt import Interrupt
-from gistgnn.cli.options import METHODS, add_data_options, add_device_option, count, natural
+from gistgnn.cli.options import (
+    METHODS,
+    add_data_options,
+    add_device_option,
+    add_evaluation_options,
+    count,
+    evaluation_of,
+    natural,
+)
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ def add_parser(commands: Any) -> None:
     _add_gist_options(parser)
     _add_sampler_options(parser)
     _add_optimizer_options(parser)
+    add_evaluation_options(parser, default="auto")
     _add_run_options(parser)
 
 
@@ -171,13 +179,14 @@ def run(args: argparse.Namespace) -> int:
     gist = config.gist(graph)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
-        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, asdict(config))
+        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
         try:
             result = gist.fit(
                 graph,
                 sampler=config.sampler,
                 runner=config.runner,
                 inductive=config.inductive,
+                evaluation=config.evaluation,
                 stop=lambda: interrupt.asked,
                 saving=saving,
                 **config.training,
@@ -214,6 +223,7 @@ def _config(args: argparse.Namespace) -> "RunConfig":
         runner=args.runner,
         inductive=args.inductive,
         standardise=args.standardise,
+        evaluation=evaluation_of(args),
     )
 
 
@@ -280,6 +290,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
             for split in ("validation", "test")
         }
         | {f"{split} at the end": record["last"].get(split) for split in ("validation", "test")},
+        record.get("evaluation"),
     )
     print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
     print(f"written: {out / 'result.json'}, {out / 'model.safetensors'}, {out / 'curves.png'}")

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
 from functools import lru_cache
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
@@ -20,7 +19,7 @@ from rich.progress import Progress
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
 from gistgnn.rounds import DivergedError
-from gistgnn.run import RunConfig, result_json
+from gistgnn.run import RunConfig, config_of, result_json
 
 Record = dict[str, Any]
 
@@ -40,10 +39,10 @@ class RunStore:
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run, or None; a file that was cut short counts as none."""
         try:
-            record = json.loads(self._path(config).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            record: Record = json.loads(self._path(config).read_text())
+            return record if config_of(record).identity == config.identity else None
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-        return record if record.get("config") == json.loads(json.dumps(asdict(config))) else None
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
         """Do the runs that are not there yet, `jobs` at a time with one thread each, and return all records in order.
@@ -80,7 +79,7 @@ class RunStore:
 
 
 def _key(config: RunConfig) -> str:
-    return json.dumps(asdict(config), sort_keys=True)
+    return json.dumps(config.identity, sort_keys=True)
 
 
 def _start_worker() -> None:
@@ -106,7 +105,9 @@ def _run(config: RunConfig, data_root: str) -> Record:
     """Do one run in a worker process."""
     graph = _graph(config.dataset, data_root)
     try:
-        result = config.gist(graph).fit(graph, sampler=config.sampler, progress=False, **config.training)
+        result = config.gist(graph).fit(
+            graph, sampler=config.sampler, evaluation=config.evaluation, progress=False, **config.training
+        )
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result, data_root)

@@ -3,7 +3,17 @@
 from gistgnn.graphs.files import load_file, save_file
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DATASETS, DatasetInfo
-from gistgnn.graphs.named import load, load_nodes
+from gistgnn.graphs.named import find, load, load_nodes
 from gistgnn.graphs.standardise import Standardisation
 
-__all__ = ["DATASETS", "DatasetInfo", "Graph", "Standardisation", "load", "load_file", "load_nodes", "save_file"]
+__all__ = [
+    "DATASETS",
+    "DatasetInfo",
+    "Graph",
+    "Standardisation",
+    "find",
+    "load",
+    "load_file",
+    "load_nodes",
+    "save_file",
+]

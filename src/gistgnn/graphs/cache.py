@@ -1,4 +1,4 @@
-"""The user's cache folder, and in it the graphs whose raw files are slow to parse, as `.npz` files."""
+"""The user's cache folder, and in it the graphs that are slow to parse or to draw, as `.npz` files."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.files import load_file, save_file
 from gistgnn.graphs.graph import Graph
 
-# Part of the key: raise it when a reader makes another graph of the same raw files.
+# Part of every fingerprint: raise it when a reader makes another graph of the same raw files.
 _VERSION = 1
 
 
@@ -23,16 +23,16 @@ def cache_folder() -> Path | None:
         return None
 
 
-def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Graph:
-    """The graph that ``build`` makes, from the cache where the raw files are those of last time.
+def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
+    """The graph that ``build`` makes, from the cache where it was made before under this name and key.
 
     A damaged file in the cache (see `cache_folder`) is built again; where the cache cannot be written, the graph is
     built every time.
 
     Args:
         name: the name of the graph.
-        sources: the raw files; their paths, sizes and times of change are the key.
-        build: parses them.
+        key: whatever the graph follows from, such as the `fingerprint` of raw files.
+        build: parses or draws it.
 
     Raises:
         InputError: whatever ``build`` raises.
@@ -40,7 +40,8 @@ def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Gr
     folder = cache_folder()
     if folder is None:
         return build()
-    path = folder / f"{name}-{_key(sources)}.npz"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    path = folder / f"{name.replace(':', '-')}-{digest}.npz"  # no colons in names of files on Windows
     with contextlib.suppress(InputError):  # not there, or damaged
         return replace(load_file(path), name=name)
     graph = build()
@@ -50,9 +51,7 @@ def cached(name: str, sources: Sequence[Path], build: Callable[[], Graph]) -> Gr
     return graph
 
 
-def _key(sources: Sequence[Path]) -> str:
-    digest = hashlib.sha256(f"{_VERSION}".encode())
-    for source in sources:
-        status = source.stat()
-        digest.update(f"\0{source.resolve()}\0{status.st_size}\0{status.st_mtime_ns}".encode())
-    return digest.hexdigest()[:16]
+def fingerprint(sources: Sequence[Path]) -> str:
+    """A key for raw files: their paths, sizes and times of change."""
+    states = ((source.resolve(), source.stat()) for source in sources)
+    return "\0".join([f"{_VERSION}", *(f"{path}\0{state.st_size}\0{state.st_mtime_ns}" for path, state in states)])

@@ -69,9 +69,8 @@ def check_features(value: ArrayLike) -> Tensor:
     if 0 in x.shape:
         raise InputError(f"x has shape {list(x.shape)}; expected at least one node and one feature")
     x = x.to(torch.float32).contiguous()
-    finite = torch.isfinite(x)
-    if not finite.all():
-        row, column = (~finite).nonzero()[0].tolist()
+    if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN where there is one
+        row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
         raise InputError(
             f"x[{row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
             f"clean or impute the features of node {row} (the first such row)"
@@ -94,9 +93,9 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     if edges.is_floating_point() or edges.dtype == torch.bool:
         raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
     edges = edges.to(torch.int64)
-    outside = (edges < 0) | (edges >= num_nodes)
-    if outside.any():
-        row, column = outside.nonzero()[0].tolist()
+    lowest, highest = edges.aminmax()  # no masks as large as the edges unless one is to be named
+    if lowest < 0 or highest >= num_nodes:
+        row, column = ((edges < 0) | (edges >= num_nodes)).nonzero()[0].tolist()
         raise InputError(
             f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
             f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
@@ -105,7 +104,8 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
 
 
 def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
-    key = edges[1] * num_nodes + edges[0]
+    key = edges[1] * num_nodes
+    key += edges[0]
     if bool((key[1:] > key[:-1]).all()):  # as saved by us: spare large graphs the sort
         return edges.contiguous()
     key = torch.unique(key, sorted=True)

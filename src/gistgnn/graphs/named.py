@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -10,7 +11,44 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import files
 from gistgnn.graphs.files import SUFFIXES, load_file
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DATASETS
+from gistgnn.graphs.info import DATASETS, DatasetInfo
+
+# Of a fraction of a synthetic graph: fewer are no communities of their own, and leave splits empty.
+_NODES_PER_CLASS = 20
+
+
+def find(name: str) -> DatasetInfo | None:
+    """The data set of a name, in upper or lower case, or None where there is none.
+
+    A synthetic one may be followed by ``@`` and the fraction of its nodes and edges: ``synthetic:reddit@0.1``.
+
+    Raises:
+        InputError: the fraction is out of range, or leaves too few nodes.
+    """
+    base, at, text = name.lower().partition("@")
+    info = DATASETS.get(base)
+    if info is None or not at:
+        return info
+    if info.reader != "synthetic":
+        return None
+    return _part(info, text)
+
+
+def _part(info: DatasetInfo, text: str) -> DatasetInfo:
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = float("nan")
+    if not 0 < fraction <= 1:
+        raise InputError(f"{info.name}@{text}: the fraction is {text!r}; expected a number above 0, and at most 1")
+    nodes, fewest = round(fraction * info.nodes), _NODES_PER_CLASS * info.classes
+    if nodes < fewest:
+        raise InputError(
+            f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; expected at least {fewest}, "
+            f"which is a fraction of {fewest / info.nodes:.2g}"
+        )
+    name = info.name if fraction == 1 else f"{info.name}@{fraction}"
+    return replace(info, name=name, nodes=nodes, edges=2 * round(fraction * (info.edges // 2)))
 
 
 def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
@@ -22,7 +60,7 @@ def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tupl
     Raises:
         InputError: as `load`.
     """
-    if str(name_or_path).lower() not in DATASETS and Path(name_or_path).suffix.lower() in SUFFIXES:
+    if find(str(name_or_path)) is None and Path(name_or_path).suffix.lower() in SUFFIXES:
         return files.load_nodes(Path(name_or_path).expanduser())
     graph = load(name_or_path, data_root)
     return graph.x, graph.edge_index
@@ -34,18 +72,18 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     A name wins over a file of that name; write ``./cora`` for the file.
 
     Args:
-        name_or_path: a name in `DATASETS`, in upper or lower case; or the path of a ``.npz`` or ``.pt`` file, as
+        name_or_path: a name in `DATASETS`, in upper or lower case, and for a synthetic graph ``@`` and a fraction, if
+            wished (see `find`); or the path of a ``.npz`` or ``.pt`` file, as
             `load_file` reads it.
         data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), as PyG and
             ogb lay them out. Raw files that are missing are downloaded to it; nothing else is written, so it may be
-            read-only. Not used for files and for ``digits``.
+            read-only. Not used for files, ``digits`` and synthetic graphs.
 
     Raises:
         InputError: neither a name nor a file, or the data cannot be had or read.
     """
-    name = str(name_or_path).lower()
-    if name in DATASETS:
-        info = DATASETS[name]
+    name = str(name_or_path)
+    if info := find(name):
         # Imported here, as the readers need torch_geometric, scikit-learn or ogb.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")
         graph: Graph = reader.load(info, Path(data_root).expanduser())
@@ -53,9 +91,8 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     path = Path(name_or_path).expanduser()
     if path.suffix.lower() in SUFFIXES or path.exists():
         return load_file(path)
-    close = difflib.get_close_matches(name, DATASETS, n=1)
+    close = difflib.get_close_matches(name.lower().partition("@")[0], DATASETS, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"{str(name_or_path)!r} is neither a data set nor a file{hint}; "
-        f"expected a .npz or .pt file or one of {', '.join(DATASETS)}"
+        f"{name!r} is neither a data set nor a file{hint}; expected a .npz or .pt file or one of {', '.join(DATASETS)}"
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.cache import cached
+from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.raw import downloading, move_missing, reading
@@ -57,7 +57,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         with downloading(info, folder, files):
             _download(meta, folder)
     with reading(info, folder):
-        graph = cached(name, paths, partial(_parse, name, meta, folder))
+        graph = cached(name, fingerprint(paths), partial(_parse, name, meta, folder))
     return _as_amazon2m(graph) if info.name == "amazon2m" else graph
 
 

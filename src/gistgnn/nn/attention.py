@@ -44,7 +44,7 @@ def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
 
 
 def _single(x: Tensor) -> Tensor:
-    """In float32 what autocast has put into bfloat16, of which the CPU has no sparse products."""
+    """``x`` in float32 where autocast made it bfloat16, in which the CPU has no sparse product."""
     return x.float() if x.dtype == torch.bfloat16 else x
 
 

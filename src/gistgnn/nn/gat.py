@@ -26,9 +26,13 @@ class GATLayer(Layer):
     output is the heads side by side (out_features = heads·width) or their mean (out_features = width).
     """
 
+    reads_own = False
+
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__()
         self.heads = heads
+        self.width = width
+        self.edge_scores = 2 * heads
         self.concat = concat
         self.dropout = dropout
         self.out_features = heads * width if concat else width
@@ -50,9 +54,28 @@ class GATLayer(Layer):
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Every head's features, summed over the neighbours by its attention: [N, heads·width]."""
-        source, target = F.linear(self._score_weight(), z).chunk(2)  # [heads, N] each
+        source, target = self.scores(z).chunk(2)  # [heads, N] each
         coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
         return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
+
+    def scores(self, z: Tensor) -> Tensor:
+        """Every head's part of the score as a source, then as a target: [2·heads, N]."""
+        return F.linear(self._score_weight(), z)
+
+    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
+        """Some nodes' sums, for the columns of some heads or parts of heads."""
+        pattern, _ = adj.attention.rows(nodes)
+        heads = range(columns.start // self.width, -(-columns.stop // self.width))
+        received = z.new_empty(nodes.stop - nodes.start, z.shape[1])
+        for head in heads:
+            own = slice(
+                max(head * self.width, columns.start) - columns.start,
+                min((head + 1) * self.width, columns.stop) - columns.start,
+            )
+            source, target = scores[head : head + 1], scores[self.heads + head, nodes].unsqueeze(0)
+            coefficients = attention_coefficients(source, target, pattern, _SLOPE)
+            received[:, own] = attend(z[:, own], coefficients, pattern)
+        return received
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         """The heads side by side, or their mean: [N, out_features]."""

@@ -12,6 +12,7 @@ class GCNLayer(Propagation):
     """Ā H Θ + b (eq. 1). ``weight``: Θᵀ, [d_out, d_in], Glorot uniform; ``bias``: [d_out], zero: as PyG's GCNConv."""
 
     operator = "gcn"
+    reads_own = False
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()

@@ -19,10 +19,19 @@ Norm = Literal["none", "layer", "batch"]
 class Layer(nn.Module, ABC):
     """One graph layer: [N, in_features] to [N, out_features].
 
-    ``message`` and ``update`` treat every node by itself; ``aggregate`` alone looks along the edges.
+    ``message`` and ``update`` treat every node by itself; ``aggregate`` alone looks along the edges. For graphs whose
+    messages do not fit in memory at once, ``scores`` and ``aggregate_block`` are ``aggregate`` in evaluation mode, for
+    some nodes and some columns.
+
+    Attributes:
+        out_features: columns of the output.
+        edge_scores: rows of ``scores``.
+        reads_own: whether ``update`` reads the values of ``x``, and not its type alone.
     """
 
     out_features: int
+    edge_scores: int = 0
+    reads_own: bool = True
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -35,6 +44,14 @@ class Layer(nn.Module, ABC):
     @abstractmethod
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """What every node receives of the messages ``z``: [N, k]."""
+
+    def scores(self, z: Tensor) -> Tensor:
+        """What the weights of the edges at a node depend on, from the messages ``z``: [edge_scores, N]."""
+        return z.new_empty(self.edge_scores, len(z))
+
+    @abstractmethod
+    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
+        """What ``nodes`` receive of the messages' ``columns``: [n, f], from ``z``: [N, f] and all nodes' scores."""
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
@@ -107,8 +124,7 @@ class GNN(nn.Module, ABC):
         Raises:
             InputError: ``x`` or ``adj`` does not fit the model or the other.
         """
-        if len(x.shape) != 2 or x.shape[1] != self.in_features:
-            raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
+        self.check_input(x)
         adj = as_adjacency(adj, x.shape[0], x.dtype)
         *hidden, last = self.convs
         for layer, norm in zip(hidden, self.norms, strict=True):
@@ -116,10 +132,21 @@ class GNN(nn.Module, ABC):
         scores: Tensor = last(x, adj)
         return scores
 
+    def check_input(self, x: Tensor | SparseMatrix) -> None:
+        """Raise InputError unless ``x`` has the model's number of features."""
+        if len(x.shape) != 2 or x.shape[1] != self.in_features:
+            raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
+
     @staticmethod
     def activate(norm: nn.Module, x: Tensor) -> Tensor:
         """Norm and ReLU of a hidden layer's output."""
         return F.relu(norm(x), inplace=True)
+
+
+def as_gnn(model: nn.Module) -> GNN | None:
+    """The model, or what torch.compile made it of, where it is a ``GNN`` whose layers are its whole forward."""
+    model = getattr(model, "_orig_mod", model)
+    return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
 def _make_norm(norm: Norm, features: int) -> nn.Module:

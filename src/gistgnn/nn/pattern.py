@@ -100,6 +100,13 @@ class Pattern:
             stop = min(start + limit, self.nnz)
             yield Pattern(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
 
+    def rows(self, nodes: slice) -> tuple[Pattern, slice]:
+        """The pattern of the rows ``nodes``, from nodes.start to nodes.stop, and which entries it holds (shared)."""
+        rowptr = self.rowptr[nodes.start : nodes.stop + 1]
+        entries = slice(int(rowptr[0]), int(rowptr[-1]))
+        shape = (nodes.stop - nodes.start, self.shape[1])
+        return Pattern(rowptr - entries.start, self.col[entries], shape), entries
+
     def csr(self, value: Tensor) -> Tensor:
         """The torch CSR tensor with these entries and values (``value``: [nnz]); nothing is copied."""
         return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)

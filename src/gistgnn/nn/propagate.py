@@ -47,6 +47,11 @@ class Propagation(Layer):
         """Ā Z."""
         return adj.aggregate(self.operator, z)
 
+    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
+        """Some rows of Ā times some columns of Z."""
+        operator: SparseMatrix = getattr(adj, self.operator)
+        return operator.rows(nodes) @ z
+
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
         """Whether ``a`` is Ā (H Wᵀ), and not Ā H."""
         return isinstance(x, SparseMatrix) or a.shape[1] != self.neighbour_weight.shape[1]

@@ -5,9 +5,7 @@ from torch import Tensor, nn
 
 from gistgnn.nn.gnn import GNN, Layer
 from gistgnn.nn.propagate import Propagation, project
-from gistgnn.nn.sparse import SparseMatrix
-
-_WIDE = 512  # features from which two products are as fast as one with twice as many, and spare the concatenation
+from gistgnn.nn.sparse import Adjacency, SparseMatrix
 
 
 class SAGELayer(Propagation):
@@ -40,10 +38,17 @@ class SAGELayer(Propagation):
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         """[H, Ā H] Wᵀ + b: [N, d_out]."""
-        if isinstance(x, Tensor) and not self.is_projected(x, a) and self.in_features < _WIDE:
-            return project(torch.cat([x, a], dim=1), self.weight, self.bias)
-        own = project(x, self.weight[:, : self.in_features], self.bias)
-        return own + a if self.is_projected(x, a) else torch.addmm(own, a, self.neighbour_weight.t())
+        if self.is_projected(x, a):
+            return project(x, self.weight[:, : self.in_features], self.bias) + a
+        assert isinstance(x, Tensor)
+        # One wide product is faster than two, and W's gradient is not put together from halves.
+        return project(torch.cat([x, a], dim=1), self.weight, self.bias)
+
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """The layer's output; [X, Ā X] of a graph's constant features is made once."""
+        if isinstance(x, Tensor) and adj.keeps(x):
+            return project(adj.joined(self.operator, x), self.weight, self.bias)
+        return super().forward(x, adj)
 
 
 class GraphSAGE(GNN):

@@ -95,6 +95,11 @@ class SparseMatrix:
         value = self.value.to(*args, **kwargs)
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
+    def rows(self, nodes: slice) -> SparseMatrix:
+        """The rows from nodes.start to nodes.stop: [n, C], entries shared."""
+        pattern, entries = self.pattern.rows(nodes)
+        return SparseMatrix.from_pattern(pattern, self.value[entries])
+
     def select_columns(self, index: Tensor) -> SparseMatrix:
         """The columns ``index``: [k], in that order: [R, k].
 
@@ -201,10 +206,15 @@ class Adjacency:
         self._constant = x
         self._product = product or (lambda operator: getattr(self, operator) @ x)
         self._products: dict[Operator, Tensor] = {}
+        self._joined: dict[Operator, Tensor] = {}
 
     def keeps(self, h: Tensor) -> bool:
         """Whether products with ``h`` are kept."""
         return h is self._constant
+
+    def has_kept(self, operator: Operator) -> bool:
+        """Whether the operator's product with the constant features has been computed."""
+        return operator in self._products
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
         """Ā h: [N, d], for ``h``: [N, d]; from memory where it is kept."""
@@ -214,6 +224,13 @@ class Adjacency:
         if operator not in self._products:
             self._products[operator] = self._product(operator)
         return self._products[operator]
+
+    def joined(self, operator: Operator, x: Tensor) -> Tensor:
+        """[x, Ā x]: [N, 2F], of the features ``x`` whose products are kept; it is kept too."""
+        if operator not in self._joined:
+            self._joined[operator] = torch.cat([x, self.aggregate(operator, x)], dim=1)
+            self._products[operator] = self._joined[operator][:, x.shape[1] :]  # not held twice
+        return self._joined[operator]
 
     @property
     def num_nodes(self) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import Operator
 
@@ -135,20 +136,26 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
-    """Run the model once on a batch, and refuse one that cannot take the graph's features or give its classes.
+    """Refuse a model that cannot take the graph's features or give its classes; another's than ours is run once.
 
     Raises:
         InputError: the model's input or output size does not fit the graph.
     """
-    nodes, features = batch.x.shape
+    if gnn := as_gnn(model):
+        gnn.check_input(batch.x)
+        given = gnn.out_features
+    else:
+        given = _run_once(model, batch)
+    if given != classes:
+        raise InputError(f"the model gives {given} classes, the graph has {classes}: build it with {classes} outputs")
+
+
+def _run_once(model: nn.Module, batch: Batch) -> int:
+    """The columns of a model's output."""
     try:
         with torch.no_grad():
-            out = forward(model, batch)
+            return forward(model, batch).shape[1]
     except InputError:
         raise
     except Exception as error:  # a user's model may raise anything
-        raise InputError(f"the model cannot take this graph's x [{nodes}, {features}]: {reason(error)}") from error
-    if out.shape[1] != classes:
-        raise InputError(
-            f"the model gives {out.shape[1]} classes, the graph has {classes}: build it with {classes} outputs"
-        )
+        raise InputError(f"the model cannot take this graph's x {list(batch.x.shape)}: {reason(error)}") from error

@@ -123,7 +123,7 @@ class ClusterBatches:
         self._per_batch, self._seed, self._independent = per_batch, seed, independent
         self._stream: tuple[int, ...] = ()
         self._columns: Tensor | None = None
-        self._graph = _Renumbered(whole, clusters, precompute=precompute)
+        self._graph = Renumbered(whole, clusters, precompute=precompute)
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
@@ -157,7 +157,7 @@ class ClusterBatches:
         return batch if self._columns is None else batch.select_columns(self._columns)
 
 
-class _Renumbered:
+class Renumbered:
     """A graph whose nodes are in the order of its clusters, and the union of some clusters cut out of it.
 
     The structure stays on the host, in the CSR form of `Pattern`: ``rowptr`` [N + 1], ``col`` [E]. x, y and the mask

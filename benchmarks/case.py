@@ -1,0 +1,79 @@
+"""What is measured: one model at one width and precision, on one machine."""
+
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from benchmarks.graphs import communities
+from gistgnn.nn import MODELS
+from gistgnn.sampling import Batch, ClusterBatches
+from gistgnn.settings import Training
+
+DROPOUT = 0.2  # the paper's, on the large graphs
+LR = 1e-3
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that the contenders have in common.
+
+    Args:
+        model: "graphsage", "gcn" or "gat".
+        hidden: width of every hidden layer; of every head, for gat.
+        features: of a node.
+        classes: of the graph.
+        heads: of gat.
+        nodes: of a batch.
+        edges: of a batch, both directions counted.
+        per_batch: q, clusters in a batch.
+        clusters: c, of the graph.
+        precision: "float32" or "bf16".
+        device: where the models run.
+        threads: of torch on the host.
+        local_steps: ζ, over which the time for Θ is spread.
+        precompute: our first layer takes ĀX of the whole graph; otherwise that of the batch, as PyG's.
+    """
+
+    model: str
+    hidden: tuple[int, ...]
+    features: int
+    classes: int
+    heads: int
+    nodes: int
+    edges: int
+    per_batch: int
+    clusters: int
+    precision: str
+    device: str
+    threads: int
+    local_steps: int
+    precompute: bool
+
+    def sampler(self) -> ClusterBatches:
+        """The batches, on the device."""
+        whole, clusters = communities(
+            nodes=self.nodes,
+            edges=self.edges,
+            per_batch=self.per_batch,
+            clusters=self.clusters,
+            features=self.features,
+            classes=self.classes,
+        )
+        return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch, precompute=self.precompute)
+
+    def build(self, widths: tuple[int, ...]) -> nn.Module:
+        """Our model at these widths."""
+        options = {"heads": self.heads} if self.model == "gat" else {}
+        model: nn.Module = MODELS[self.model](
+            self.features, widths, self.classes, dropout=DROPOUT, norm="layer", **options
+        )
+        return model
+
+    def training(self) -> Training:
+        """Adam, as the paper."""
+        return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=self.precision)
+
+
+def on_device(batch: Batch, device: str) -> Batch:
+    """The graph with its features and labels on the device; the structure stays where batches are cut from it."""
+    return replace(batch, x=batch.x.to(device), y=batch.y.to(device), loss_nodes=batch.loss_nodes.to(device))

@@ -1,0 +1,99 @@
+"""Our contenders: the baseline and the sub-GCNs in turn, and the sub-GCNs fused."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from benchmarks.case import Case
+from benchmarks.clock import Clock, TimedSampler
+from gistgnn import GIST
+from gistgnn.memory import keep_freed_memory
+from gistgnn.nn.pattern import Pattern
+from gistgnn.rounds import Round
+from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners.stack import Stack
+from gistgnn.sampling import Batch, forward
+from gistgnn.subtrain import begin_step, loss_of
+
+ENDLESS = 10**9  # steps of the whole run, which the schedule follows
+
+
+class GISTContender:
+    """GIST with m sub-GCNs, as `GIST.fit` runs it.
+
+    Args:
+        case: what is measured.
+        runner: "in-turn" or "fused".
+        sub_gcns: m; 1 is the baseline.
+    """
+
+    def __init__(self, case: Case, runner: str, sub_gcns: int) -> None:
+        keep_freed_memory()
+        self._case, self.sub_gcns = case, sub_gcns
+        self._fused = runner == "fused"
+        self.steps_per_pass = sub_gcns if self._fused else 1
+        self.sampler = case.sampler()
+        self._training = case.training()
+        self._gist = GIST(case.build, case.hidden, sub_gcns, device=case.device)
+        self._notes: list[str] = []
+        self._runner = make_runner(runner, self._notes.append)
+        self._position = 0
+        self._one: Stack | Any = None
+        self._optimizer: Optimizer
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch as the sampler makes it: its operators, which layers prepare and keep, are part of the step."""
+        edges = Pattern(batch.edges.rowptr, batch.edges.col, batch.edges.shape)
+        return replace(batch, edges=edges)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """The output of a sub-GCN, or of all of them: [m, N, C]."""
+        if self._one is None:
+            self._open()
+        return self._one.logits(batch) if self._fused else forward(self._one, batch)
+
+    def step(self, batch: Batch, clock: Clock) -> None:
+        """One step of a sub-GCN, or of all of them in one pass: as `subtrain` and `Fused`."""
+        if self._one is None:
+            self._open()
+        with clock.span("forward"):
+            begin_step(self._optimizer, self._training.lr)
+            with self._training.autocast(batch.x.device):
+                loss = loss_of(self.logits(batch), batch)
+        with clock.span("backward"):
+            loss.sum().backward()
+        with clock.span("optimiser"):
+            self._optimizer.step()
+
+    def stretch(self, passes: int, clock: Clock) -> None:
+        """One round of so many steps of every sub-GCN: Θ's slices taken, batches in the background, Θ merged."""
+        with clock.span("total"):
+            with clock.span("theta"):
+                round_ = self._gist.begin_round()
+            _clock_carrying(round_, clock)
+            sampler = TimedSampler(self.sampler, clock)
+            self._runner(round_, sampler, self._training, Stretch(self._position, passes, ENDLESS), 0)
+            with clock.span("theta"):
+                round_.aggregate()
+        self._position += passes
+        if self._notes:
+            raise RuntimeError(self._notes[0])  # not fused: there is nothing to measure
+
+    def _open(self) -> None:
+        subs = self._gist.begin_round().subs
+        self._one = Stack(subs) if self._fused else subs[0]
+        parameters = self._one.parameters.values() if self._fused else self._one.parameters()
+        self._optimizer = self._training.make_optimizer(parameters)
+
+
+def _clock_carrying(round_: Round, clock: Clock) -> None:
+    """Count the moments that the baseline takes from Θ as time for Θ: they come with a round, not with a step."""
+    carry = round_.carry
+
+    def timed(i: int, optimizer: Optimizer) -> None:
+        with clock.span("theta"):
+            carry(i, optimizer)
+
+    round_.carry = timed  # type: ignore[method-assign]

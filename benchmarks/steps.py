@@ -1,0 +1,128 @@
+"""Steps and epochs of PyG's layers, our baseline, sub-GCNs in turn and fused, and the machine's floor, side by side."""
+
+import argparse
+import json
+import os
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from benchmarks.case import Case
+from benchmarks.report import print_case, summarise
+from benchmarks.tables import describe_machine, on
+from benchmarks.targets import judge, line, title
+from benchmarks.worker import Spec, Worker
+
+WIDTHS = [[4096, 4096], [1024, 1024], [256, 256]]
+
+
+def main() -> None:
+    """Measure every case, print tables and targets, and write JSON."""
+    options = parse()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # workers that wait for their turn leave the cores alone
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    machine = describe_machine(options.threads, options.device)
+    print(f"# Steps\n\n{on(machine)}\n", flush=True)
+    cases = []
+    for precision in options.precision:
+        for hidden in options.hidden or WIDTHS:
+            cases.append(run_case(make_case(options, hidden, precision), options))
+            print_case(cases[-1])
+    targets = judge(cases)
+    print("## Targets\n", *(f"- {line(target)}" for target in targets), sep="\n")
+    if options.json:
+        results = {"machine": machine, "arguments": sys.argv[1:], "cases": cases, "targets": targets}
+        options.json.write_text(json.dumps(results, indent=1))
+
+
+def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure all contenders in turn, round by round."""
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(closing(Worker(spec, case, options.seconds))) for spec in contenders(options.sub_gcns)
+        ]
+        about = {worker.spec.name: worker.ready() for worker in workers}
+        samples: dict[str, dict[str, list[Any]]] = {name: {"step": [], "stretch": []} for name in about}
+        for number in range(options.repeat):
+            say(f"{title(vars(case))}: round {number + 1} of {options.repeat}")
+            for worker in workers:
+                name = worker.spec.name
+                for what in ("step", "stretch") if number < options.stretches else ("step",):
+                    if "error" in about[name] or (what, worker.spec.kind) == ("stretch", "machine"):
+                        continue
+                    answer = worker.ask(what)
+                    if "error" in answer:
+                        about[name] |= answer
+                    else:
+                        samples[name][what].append(answer)
+    return summarise(case, [w.spec for w in workers], about, samples, options.epoch_steps)
+
+
+def contenders(sub_gcns: list[int]) -> list[Spec]:
+    """All that are compared, the machine first."""
+    several = sorted(set(sub_gcns) - {1})
+    return [
+        Spec("machine", "machine", sub_gcns=(1, *several)),
+        Spec("PyG, edge_index", "pyg", "edge_index"),
+        Spec("PyG, CSR", "pyg", "csr"),
+        Spec("m=1", "ours", "in-turn"),
+        *(Spec(f"in turn m={m}", "ours", "in-turn", (m,)) for m in several),
+        *(Spec(f"fused m={m}", "ours", "fused", (m,)) for m in several),
+    ]
+
+
+def make_case(options: argparse.Namespace, hidden: list[int], precision: str) -> Case:
+    """The case of one width and precision."""
+    return Case(
+        model=options.model,
+        hidden=tuple(hidden),
+        features=options.features,
+        classes=options.classes,
+        heads=options.heads,
+        nodes=options.nodes,
+        edges=options.edges,
+        per_batch=options.clusters_per_batch,
+        clusters=options.clusters,
+        precision=precision,
+        device=options.device,
+        threads=options.threads,
+        local_steps=options.local_steps,
+        precompute=options.precompute,
+    )
+
+
+def say(what: str) -> None:
+    """Tell how far it is, beside the tables."""
+    print(what, file=sys.stderr, flush=True)
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
+    add = parser.add_argument
+    add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")
+    add("--hidden", type=int, nargs="+", action="append", metavar="D", help="may be given several times")
+    add("--features", type=int, default=602)
+    add("--classes", type=int, default=41)
+    add("--heads", type=int, default=4, help="of gat")
+    add("--nodes", type=int, default=1600, help="of a batch")
+    add("--edges", type=int, default=48000, help="of a batch, both directions counted")
+    add("--clusters", type=int, default=60, help="of the graph")
+    add("--clusters-per-batch", type=int, default=10)
+    add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
+    add("--precision", nargs="+", choices=("float32", "bf16"), default=["float32"])
+    add("--device", default="cpu")
+    add("--threads", type=int, default=os.cpu_count())
+    add("--repeat", type=int, default=7, help="rounds of all contenders in turn")
+    add("--stretches", type=int, default=3, help="of these, how many time a stretch of training as well")
+    add("--seconds", type=float, default=0.4, help="least time for one measurement")
+    add("--local-steps", type=int, default=500, help="ζ, over which the time for Θ is spread")
+    add("--epoch-steps", type=int, default=1500, help="batches of an epoch (default: those of Amazon2M)")
+    add("--precompute", action="store_true", help="our first layer takes the whole graph's ĀX, as in `GIST.fit`")
+    add("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

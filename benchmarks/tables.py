@@ -1,0 +1,72 @@
+"""Quartiles, and tables in Markdown."""
+
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def quartiles(samples: Sequence[float]) -> dict[str, Any]:
+    """Median, quartiles and the samples themselves."""
+    values = sorted(samples)
+    q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return {"median": median, "q1": q1, "q3": q3, "samples": list(samples)}
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """The smallest sample that at least this share of them does not exceed."""
+    values = sorted(samples)
+    return values[max(0, -int(-len(values) * share // 1) - 1)]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """With so many significant digits, and no exponent."""
+    if value is None:
+        return "—"
+    places = max(0, digits - len(str(int(abs(value))))) if abs(value) >= 1 else digits
+    return f"{value:,.{places}f}"
+
+
+def spread(value: dict[str, Any] | None) -> str:
+    """Median (lower quartile to upper quartile)."""
+    return "—" if value is None else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
+
+
+def percent(value: float | None) -> str:
+    """A share in percent."""
+    return "—" if value is None else f"{100 * value:.1f} %"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def describe_machine(threads: int, device: str) -> dict[str, Any]:
+    """What the measurements ran on."""
+    import torch
+
+    cpu = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            cpu = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
+    return {
+        "cpu": cpu,
+        "gpu": gpu,
+        "threads": threads,
+        "device": device,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def on(machine: dict[str, Any]) -> str:
+    """The machine in a line."""
+    where = f"{machine['gpu']}, host " if machine["gpu"] else ""
+    return (
+        f"{where}{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, Python {machine['python']}"
+    )

@@ -1,0 +1,159 @@
+"""A process for every contender: it measures one thing when it is asked, and its peak memory is its own."""
+
+import math
+import os
+import traceback
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from benchmarks.case import Case
+from benchmarks.clock import Clock
+from benchmarks.machine import Machine
+from benchmarks.ours import GISTContender
+from gistgnn.memory import peak_memory_bytes
+
+_SPAWN = get_context("spawn")
+STEP_BATCHES = 4  # that steps take by turns
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One contender.
+
+    Args:
+        name: in the tables.
+        kind: "pyg", "ours" or "machine".
+        variant: the layout, or the runner.
+        sub_gcns: m, or every m for the machine.
+    """
+
+    name: str
+    kind: str
+    variant: str = ""
+    sub_gcns: tuple[int, ...] = (1,)
+
+
+class Worker:
+    """A contender in a process of its own, idle until asked."""
+
+    def __init__(self, spec: Spec, case: Case, seconds: float) -> None:
+        self.spec = spec
+        self._end, other = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_serve, args=(other, spec, case, seconds), daemon=True)
+        self._process.start()
+        other.close()
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until it runs; returns what it says of itself, {"error": ...} where it cannot run."""
+        return self._receive()
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """Measure "step", "stretch" or "machine"."""
+        self._end.send(what)
+        return self._receive()
+
+    def close(self) -> None:
+        """End the process."""
+        self._end.close()
+        self._process.join(timeout=20)
+        if self._process.is_alive():
+            self._process.kill()
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._end.recv()
+        except EOFError:
+            return {"error": f"its process ended (exit code {self._process.exitcode}), perhaps for want of memory"}
+        return answer
+
+
+def _serve(end: Connection, spec: Spec, case: Case, seconds: float) -> None:
+    try:
+        measure, about = _open(spec, case, seconds)
+        end.send(about)
+        while True:
+            end.send(measure(end.recv()))
+    except EOFError:
+        return
+    except Exception as error:
+        traceback.print_exc()
+        end.send({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
+
+
+def _open(spec: Spec, case: Case, seconds: float) -> Any:
+    torch.set_num_threads(case.threads)
+    if spec.kind == "machine":
+        machine = Machine(case, list(spec.sub_gcns))
+        return lambda _: machine.measure(), {"nodes": machine.nodes, "edges": machine.edges}
+    before = peak_memory_bytes(torch.device(case.device))
+    if spec.kind == "pyg":
+        from benchmarks.pyg import PyGContender  # takes memory that ours do without
+
+        contender: Any = PyGContender(case, spec.variant)
+    else:
+        contender = GISTContender(case, spec.variant, spec.sub_gcns[0])
+    gauge = Gauge(contender, case, seconds)
+    peak = peak_memory_bytes(torch.device(case.device))
+    return gauge.measure, {"peak_bytes": peak, "before_bytes": before, "pid": os.getpid()}
+
+
+class Gauge:
+    """Measures a contender. It runs two stretches first, after which the process's peak memory is that of a run."""
+
+    def __init__(self, contender: Any, case: Case, seconds: float) -> None:
+        self._contender, self._case = contender, case
+        self._clock = Clock(case.device)
+        contender.stretch(1, self._clock)
+        # The first batch of a stretch is waited for: with several sub-GCNs, a stretch is not to be that alone.
+        least = 2 if contender.sub_gcns == 1 else 5
+        self._passes = self._calibrate(lambda: contender.stretch(2, self._clock), 2, least=least, seconds=seconds)
+        self._clock.read()
+        self._batches: list[Any] | None = None
+        self._seconds, self._repeats, self._next = seconds, 1, 0
+
+    def measure(self, what: str) -> dict[str, float]:
+        """Milliseconds for one step of one sub-GCN, by phases."""
+        return self._stretch() if what == "stretch" else self._steps()
+
+    def _stretch(self) -> dict[str, float]:
+        self._contender.stretch(self._passes, self._clock)
+        times = self._clock.read()
+        # In turn, every sub-GCN takes so many steps; fused, a pass is a step of all of them.
+        steps = self._passes * self._contender.sub_gcns
+        theta = times.get("theta", 0.0)
+        return {
+            "run": (times["total"] - theta) / steps,
+            "batches": times["batches"] / steps,
+            "theta_per_round": theta,
+            "steps": steps,
+        }
+
+    def _steps(self) -> dict[str, float]:
+        if self._batches is None:
+            with closing(self._contender.sampler.batches(0, STEP_BATCHES)) as made:
+                self._batches = list(made)
+            self._take(1)
+            self._repeats = self._calibrate(lambda: self._take(2), 2, least=1, seconds=self._seconds)
+        return self._take(self._repeats)
+
+    def _take(self, repeats: int) -> dict[str, float]:
+        assert self._batches is not None
+        for _ in range(repeats):
+            batch = self._contender.prepare(self._batches[self._next % len(self._batches)])
+            self._next += 1
+            with self._clock.span("step"):
+                self._contender.step(batch, self._clock)
+        times = self._clock.read()
+        return {name: value / repeats / self._contender.steps_per_pass for name, value in times.items()}
+
+    def _calibrate(self, run: Any, passes: int, *, least: int, seconds: float) -> int:
+        """How many passes take so many seconds, after some that warm up."""
+        clock = Clock(self._case.device)
+        with clock.span("once"):
+            run()
+        return max(least, math.ceil(1e3 * seconds * passes / clock.read()["once"]))

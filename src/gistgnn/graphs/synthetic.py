@@ -1,0 +1,181 @@
+"""Synthetic graphs in the shape of Reddit and Amazon2M: communities with a class and a place in a latent space.
+
+What of the real graphs they show and what they do not: docs/data.md.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gistgnn.graphs.cache import cached
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
+from gistgnn.graphs.splits import draw_split
+from gistgnn.progress import say, waiting
+from gistgnn.seeds import generator
+
+# The graph's own seed, so that every run sees the same graph.
+_SEED = 2020
+
+# Part of the cache's key: raise it when the same recipe makes another graph.
+_VERSION = 1
+
+_WORTH_A_NOTE = 5_000_000  # edges
+
+_ROWS = 100_000  # of the features that are drawn at a time; part of what the graph is
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a graph is drawn; the sizes are of the whole graph.
+
+    Attributes:
+        nodes: number of nodes.
+        train: number of training nodes.
+        val: number of validation nodes; the rest is test.
+        communities: how many; of a fraction f of the graph f^(2/3) as many, each of f^(1/3) as many nodes.
+        group: how many neighbouring communities make a group.
+        inside: the share of the edges within communities.
+        nearby: the share of those within groups; the rest joins any two nodes.
+        latent: dimensions of the space in which communities have their centres.
+        spread: standard deviation of the nodes around their community's centre there; that of the centres is 1.
+        noise: standard deviation of the noise of every feature.
+        mislabelled: the share of nodes that get a random label.
+    """
+
+    nodes: int
+    train: int
+    val: int
+    communities: int
+    group: int = 16
+    inside: float = 0.75
+    nearby: float = 0.15
+    latent: int = 8
+    spread: float = 0.8
+    noise: float = 0.2
+    mislabelled: float = 0.05
+
+
+RECIPES = {
+    "synthetic:reddit": Recipe(232_965, train=153_431, val=23_831, communities=1_024, spread=0.7, mislabelled=0.03),
+    "synthetic:amazon2m": Recipe(2_449_029, train=1_670_674, val=39_323, communities=4_096, mislabelled=0.06),
+}
+
+
+def load(info: DatasetInfo, data_root: Path) -> Graph:
+    """Draw a graph, or take it from the cache (see `gistgnn.graphs.cache.cached`).
+
+    Args:
+        info: the entry of the graph, or of a fraction of it: its nodes and edges are what is drawn.
+        data_root: not used.
+    """
+    recipe = RECIPES[info.name.split("@")[0]]
+    key = f"{_VERSION} {recipe} {info.nodes} {info.edges} {info.features} {info.classes}"
+    return cached(info.name, key, partial(_draw, info, recipe))
+
+
+def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
+    if info.edges > _WORTH_A_NOTE:
+        say(
+            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and is kept "
+            "in the cache"
+        )
+    with waiting("drawing", shown=info.edges > _WORTH_A_NOTE):
+        return draw(info, recipe)
+
+
+def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
+    """Draw a graph by a recipe.
+
+    Args:
+        info: its name, nodes, edges, features and classes.
+        recipe: everything else.
+    """
+    part = info.nodes / recipe.nodes
+    communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
+    bounds = _bounds(info.nodes, communities)
+    place = generator(_SEED, "synthetic places").permutation(info.nodes)  # of the nodes in the order of communities
+    community = np.empty(info.nodes, np.int64)
+    community[place] = np.arange(communities).repeat(np.diff(bounds))
+    ends = draw_edges(generator(_SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
+    edges = _both_ways(place, *ends)
+    del ends  # room for the features
+    train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
+    return Graph.build(
+        _features(recipe, community, communities, info.features),
+        edges,
+        _labels(recipe, community, communities, info.classes),
+        train=train,
+        val=val,
+        test=test,
+        num_classes=info.classes,
+        name=info.name,
+    )
+
+
+def _bounds(nodes: int, communities: int) -> Ints:
+    """Communities of half to one and a half the mean size: [communities + 1]."""
+    sizes = 0.5 + generator(_SEED, "synthetic communities").random(communities)
+    cumulated = cumulate(sizes)
+    return np.rint(cumulated / cumulated[-1] * nodes).astype(np.int64)
+
+
+def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
+    nodes = int(bounds[-1])
+    weights = power_law(generator(_SEED, "synthetic weights"), nodes, cap=1000.0)
+    wide = cumulate(weights)
+    # A hub's edges lead out of its community, which has too few nodes for them.
+    inside = cumulate(np.minimum(weights, 8.0))
+    groups = np.append(bounds[:-1][:: recipe.group], nodes)
+    everywhere = np.array([0, nodes])
+    return [
+        Level(recipe.inside, bounds, inside),
+        Level(recipe.nearby, groups, wide),
+        Level(1 - recipe.inside - recipe.nearby, everywhere, wide),
+    ]
+
+
+def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
+    """``edge_index``: [2, E], every node at its place, sorted by (target, source)."""
+    nodes, one, other = len(place), place[one], place[other]
+    keys = np.concatenate([one * nodes + other, other * nodes + one])
+    keys.sort()
+    edges = np.empty((2, len(keys)), np.int64)
+    np.floor_divide(keys, nodes, out=edges[1])
+    np.remainder(keys, nodes, out=edges[0])
+    return torch.from_numpy(edges)
+
+
+def _labels(recipe: Recipe, community: Ints, communities: int, classes: int) -> Ints:
+    """The class of every node's community, but for the mislabelled: [N]."""
+    rng = generator(_SEED, "synthetic labels")
+    often = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes of unequal size
+    drawn = np.searchsorted(often, rng.random(communities - classes) * often[-1], "right") - 1
+    of_community = rng.permutation(np.concatenate([np.arange(classes), drawn]))
+    labels = of_community[community]
+    wrong = rng.random(len(labels)) < recipe.mislabelled
+    labels[wrong] = rng.integers(classes, size=int(wrong.sum()))
+    return labels
+
+
+def _features(recipe: Recipe, community: Ints, communities: int, features: int) -> npt.NDArray[np.float32]:
+    """Places in the latent space, seen through a random map, with noise: [N, F]."""
+    rng = generator(_SEED, "synthetic features")
+    centres = rng.standard_normal((communities, recipe.latent), np.float32)
+    views = rng.standard_normal((recipe.latent, features), np.float32) / np.float32(recipe.latent**0.5)
+    x = np.empty((len(community), features), np.float32)
+    for start in range(0, len(x), _ROWS):
+        rows = x[start : start + _ROWS]
+        rng.standard_normal(out=rows, dtype=np.float32)
+        rows *= np.float32(recipe.noise)
+        latent = rng.standard_normal((len(rows), recipe.latent), np.float32)
+        latent = latent * np.float32(recipe.spread) + centres[community[start : start + _ROWS]]
+        for place, view in zip(latent.T, views, strict=True):  # a matrix product rounds otherwise on other machines
+            rows += place[:, None] * view
+    return x

@@ -1,0 +1,178 @@
+"""The features of all nodes in one layer: as given, in memory, or in a temporary file that is read by columns."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.nn import SparseMatrix
+
+_PIECE = 2**26  # bytes on their way from the host to a GPU
+
+
+def column_blocks(width: int, most: int) -> list[slice]:
+    """Cut ``width`` columns into as few blocks of at most ``most`` as will do, of about equal size."""
+    count = -(-width // most)
+    cuts = [width * i // count for i in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
+
+
+class Given:
+    """Features in one tensor where the model runs: those of the graph, or the model's output.
+
+    Args:
+        values: [N, d], dense or sparse.
+    """
+
+    def __init__(self, values: Tensor | SparseMatrix) -> None:
+        self.values = values
+        self.blocks = [slice(0, values.shape[1])]
+
+    def rows(self, nodes: slice) -> Tensor | SparseMatrix:
+        """The features of some nodes: [n, d]."""
+        return self.values[nodes] if isinstance(self.values, Tensor) else self.values.rows(nodes)
+
+    def block(self, index: int) -> Tensor:
+        """All columns; of dense features only."""
+        assert isinstance(self.values, Tensor)
+        return self.values
+
+    def put(self, nodes: slice, values: Tensor) -> None:
+        """Set the features of some nodes; of dense features only."""
+        assert isinstance(self.values, Tensor)
+        self.values[nodes] = values
+
+    def close(self) -> None:
+        """Nothing to free: the features are another's."""
+
+
+class Stored(ABC):
+    """Features on the host, as one [N, f] array for each block of columns; empty at first.
+
+    Args:
+        nodes: N.
+        blocks: the columns of every block.
+        like: tells their type, and the device where the model runs.
+    """
+
+    def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
+        self.nodes, self.blocks = nodes, blocks
+        self.width = blocks[-1].stop
+        self.dtype, self.device = like.dtype, like.device
+
+    @abstractmethod
+    def read(self, index: int, nodes: slice) -> Tensor:
+        """Some nodes' rows of a block, on the host: [n, f]."""
+
+    @abstractmethod
+    def write(self, index: int, nodes: slice, values: Tensor) -> None:
+        """Set some nodes' rows of a block: [n, f]."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the memory or the file; may be called again."""
+
+    def rows(self, nodes: slice) -> Tensor:
+        """The features of some nodes, on the model's device: [n, d]."""
+        if len(self.blocks) == 1:
+            return self.read(0, nodes).to(self.device)
+        rows = torch.empty(nodes.stop - nodes.start, self.width, dtype=self.dtype, device=self.device)
+        for index, columns in enumerate(self.blocks):
+            rows[:, columns] = self.read(index, nodes).to(self.device)
+        return rows
+
+    def put(self, nodes: slice, values: Tensor) -> None:
+        """Set the features of some nodes: [n, d]."""
+        for index, columns in enumerate(self.blocks):
+            self.write(index, nodes, values[:, columns])
+
+    def block(self, index: int) -> Tensor:
+        """A block on the model's device: [N, f]."""
+        if self.device.type == "cpu":
+            return self.read(index, slice(0, self.nodes))
+        columns = self.blocks[index]
+        width = columns.stop - columns.start
+        block = torch.empty(self.nodes, width, dtype=self.dtype, device=self.device)
+        step = max(_PIECE // (width * self.dtype.itemsize), 1)
+        for start in range(0, self.nodes, step):
+            piece = slice(start, min(start + step, self.nodes))
+            block[piece] = self.read(index, piece).to(self.device)
+        return block
+
+
+class InMemory(Stored):
+    """Features in the host's memory."""
+
+    def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
+        super().__init__(nodes, blocks, like)
+        self._blocks = [torch.empty(nodes, block.stop - block.start, dtype=like.dtype) for block in blocks]
+
+    def read(self, index: int, nodes: slice) -> Tensor:
+        """A view of the rows."""
+        return self._blocks[index][nodes]
+
+    def write(self, index: int, nodes: slice, values: Tensor) -> None:
+        """Copy the rows."""
+        self._blocks[index][nodes] = values.to("cpu")
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._blocks = []
+
+
+class InFile(Stored):
+    """Features in a temporary file without a name, in ``tempfile.gettempdir()``: it is gone with the process.
+
+    It is read and written in whole stretches, which is not counted as the process's memory as a mapping's pages are,
+    and where a full disk is an error and not a signal.
+
+    Raises:
+        InputError: the file cannot be made, read or written.
+    """
+
+    def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
+        super().__init__(nodes, blocks, like)
+        try:
+            self._file = tempfile.TemporaryFile(prefix="gistgnn-", buffering=0)  # noqa: SIM115 (closed by `close`)
+        except OSError as error:
+            raise _unusable(error) from error
+
+    def read(self, index: int, nodes: slice) -> Tensor:
+        """Read the rows."""
+        columns = self.blocks[index]
+        rows = torch.empty(nodes.stop - nodes.start, columns.stop - columns.start, dtype=self.dtype)
+        self._transfer("readinto", index, nodes, rows)
+        return rows
+
+    def write(self, index: int, nodes: slice, values: Tensor) -> None:
+        """Write the rows."""
+        self._transfer("write", index, nodes, values.to("cpu").contiguous())
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._file.close()
+
+    def _transfer(self, way: str, index: int, nodes: slice, rows: Tensor) -> None:
+        columns = self.blocks[index]
+        place = self.nodes * columns.start + nodes.start * (columns.stop - columns.start)
+        left = memoryview(rows.view(-1).view(torch.uint8).numpy().data)
+        try:
+            self._file.seek(place * self.dtype.itemsize)
+            while left:  # the system moves at most 2 GiB at once
+                if not (moved := getattr(self._file, way)(left)):
+                    raise OSError("the file is cut short")
+                left = left[moved:]
+        except OSError as error:
+            raise _unusable(error) from error
+
+
+def _unusable(error: OSError) -> InputError:
+    return InputError(
+        f"the temporary file for hidden features in {tempfile.gettempdir()} cannot be used "
+        f"({error.strerror or reason(error)}): point TMPDIR to a disk with more room, or allow more memory"
+    )
