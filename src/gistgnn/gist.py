@@ -160,7 +160,7 @@ class GIST:
             check_fits(model, next(first), graph.num_classes)
         evaluation = evaluation or Evaluation()
         with waiting("preparing evaluation", shown=progress):
-            inference = evaluation.prepare(model, batch, self.seed, say if progress else lambda _: None)
+            inference = evaluation.prepare(model, batch, self.seed, note)
         total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
         with RoundBar(total, shown=progress) as bar:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}

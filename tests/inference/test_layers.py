@@ -134,7 +134,8 @@ def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPa
 
 
 SCRIPT = """
-import torch
+import signal, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from gistgnn.inference.layers import ByLayers
 from gistgnn.inference.plan import Budget, plan_layers
 from dataclasses import replace
