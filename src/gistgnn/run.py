@@ -135,6 +135,22 @@ class RunConfig:
             axis_names=[f"d_{dim}" for dim in range(1, layers + 1)],
         )
 
+    def scale(self, graph: Graph) -> Standardisation | None:
+        """Return how the graph's features are to be scaled before `gist` and `fit` see it, or None."""
+        return Standardisation.of(graph) if self.standardise else None
+
+    def fit(self, gist: GIST, graph: Graph, **hooks: Any) -> Result:
+        """Train by these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""
+        return gist.fit(
+            graph,
+            sampler=self.sampler,
+            runner=self.runner,
+            inductive=self.inductive,
+            evaluation=self.evaluation,
+            **hooks,
+            **self.training,
+        )
+
 
 def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
     """Return what result.json holds."""

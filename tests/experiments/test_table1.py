@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import command, environment
@@ -52,6 +54,13 @@ def test_a_run_is_done_once(tmp_path: Path) -> None:
     assert "mark" not in again[1]
     path.write_text(path.read_text()[:100])  # cut short: done again
     assert "mark" not in store.run_all([_config(0)], 1, "runs")[0]
+
+
+def test_a_stored_run_trains_as_its_configuration_says(tmp_path: Path) -> None:
+    plain = _config(0)
+    changes: list[dict[str, Any]] = [{}, {"runner": "fused"}, {"inductive": True}, {"standardise": True}]
+    records = RunStore(tmp_path, "data").run_all([replace(plain, **change) for change in changes], 2, "runs")
+    assert len({record["history"][-1]["loss"] for record in records}) == len(changes)
 
 
 def test_a_data_set_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.graphs import Standardisation, load
+    from gistgnn.graphs import load
     from gistgnn.monitor import Saving
     from gistgnn.rounds import DivergedError
     from gistgnn.run import CHECKPOINT
@@ -174,23 +174,14 @@ def run(args: argparse.Namespace) -> int:
         _report(finished, out, args.json)
         return 0
     graph = load(args.dataset, args.data_root)
-    scale = Standardisation.of(graph) if config.standardise else None
+    scale = config.scale(graph)
     graph = scale.graph(graph) if scale else graph
     gist = config.gist(graph)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
         saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
         try:
-            result = gist.fit(
-                graph,
-                sampler=config.sampler,
-                runner=config.runner,
-                inductive=config.inductive,
-                evaluation=config.evaluation,
-                stop=lambda: interrupt.asked,
-                saving=saving,
-                **config.training,
-            )
+            result = config.fit(gist, graph, stop=lambda: interrupt.asked, saving=saving)
         except DivergedError as error:
             _finish(config, graph, error.result, args, scale, diverged=str(error))
             raise

@@ -104,10 +104,10 @@ def _graph(dataset: str, data_root: str) -> Graph:
 def _run(config: RunConfig, data_root: str) -> Record:
     """Do one run in a worker process."""
     graph = _graph(config.dataset, data_root)
+    if scale := config.scale(graph):
+        graph = scale.graph(graph)
     try:
-        result = config.gist(graph).fit(
-            graph, sampler=config.sampler, evaluation=config.evaluation, progress=False, **config.training
-        )
+        result = config.fit(config.gist(graph), graph, progress=False)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result, data_root)
