@@ -166,10 +166,12 @@ class GIST:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             run["evaluation"] = evaluation.approximation
-            monitor = self._monitor(model, graph, inference, training, Hooks(bar.update, stop, saving), run)
+            hooks = Hooks(bar.advance, bar.update, stop, saving)
+            monitor = self._monitor(model, graph, inference, training, hooks, run)
             self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
+            bar.advance(self.next_round)
             try:
                 if not monitor.progress.stopped_early:  # a resumed run may have been
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)

@@ -55,11 +55,13 @@ class Hooks:
     """What the outside has to do with a run.
 
     Args:
-        report: called with every history entry, for a progress bar.
+        advance: called after every round with how many are done, for a progress bar.
+        report: called with every history entry, likewise.
         stop: asked after every round; True saves the state and ends the run.
         saving: where the state is saved, or None.
     """
 
+    advance: Callable[[int], None]
     report: Callable[[dict[str, Any]], None]
     stop: Callable[[], bool]
     saving: Saving | None
@@ -106,6 +108,7 @@ class Monitor:
         progress = self.progress
         progress.train_seconds += time.perf_counter() - self._clock
         progress.rounds += 1
+        self._hooks.advance(progress.rounds)
         progress.steps += stretch.count * self._sub_gcns
         finished = stretch.first + stretch.count >= stretch.total
         if progress.rounds % self._training.evaluate_every == 0 or finished:

@@ -64,6 +64,10 @@ class RoundBar:
         """Stop drawing; the bar stays on the screen."""
         self._bar.stop()
 
+    def advance(self, rounds: int) -> None:
+        """Show how many rounds are done."""
+        self._bar.update(self._task, completed=rounds)
+
     def update(self, entry: dict[str, Any]) -> None:
         """Show a history entry."""
         self._best = max(self._best, entry["validation"])
