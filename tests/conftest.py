@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -11,6 +12,12 @@ def shared_data() -> Path:
     if not (_SHARED / "Planetoid" / "Cora" / "raw").is_dir():
         pytest.skip(f"the real graphs are not in {_SHARED}")
     return _SHARED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The products of tests are tiny: on a busy machine, threads that wait for each other cost seconds."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,23 @@
 from typing import Any
 
 import torch
-from models import Case
+from models import Case, tiny_graph
 from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.runners import Fused, Runner, Stretch, train_in_turn
-from gistgnn.sampling import Sampler
+from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
 
+
+def in_double(batch: Batch) -> Batch:
+    return Batch(batch.x.double(), batch.edges, batch.y.double() if batch.y.dim() == 2 else batch.y, batch.loss_nodes)
+
+
+WHOLE = whole_graph(tiny_graph())
+FULL = FullGraph(WHOLE)
+DOUBLE = in_double(WHOLE)
+SGD = Training(9, optimizer="sgd", lr=0.1)  # Adam makes a large step of a gradient that is zero but for rounding
 Left = tuple[dict[str, Tensor], list[float]]  # Θ and the carried moments by name; the losses
 
 
