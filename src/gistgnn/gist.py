@@ -1,6 +1,5 @@
 """Algorithm 1 of the paper, and the public class around it."""
 
-import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gistgnn.axes import Build, Widths, construct, named_tensors
+from gistgnn.axes import Build, Widths, construct
 from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
@@ -22,11 +21,11 @@ from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
 from gistgnn.result import Result
 from gistgnn.rounds import DivergedError, Round
-from gistgnn.runners import Runner, Stretch, make_runner
+from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, training_subgraph, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
-from gistgnn.theta import Theta
+from gistgnn.theta import Model, Store, Theta, full_model, make_theta, open_theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -45,7 +44,8 @@ class GIST:
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
-        device: where the sub-GCNs and Θ are.
+        device: where the sub-GCNs train.
+        store: where Θ is: "memory", "host", or a `Store`.
         axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
 
     Raises:
@@ -63,6 +63,7 @@ class GIST:
         partition: str = "balanced",
         seed: int = 0,
         device: str | torch.device = "cpu",
+        store: str | Store = "memory",
         axis_names: Sequence[str] | None = None,
     ) -> None:
         self.build = build
@@ -75,20 +76,36 @@ class GIST:
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
+        self.store = store if isinstance(store, Store) else Store(store)
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
-        self._initialise()
+        self._theta: Theta | None = None
 
     @property
     def sub_gcns(self) -> int:
         """m, the number of sub-GCNs."""
         return self.partition.sub_gcns
 
+    @property
+    def theta(self) -> Theta:
+        """Θ, made with the initial values of the seed when it is first asked for."""
+        if self._theta is None:
+            self._theta = make_theta(self.store, self._what())
+        return self._theta
+
+    def resume(self) -> None:
+        """Go on from the Θ that an earlier process left in the store's folder, with the round after its last.
+
+        Raises:
+            InputError: there is none, it is damaged, or of another model.
+        """
+        self._theta = open_theta(self.store, self._what())
+        self.next_round = self._theta.round
+
     def begin_round(self) -> Round:
         """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""
         blocks = self.partition.blocks(self.next_round)
-        subs = [self._sub_gcn(i, own) for i, own in enumerate(blocks)]
-        round_ = Round(self.theta, self.next_round, blocks, subs, self.input_axis)
+        round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis)
         self.next_round += 1
         return round_
 
@@ -110,10 +127,11 @@ class GIST:
             round_.aggregate()
 
     def model(self) -> nn.Module:
-        """Return the full model with a copy of the parameters of Θ, in evaluation mode."""
-        module = self._construct(self.widths)
-        self.theta.load_into(module)
-        return module.eval()
+        """Return the full model with the parameters of Θ as they are, in evaluation mode.
+
+        They are copies; where Θ is in files, the large ones are read from there whenever the model runs.
+        """
+        return full_model(self.theta, self._what())
 
     def fit(
         self,
@@ -153,27 +171,29 @@ class GIST:
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
         seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
-        if self.next_round:
-            self._initialise()
+        self._begin(going_on=saving is not None and saving.resume and saving.path.exists())
         model = self.model()
         with closing(seen.batches(0, 1)) as first:
             check_fits(model, next(first), graph.num_classes)
         evaluation = evaluation or Evaluation()
         with waiting("preparing evaluation", shown=progress):
             inference = evaluation.prepare(model, batch, self.seed, note)
-        total = math.ceil(training.steps(seen.steps_per_epoch, self.sub_gcns) / training.local_steps)
-        with RoundBar(total, shown=progress) as bar:
+        plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
+        with RoundBar(plan.rounds, shown=progress) as bar:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)
             monitor = self._monitor(model, graph, inference, training, hooks, run)
-            self.next_round = monitor.progress.rounds
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
-            bar.advance(self.next_round)
+            bar.advance(monitor.progress.rounds)
+            stopped = monitor.progress.stopped_early  # a resumed run may have been
+            if self.theta.round > monitor.progress.rounds:  # it was killed before it could record the last round
+                stopped = monitor.after_round(plan.stretch(monitor.progress.rounds), self.theta.loss)
+            self.next_round = monitor.progress.rounds
             try:
-                if not monitor.progress.stopped_early:  # a resumed run may have been
+                if not stopped:
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)
             except DivergedError as error:
                 error.result = self._result(monitor, model, inference)
@@ -190,24 +210,27 @@ class GIST:
         self, model: nn.Module, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
     ) -> Monitor:
         def score() -> dict[str, Scores]:
-            self.theta.load_into(model)
-            return evaluate(model, graph, ("validation", "test"), evaluation=how)
+            current = full_model(self.theta, self._what(), into=model)
+            return evaluate(current, graph, ("validation", "test"), evaluation=how)
 
         chooses = "f1_micro" if graph.multi_label else "accuracy"
         return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
 
-    def _initialise(self) -> None:
-        """Draw the initial Θ from the seed and start at round 0."""
-        module = self._construct(self.widths)
-        tensors = {name: tensor.detach() for name, tensor in named_tensors(module).items()}
-        self.theta = Theta(self.layout, self.widths, tensors)
-        self.next_round = 0
+    def _begin(self, *, going_on: bool) -> None:
+        """Stand at the beginning of a run, or where an earlier process left Θ."""
+        if going_on and self.store.kind == "mapped":
+            self.resume()
+        elif self.next_round:
+            self._theta = make_theta(self.store, self._what(), replace=True)
+            self.next_round = 0
+
+    def _what(self) -> Model:
+        return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
 
     def _result(self, monitor: Monitor, model: nn.Module, inference: Inference) -> Result:
-        best = monitor.best_theta or self.theta.tensors
-        Theta(self.layout, self.widths, best).load_into(model)
+        model = full_model(self.theta, self._what(), into=model, best=True)
         peak = peak_memory_bytes(self.device)
-        return Result(model.eval(), monitor.progress, monitor.interrupted, peak, inference.describe())
+        return Result(model, monitor.progress, monitor.interrupted, peak, inference.describe())
 
     def _describe(self, graph: Graph) -> dict[str, Any]:
         """Say what is trained on what, so that its checkpoint is not taken for another's."""
@@ -219,7 +242,7 @@ class GIST:
             "input_axis": self.input_axis,
             "seed": self.seed,
             "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features, graph.checksum()],
-            "parameters": {name: list(tensor.shape) for name, tensor in self.theta.tensors.items()},
+            "parameters": {name: list(shape) for name, shape in self.theta.shapes.items()},
         }
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
@@ -250,12 +273,12 @@ def train(
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
     """
-    total = training.steps(sampler.steps_per_epoch, gist.sub_gcns)
-    while (first := gist.next_round * training.local_steps) < total:
-        stretch = Stretch(first, min(training.local_steps, total - first), total)
+    plan = Schedule(training, sampler.steps_per_epoch, gist.sub_gcns)
+    while gist.next_round < plan.rounds:
+        stretch = plan.stretch(gist.next_round)
         round_ = gist.begin_round()  # subGCNs
         loss = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
-        round_.aggregate()  # subAgg
+        round_.aggregate(loss)  # subAgg
         if after_round(stretch, loss):
             break
 

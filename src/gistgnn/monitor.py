@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from gistgnn.checkpoint import Checkpoint, load_checkpoint
 from gistgnn.evaluate import Scores
 from gistgnn.runners import Stretch
@@ -94,7 +92,6 @@ class Monitor:
         run: dict[str, Any],
     ) -> None:
         self.progress = Progress()
-        self.best_theta: dict[str, Tensor] = {}
         self.interrupted = False
         self._theta, self._score, self._chooses = theta, score, chooses
         self._training, self._sub_gcns = training, sub_gcns
@@ -118,7 +115,7 @@ class Monitor:
         progress.stopped_early = impatient and not finished
         self.interrupted = self._hooks.stop() and not finished
         saving = self._hooks.saving
-        if saving and (self.interrupted or (saving.every and progress.rounds % saving.every == 0)):
+        if saving and (self.interrupted or self._theta.lasts or (saving.every and progress.rounds % saving.every == 0)):
             self._save(saving.path)
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
@@ -131,7 +128,7 @@ class Monitor:
         if score > progress.best_score:
             progress.best_score, progress.best, progress.best_round = score, progress.last, progress.rounds
             progress.evaluations_since_best = 0
-            self.best_theta = self._theta.copy()
+            self._theta.keep_best()
         entry = {
             "round": progress.rounds,
             "epoch": self._training.epochs * done / stretch.total,
@@ -146,22 +143,9 @@ class Monitor:
         self._hooks.report(entry)
 
     def _save(self, path: Path) -> None:
-        tensors = {f"theta/{name}": tensor for name, tensor in self._theta.tensors.items()}
-        tensors |= {f"best/{name}": tensor for name, tensor in self.best_theta.items()}
-        for name, moments in self._theta.moments.items():
-            tensors |= {f"moments/{name}/{key}": tensor for key, tensor in moments.items()}
-        Checkpoint(tensors, vars(self.progress), self._run).save(path)
+        Checkpoint(self._theta.checkpoint(), vars(self.progress), self._run).save(path)
 
     def _restore(self, path: Path) -> None:
         found = load_checkpoint(path, self._run)
         self.progress = Progress(**found.state)
-        for key, tensor in found.tensors.items():
-            kind, name = key.split("/", 1)
-            if kind == "theta":
-                self._theta.tensors[name].copy_(tensor)
-            elif kind == "best":
-                self.best_theta[name] = tensor.to(self._theta.tensors[name].device)
-            else:  # torch's optimisers count their steps on the host
-                name, moment = name.rsplit("/", 1)
-                device = tensor.device if moment == "step" else self._theta.tensors[name].device
-                self._theta.moments.setdefault(name, {})[moment] = tensor.to(device)
+        self._theta.restore(found.tensors, self.progress.rounds)

@@ -1,16 +1,18 @@
 """One round of GIST: m sub-GCNs with their blocks, from subGCNs to subAgg."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gistgnn.ahead import ahead
 from gistgnn.axes import named_tensors
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
-from gistgnn.theta import Theta
+from gistgnn.theta import Theta, Trained, fill
 
 
 class DivergedError(InputError):
@@ -34,38 +36,65 @@ class DivergedError(InputError):
         return type(self), (self.round_number, self.what)
 
 
+Make = Callable[[int, Blocks], nn.Module]
+
+
 class Round:
     """The m sub-GCNs of one round; iterating gives them in order, each a plain module in training mode.
 
+    They are all made when the round is, unless Θ streams: then they are made one at a time, the next one's slice is
+    taken while this one trains, and what this one has become is set aside when the loop goes on.
+
     Args:
-        theta: the global parameters; the sub-GCNs take their slices when the round is made (subGCNs).
+        theta: the global parameters; the sub-GCNs take their slices of it (subGCNs).
         number: t, the round's place in the run.
         blocks: for each sub-GCN its features of every axis.
-        subs: modules of the blocks' widths.
+        make: returns a module of some blocks' widths; one of another place i has parameters of its own.
         input_axis: which axis is the input features, or None.
     """
 
     def __init__(
-        self, theta: Theta, number: int, blocks: list[Blocks], subs: list[nn.Module], input_axis: int | None = None
+        self, theta: Theta, number: int, blocks: list[Blocks], make: Make, input_axis: int | None = None
     ) -> None:
         self.number = number
         self.blocks = blocks
-        self.subs = subs
-        self._theta = theta
-        self._input_axis = input_axis
+        self._theta, self._make, self._input_axis = theta, make, input_axis
+        self._pending = theta.begin(number)
+        self._held: dict[int, nn.Module] = {}  # taken, and not set aside yet
+        self._set_aside: set[int] = set()
         self._optimizers: dict[int, Optimizer] = {}
-        for own, sub in zip(blocks, subs, strict=True):
-            theta.take(own, sub)
-            sub.train()
-            sub.zero_grad(set_to_none=True)
+        self._carried: set[int] = set()
+        if not theta.streams:
+            self._take_all()
+
+    @property
+    def subs(self) -> list[nn.Module]:
+        """All sub-GCNs at once.
+
+        Raises:
+            InputError: some have been set aside already.
+        """
+        self._check_whole()
+        if len(self._held) < len(self):
+            self._take_all()
+        return [self._held[i] for i in range(len(self))]
 
     def __iter__(self) -> Iterator[nn.Module]:
         """Yield the sub-GCNs in order."""
-        return iter(self.subs)
+        self._check_whole()
+        if len(self._held) == len(self):
+            yield from self.subs
+            return
+        with closing(ahead(map(self._theta.take_slices, self.blocks))) as slices:
+            for i, values in enumerate(slices):
+                sub = self._fill(i, 0, values)
+                values.clear()  # not to be held while the sub-GCN trains
+                yield sub
+                self._put_aside(i)
 
     def __len__(self) -> int:
         """Return m."""
-        return len(self.subs)
+        return len(self.blocks)
 
     def input_columns(self, i: int) -> Tensor | None:
         """Return the input features that sub-GCN i sees, or None where it sees all of them (d_0 not partitioned)."""
@@ -73,39 +102,77 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Let an optimiser of sub-GCN i go on from the moments of earlier rounds, and keep them after this one."""
-        self._theta.take_moments(self.blocks[i], self.subs[i], optimizer)
+        self._theta.take_moments(self.blocks[i], self._held[i], optimizer)
         self._optimizers[i] = optimizer
+        self._carried.add(i)
 
-    def aggregate(self) -> None:
+    def aggregate(self, loss: float = 0.0) -> None:
         """Write the sub-GCNs back into Θ (subAgg), and the moments that are carried.
+
+        Args:
+            loss: the mean loss of the round, which Θ keeps where it outlives the process.
 
         Raises:
             DivergedError: a sub-GCN holds a value that is not finite; Θ is left as it was.
-            InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried.
+            InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
+                or Θ cannot be written.
         """
-        if self._optimizers and len(self._optimizers) < len(self):
-            missing = min(set(range(len(self))) - set(self._optimizers))
+        if self._carried and len(self._carried) < len(self):
+            missing = min(set(range(len(self))) - self._carried)
             raise InputError(
                 f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
             )
-        self._check_states()
-        self._check_finite()
-        self._theta.put(self.blocks, self.subs)
-        if self._optimizers:
-            self._theta.put_moments(self.blocks, self.subs, [self._optimizers[i] for i in range(len(self))])
+        for i in range(len(self)):
+            if i not in self._set_aside:
+                if i not in self._held:  # the loop was left before it
+                    self._take(i, 0)
+                self._put_aside(i)
+        self._pending.commit(loss)
 
-    def _check_states(self) -> None:
-        for i, optimizer in self._optimizers.items():
-            for name, parameter in self.subs[i].named_parameters():
-                for key, value in optimizer.state.get(parameter, {}).items():
-                    if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-                        raise InputError(
-                            f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
-                            f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
-                        )
+    def _take_all(self) -> None:
+        for i in range(len(self)):
+            if i not in self._held:
+                self._take(i, i)
 
-    def _check_finite(self) -> None:
-        for i, sub in enumerate(self.subs):
-            for name, tensor in named_tensors(sub).items():
-                if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                    raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
+    def _take(self, i: int, place: int) -> None:
+        self._fill(i, place, self._theta.take_slices(self.blocks[i]))
+
+    def _fill(self, i: int, place: int, slices: Mapping[str, Tensor]) -> nn.Module:
+        sub = self._make(place, self.blocks[i])
+        fill(sub, slices)
+        sub.train()
+        sub.zero_grad(set_to_none=True)
+        self._held[i] = sub
+        return sub
+
+    def _check_whole(self) -> None:
+        if self._set_aside:
+            raise InputError(
+                f"round {self.number + 1}: sub-GCN {min(self._set_aside)} has been put aside already: where Θ streams, "
+                "go through a round once, and train each sub-GCN within the loop"
+            )
+
+    def _put_aside(self, i: int) -> None:
+        sub, optimizer = self._held[i], self._optimizers.get(i)
+        if optimizer is not None:
+            self._check_states(sub, optimizer)
+        self._check_finite(i, sub)
+        self._pending.set_aside(i, self.blocks[i], Trained.of(sub, optimizer))
+        if self._theta.streams:
+            self._set_aside.add(i)
+            del self._held[i]
+            self._optimizers.pop(i, None)
+
+    def _check_states(self, sub: nn.Module, optimizer: Optimizer) -> None:
+        for name, parameter in sub.named_parameters():
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                    raise InputError(
+                        f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
+                        f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
+                    )
+
+    def _check_finite(self, i: int, sub: nn.Module) -> None:
+        for name, tensor in named_tensors(sub).items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")

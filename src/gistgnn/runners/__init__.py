@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gistgnn.errors import InputError
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import train_in_turn
-from gistgnn.runners.runner import Runner, Stretch
+from gistgnn.runners.runner import Runner, Schedule, Stretch
 
 RUNNERS: dict[str, Callable[[Callable[[str], None]], Runner]] = {
     "in-turn": lambda _: train_in_turn,
@@ -29,4 +29,4 @@ def make_runner(name: str, note: Callable[[str], None] = lambda _: None) -> Runn
     return RUNNERS[name](note)
 
 
-__all__ = ["RUNNERS", "Fused", "Runner", "Stretch", "make_runner", "train_in_turn"]
+__all__ = ["RUNNERS", "Fused", "Runner", "Schedule", "Stretch", "make_runner", "train_in_turn"]

@@ -27,6 +27,26 @@ class Stretch:
         return training.rate((self.first + k) / self.total)
 
 
+class Schedule:
+    """How the steps of a run are dealt out to rounds.
+
+    Args:
+        training: ζ, and how many epochs.
+        steps_per_epoch: of the sampler.
+        sub_gcns: m.
+    """
+
+    def __init__(self, training: Training, steps_per_epoch: int, sub_gcns: int) -> None:
+        self._local = training.local_steps
+        self._total = training.steps(steps_per_epoch, sub_gcns)
+        self.rounds = -(-self._total // self._local)
+
+    def stretch(self, number: int) -> Stretch:
+        """The steps of round t; the last round may be shorter."""
+        first = number * self._local
+        return Stretch(first, min(self._local, self._total - first), self._total)
+
+
 class Runner(Protocol):
     """Trains the sub-GCNs of a round. A new runner is a new file here and an entry in `RUNNERS`."""
 

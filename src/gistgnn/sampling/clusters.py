@@ -12,11 +12,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gistgnn.ahead import ahead
 from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import Operator, SparseMatrix
-from gistgnn.sampling.ahead import ahead
 from gistgnn.sampling.batch import Batch
 from gistgnn.seeds import generator
 

@@ -32,7 +32,7 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
             failed.append(error)
             ready.put(_END)
 
-    thread = Thread(target=make, name="gistgnn-batches", daemon=True)
+    thread = Thread(target=make, name="gistgnn-ahead", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not _END:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gistgnn.sampling.ahead import ahead
+from gistgnn.ahead import ahead
 
 
 def at_work() -> list[threading.Thread]:

@@ -16,7 +16,7 @@ from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.proof import prove_layout
 from gistgnn.sampling import Batch, forward
-from gistgnn.theta import Theta
+from gistgnn.theta import InMemory, Trained
 
 examples = settings(deadline=None, max_examples=6)
 few = settings(deadline=None, max_examples=4)
@@ -28,19 +28,19 @@ class Split:
 
     name: str
     features: tuple[int, ...]
-    theta: Theta
+    theta: InMemory
     blocks: list[Blocks]
     subs: list[nn.Module]
 
     @property
     def layout(self) -> Layout:
-        return self.theta.layout
+        return self.theta.slices.layout
 
 
 def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int) -> Split:
     layout = layout_of(name)
     full = built(name, features, seed)
-    theta = Theta(layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    theta = InMemory(layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()})
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
     for own, sub in zip(blocks, subs, strict=True):
@@ -77,7 +77,7 @@ def move(sub: nn.Module, seed: int) -> None:
 def test_sub_gcns_merged_untouched_leave_theta_bit_identical(name: str, data: st.DataObject) -> None:
     case = data.draw(splits(name, 24))
     before = case.theta.copy()
-    case.theta.put(case.blocks, case.subs)
+    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
     assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
 
 
@@ -91,7 +91,7 @@ def test_take_and_put_do_what_the_definition_says(name: str, data: st.DataObject
         for n, tensor in named_tensors(sub).items():
             assert torch.equal(tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features))
         move(sub, i)
-    case.theta.put(case.blocks, case.subs)
+    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
     for n, old in before.items():
         values = [named_tensors(sub)[n].detach() for sub in case.subs]
         expected = merged(case.layout, n, old, values, case.blocks, case.features)
@@ -102,7 +102,7 @@ def test_what_one_sub_gcn_holds_is_copied_exactly() -> None:
     case = split("gcn none 2", (7, 5), 2, set(), "balanced", 3)
     for sub in case.subs:
         move(sub, 4)
-    case.theta.put(case.blocks, case.subs)
+    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
     new = case.theta.tensors["convs.1.weight"]
     for own, sub in zip(case.blocks, case.subs, strict=True):
         assert torch.equal(new[own[1]][:, own[0]], named_tensors(sub)["convs.1.weight"])
@@ -111,7 +111,7 @@ def test_what_one_sub_gcn_holds_is_copied_exactly() -> None:
 def test_counters_and_flags() -> None:
     layout = Layout({"count": (), "flag": (), "mask": ((Segment(0),),)}, (1,))
     flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
-    theta = Theta(layout, (4,), {"count": torch.tensor(10), **flags})
+    theta = InMemory(layout, (4,), {"count": torch.tensor(10), **flags})
     subs = []
     for count, own in ((13, [0, 3]), (13, [1, 2])):
         sub = nn.Module()
@@ -119,7 +119,7 @@ def test_counters_and_flags() -> None:
         sub.register_buffer("flag", torch.tensor(True))
         sub.register_buffer("mask", flags["mask"][own])
         subs.append(sub)
-    theta.put([(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
+    theta.put([(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], [named_tensors(sub) for sub in subs])
     assert int(theta.tensors["count"]) == 13
     assert theta.tensors["flag"].dtype == torch.bool
     assert theta.tensors["flag"]
@@ -158,7 +158,7 @@ def test_moments_are_sliced_and_merged_as_the_parameters(name: str, optimizer: s
             for parameter in sub.parameters():
                 parameter.grad = torch.randn_like(parameter)
             opt.step()
-        case.theta.put_moments(blocks, subs, optimizers)
+        case.theta.put_moments(blocks, [Trained.of(*pair).moments for pair in zip(subs, optimizers, strict=True)])
         for n in dict(subs[0].named_parameters()):
             states = [opt.state[dict(sub.named_parameters())[n]] for sub, opt in zip(subs, optimizers, strict=True)]
             for key in states[0]:
@@ -176,7 +176,9 @@ def test_taken_moments_are_copies() -> None:
     """The sub-GCN's optimiser works in place; Θ's moments move only when they are put back."""
     case = split("features", (6,), 2, {0}, "balanced", 0)
     parameters = dict(case.subs[0].named_parameters())
-    case.theta.moments = {n: {"step": torch.tensor(3.0), "exp_avg": torch.ones_like(p)} for n, p in parameters.items()}
+    case.theta.moments.update(
+        {n: {"step": torch.tensor(3.0), "exp_avg": torch.ones_like(p)} for n, p in parameters.items()}
+    )
     optimizer = torch.optim.Adam(case.subs[0].parameters())
     case.theta.take_moments(case.blocks[0], case.subs[0], optimizer)
     for state in optimizer.state.values():
@@ -192,7 +194,7 @@ def test_plain_sgd_has_no_moments() -> None:
         for parameter in sub.parameters():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-    case.theta.put_moments(case.blocks, case.subs, optimizers)
+    case.theta.put_moments(case.blocks, [Trained.of(*pair).moments for pair in zip(case.subs, optimizers, strict=True)])
     assert all(not moments for moments in case.theta.moments.values())
 
 
@@ -254,7 +256,7 @@ def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
     full = build(widths).double().eval()
     for tensor in named_tensors(full).values():
         tensor.detach().normal_()
-    theta = Theta(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    theta = InMemory(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
     for own in Partition(widths, m, whole=whole, seed=seed).blocks(0):

@@ -1,0 +1,233 @@
+"""The initial parameters of a model that is never in memory at once.
+
+The model is built on the meta device, where its initialisation is watched: which tensor is filled by which operations,
+in which order. They are then done again on real memory, a stretch of a tensor at a time, by the same random numbers:
+the values are those of the model that is built in one piece, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from gistgnn.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.seeds import torch_stream
+
+Write = Callable[[str, int, Tensor], None]  # name, first entry of the flat tensor, values
+
+_STRETCH = 2**22  # entries; normal_ draws by groups of 16, so a multiple of it
+_GROUP = 16
+_NARROW = (5, 7)  # features of every axis in the models that are tried first
+
+_FACTORIES = ("aten::empty", "aten::zeros", "aten::ones", "aten::full", "aten::randn", "aten::rand")
+_DRAWS = ("aten::uniform_", "aten::normal_")
+_FILLS = ("aten::zero_", "aten::fill_")
+
+
+class UnknownInitialisationError(Exception):
+    """A tensor's initial values are not made of operations that can be done in pieces; the message says which one."""
+
+
+@dataclass
+class _Step:
+    """One operation on a whole tensor: called with a stretch of it."""
+
+    call: Callable[[Tensor], Any]
+    random: bool
+    order: int  # among all operations of the model
+
+
+@dataclass
+class _Recipe:
+    """What fills one storage."""
+
+    numel: int
+    dtype: torch.dtype
+    steps: list[_Step] = field(default_factory=list)
+    unknown: bool = False  # something else was done to it
+
+
+class _Recorder(TorchDispatchMode):
+    """Watches what is done to tensors of the meta device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recipes: dict[int, _Recipe] = {}
+        self._alive: list[Any] = []  # storages, whose addresses are the keys
+        self._count = 0
+        self._stray = False  # a random operation that cannot be done again has been seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and note it."""
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        self._count += 1
+        name, random = func._schema.name, torch.Tag.nondeterministic_seeded in func.tags
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if name in _FACTORIES and isinstance(out, Tensor) and out.is_meta:
+            self._create(name, args, out)
+        elif func._schema.is_mutable:
+            self._change(func, args, kwargs, inputs, random)
+        elif random:
+            self._stray = True
+        return out
+
+    def recipe(self, tensor: Tensor) -> _Recipe | None:
+        """What fills a tensor, where it can be done again in pieces."""
+        found = self._recipes.get(tensor.untyped_storage()._cdata)
+        if found is None or self._stray or found.unknown or not found.steps or not _is_whole(tensor, found):
+            return None
+        return found
+
+    def recipes(self) -> Collection[_Recipe]:
+        """What fills every storage, whether it is still there or not."""
+        return self._recipes.values()
+
+    def _create(self, name: str, args: Any, out: Tensor) -> None:
+        recipe = _Recipe(out.numel(), out.dtype)
+        if name in ("aten::full", "aten::zeros", "aten::ones"):
+            value = args[1] if name == "aten::full" else float(name == "aten::ones")
+            recipe.steps.append(self._step(lambda t: t.fill_(value)))
+        elif name in ("aten::randn", "aten::rand"):
+            draw = Tensor.normal_ if name == "aten::randn" else Tensor.uniform_
+            recipe.steps.append(self._step(draw, random=True))
+        self._alive.append(out.untyped_storage())
+        self._recipes[out.untyped_storage()._cdata] = recipe
+
+    def _change(self, func: Any, args: Any, kwargs: Any, inputs: list[Tensor], random: bool) -> None:
+        name = func._schema.name
+        recipe = self._recipes.get(args[0].untyped_storage()._cdata) if isinstance(args[0], Tensor) else None
+        fine = len(inputs) == 1 and recipe is not None and _is_whole(args[0], recipe) and not kwargs.get("generator")
+        if random:
+            fine = fine and name in _DRAWS
+            self._stray |= not fine
+        elif name not in _FILLS:
+            fine = fine and torch.Tag.pointwise in func.tags
+        if fine:
+            assert recipe is not None
+            recipe.steps.append(self._step(lambda t: func(t, *args[1:], **kwargs), random=random))
+            return
+        for tensor in inputs:
+            if changed := self._recipes.get(tensor.untyped_storage()._cdata):
+                changed.unknown = True
+
+    def _step(self, call: Callable[[Tensor], Any], *, random: bool = False) -> _Step:
+        return _Step(call, random, self._count)
+
+
+def build_on_meta(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
+    """Build a model whose tensors take no memory.
+
+    Raises:
+        InputError: `build` failed.
+    """
+    with torch.device("meta"):
+        return construct(build, widths, shared=shared)
+
+
+def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: Write, *, shared: bool) -> None:
+    """Write the initial values that a model has when it is built from the seed.
+
+    What cannot be watched, and is the same at all widths or one value throughout, such as what batch norm counts and
+    the copy of a norm's ones, is taken from a narrow model. That all values are right is tried on a narrow model first.
+
+    Raises:
+        UnknownInitialisationError: some tensor cannot be made in pieces; nothing has been written.
+    """
+    small, other = (
+        _at(build, layout.widths([min(d, narrow) for d in layout.features(widths)]), seed, shared) for narrow in _NARROW
+    )
+    constants = {name: found for name in small if (found := _constant(small[name], other.get(name))) is not None}
+    trial = {name: torch.zeros_like(tensor) for name, tensor in small.items()}
+
+    def put(name: str, start: int, values: Tensor) -> None:
+        trial[name].view(-1)[start : start + len(values)] = values
+
+    narrow_widths = layout.widths([min(d, _NARROW[0]) for d in layout.features(widths)])
+    _replay(build, narrow_widths, seed, constants, put, shared)
+    for name, tensor in small.items():
+        if not torch.equal(trial[name], tensor):
+            raise UnknownInitialisationError(f"'{name}' is filled by operations that are not seen")
+    _replay(build, widths, seed, constants, write, shared)
+
+
+def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
+    """What a tensor is at any width, if that can be told from two: the tensor, or one value for all of its entries."""
+    if other is None or (one.shape == other.shape and not torch.equal(one, other)):
+        return None
+    if one.shape == other.shape:
+        return one
+    values = torch.cat([one.reshape(-1), other.reshape(-1)]).unique()
+    return values[0] if len(values) == 1 else None
+
+
+def _at(build: Build, widths: Widths, seed: int, shared: bool) -> dict[str, Tensor]:
+    with torch_stream(seed, "parameters"):
+        module = construct(build, widths, shared=shared)
+    return {name: tensor.detach() for name, tensor in named_tensors(module).items()}
+
+
+def _replay(build: Build, widths: Widths, seed: int, constants: dict[str, Tensor], write: Write, shared: bool) -> None:
+    recorder = _Recorder()
+    with recorder:
+        module = build_on_meta(build, widths, shared=shared)
+    names: dict[int, str] = {}
+    for name, tensor in named_tensors(module).items():
+        if recipe := recorder.recipe(tensor):
+            names[id(recipe)] = name
+        elif name in constants and constants[name].shape in ((), tensor.shape):
+            for start, stop in _stretches(tensor.numel()):
+                fixed = constants[name]
+                write(name, start, fixed.reshape(-1)[start:stop] if fixed.dim() else fixed.repeat(stop - start))
+        else:
+            raise UnknownInitialisationError(f"'{name}' is filled by operations that cannot be done in pieces")
+    parts = [(recipe, part) for recipe in recorder.recipes() for part in _parts(recipe)]
+    with torch_stream(seed, "parameters"):
+        for recipe, part in sorted(parts, key=lambda found: found[1][0].order):
+            last = part[-1] is recipe.steps[-1]
+            _fill(recipe, part, names.get(id(recipe)) if last else None, write)
+
+
+def _fill(recipe: _Recipe, part: list[_Step], name: str | None, write: Write) -> None:
+    """Do a part of a recipe, and write the values under a name; what is drawn over is drawn all the same."""
+    if name is None and not part[0].random:
+        return
+    for start, stop in _stretches(recipe.numel):
+        values = torch.empty(stop - start, dtype=recipe.dtype)
+        for step in part if name is not None else part[:1]:
+            step.call(values)
+        if name is not None:
+            write(name, start, values)
+
+
+def _parts(recipe: _Recipe) -> Iterator[list[_Step]]:
+    """Cut the steps before each random one: it draws every value anew."""
+    part: list[_Step] = []
+    for step in recipe.steps:
+        if step.random and part:
+            yield part
+            part = []
+        part.append(step)
+    if part:
+        yield part
+
+
+def _stretches(numel: int) -> Iterator[tuple[int, int]]:
+    """Stretches that draw the random numbers which the whole draws: normal_ treats fewer than 16 values otherwise."""
+    start = 0
+    while start < numel:
+        stop = min(start + _STRETCH, numel)
+        if 0 < numel - stop < _GROUP:
+            stop = numel
+        yield start, stop
+        start = stop
+
+
+def _is_whole(tensor: Tensor, recipe: _Recipe) -> bool:
+    return tensor.is_contiguous() and tensor.storage_offset() == 0 and tensor.numel() == recipe.numel

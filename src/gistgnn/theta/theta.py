@@ -1,0 +1,174 @@
+"""The global parameters Θ: what sub-GCNs take from it (subGCNs) and give back to it (subAgg)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gistgnn.axes import Layout, named_tensors
+from gistgnn.errors import InputError
+from gistgnn.partition import Blocks
+from gistgnn.theta.slices import Slices
+
+Moments = dict[str, dict[str, Tensor]]  # parameter -> the optimiser's key -> state
+
+
+@dataclass
+class Trained:
+    """What a sub-GCN gives back.
+
+    Args:
+        tensors: its parameters and buffers.
+        moments: its optimiser's state of every parameter; empty where it is not carried.
+    """
+
+    tensors: dict[str, Tensor]
+    moments: Moments = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
+        """The tensors of a module and the states of its optimiser, not copied."""
+        trained = cls(named_tensors(sub))
+        if optimizer is not None:
+            trained.moments = {
+                name: {key: value for key, value in optimizer.state.get(p, {}).items() if isinstance(value, Tensor)}
+                for name, p in sub.named_parameters()
+            }
+        return trained
+
+
+class Pending(Protocol):
+    """A round of which Θ knows nothing yet."""
+
+    def set_aside(self, i: int, blocks: Blocks, trained: Trained) -> None:
+        """Keep what sub-GCN i has become until the round's end."""
+
+    def commit(self, loss: float) -> None:
+        """Write the round into Θ (subAgg): entries that several sub-GCNs hold are averaged over them."""
+
+
+class Theta(ABC):
+    """The parameters and buffers of the global model, and the optimiser's moments where they are carried.
+
+    Every tensor is cut by the same indices (see `Slices`). A new place for Θ is a subclass in a file of its own.
+
+    Args:
+        layout: how the model's tensors lie along the hidden axes.
+        widths: the full widths.
+
+    Attributes:
+        streams: a round holds one sub-GCN at a time where it can; otherwise all of them.
+        round: the next round's number t, from 0.
+        loss: the mean loss of the last round that was written.
+        lasts: Θ is on the disk after every round, so that the rest of a run's state should be, too.
+    """
+
+    streams: bool = False
+    lasts: bool = False
+
+    def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
+        self.slices = Slices(layout, widths)
+        self.round = 0
+        self.loss = 0.0
+
+    @property
+    @abstractmethod
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer of the full model, by name."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """The moments that are carried: parameter -> the optimiser's key -> state."""
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, torch.Size]:
+        """The shape of every parameter and buffer."""
+
+    @abstractmethod
+    def slice(self, name: str, blocks: Blocks) -> Tensor:
+        """The entries of a tensor in the blocks."""
+
+    @abstractmethod
+    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
+        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
+
+    @abstractmethod
+    def begin(self, number: int) -> Pending:
+        """Begin round t; one that was begun and not committed is forgotten."""
+
+    @abstractmethod
+    def keep_best(self) -> None:
+        """Keep Θ as it stands as the best one."""
+
+    @abstractmethod
+    def checkpoint(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold for Θ, its moments and the best Θ to be restored."""
+
+    @abstractmethod
+    def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
+        """Go on from what `checkpoint` gave after some rounds."""
+
+    def load_into(self, module: nn.Module) -> None:
+        """Copy all of Θ into a module of the full widths."""
+        fill(module, self.tensors)
+
+    def take(self, blocks: Blocks, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to the blocks into a module of the blocks' widths.
+
+        Raises:
+            InputError: the module's parameters do not have the slice's names or shapes.
+        """
+        fill(sub, self.take_slices(blocks))
+
+    def take_slices(self, blocks: Blocks) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to the blocks, by name."""
+        return {name: self.slice(name, blocks) for name in self.shapes}
+
+    def counts(self, name: str, key: str, state: Tensor) -> bool:
+        """Say whether an optimiser's state of a parameter is one number for all of it."""
+        return is_counter(key, state.shape, self.shapes[name])
+
+    def take_moments(self, blocks: Blocks, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of the sub-GCN the moments that were put back for its entries, if there are any."""
+        fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+        for name, parameter in sub.named_parameters():
+            if not (found := self.slice_moments(name, blocks)):
+                continue
+            counter_device = parameter.device if fused else torch.device("cpu")
+            optimizer.state[parameter] = {
+                key: value.to(counter_device) if self.counts(name, key, value) else value.to(parameter)
+                for key, value in found.items()
+            }
+
+
+def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
+    """Copy slices of Θ into a module's parameters and buffers.
+
+    Raises:
+        InputError: the module's parameters do not have the slice's names or shapes.
+    """
+    own = named_tensors(module)
+    if differing := sorted(own.keys() ^ slices.keys()):
+        raise InputError(f"parameter '{differing[0]}' is not in both the sub-GCN and the global model")
+    with torch.no_grad():
+        for name, target in own.items():
+            source = slices[name]
+            if source.shape != target.shape:
+                raise InputError(
+                    f"parameter '{name}' of a sub-GCN is {tuple(target.shape)}, its slice {tuple(source.shape)}: "
+                    "build the same layers at every width"
+                )
+            target.copy_(source, non_blocking=True)
+
+
+def is_counter(key: str, state: torch.Size, parameter: torch.Size) -> bool:
+    """Say whether an optimiser's state is one number for a whole parameter, such as its steps, and not cut with it."""
+    return key == "step" or (len(state) == 0 and len(parameter) > 0)

@@ -1,0 +1,98 @@
+"""Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP`.
+
+A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
+for n = FIRST, FIRST + STEP, ...; another process ends it. Prints one line for each n: the n, whether it was killed, and a
+digest of Θ, the moments and the best model.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from resuming import fit, make
+
+from gistgnn import Saving
+from gistgnn.axes import named_tensors
+from gistgnn.theta import Store
+from theta.stores import values
+
+CALLS = ("pwrite", "fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
+
+
+def digest(folder: Path | None) -> str:
+    """Run to the end, from wherever an earlier process left off, and say what came out."""
+    gist = make(store=Store("mapped", folder / "theta")) if folder else make()
+    saving = Saving(folder / "state.safetensors", resume=True) if folder else None
+    if folder and not (folder / "state.safetensors").exists():
+        shutil.rmtree(folder / "theta", ignore_errors=True)
+    result = fit(gist, saving=saving, optimizer_state="carry")
+    found = hashlib.sha256()
+    for name, tensor in sorted(
+        {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
+    ):
+        found.update(name.encode() + tensor.detach().float().numpy().tobytes())
+    found.update(repr([result.progress.best_round, result.progress.rounds, result.test]).encode())
+    return found.hexdigest()
+
+
+def dies_at(n: int) -> None:
+    """Let the n-th call be the last thing that this process does: half of it, where it writes."""
+    count = iter(range(1, 10**9))
+
+    def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if next(count) == n:
+                if real is pwrite:
+                    handle, data, place = args
+                    pwrite(handle, data[: len(data) // 2], place)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        return call
+
+    pwrite = os.pwrite
+    for name in CALLS:
+        setattr(os, name, wrapped(getattr(os, name)))
+
+
+def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
+    """Do something in a fork of this process; return how it ended and what it said."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writes, (work() or "").encode())
+            os._exit(0)
+        except BaseException as error:  # whatever it is, the parent is to see it
+            os.write(writes, repr(error).encode())
+            os._exit(1)
+    os.close(writes)
+    said = os.read(reads, 10**6).decode()
+    os.close(reads)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def main() -> None:
+    """Kill and go on, again and again."""
+    folder, (first, last, step) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    print("unbroken", *in_child(lambda: digest(None)), flush=True)
+    for n in range(first, last + 1, step):
+        own = folder / str(n)
+        own.mkdir()
+
+        def work(n: int = n, own: Path = own) -> str:
+            dies_at(n)
+            return digest(own)
+
+        status, said = in_child(work)
+        print(n, status, said or "-", *in_child(lambda own=own: digest(own)), flush=True)
+        shutil.rmtree(own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The same run with Θ in every store."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gistgnn import GIST
+from gistgnn.theta import Store, Theta
+
+
+def store(kind: str, folder: Path, precision: str = "float32") -> Store:
+    return Store(kind, folder / "theta" if kind == "mapped" else None, precision)
+
+
+def values(theta: Theta) -> dict[str, Tensor]:
+    """Parameters, buffers and moments."""
+    found = dict(theta.tensors)
+    for name, moments in theta.moments.items():
+        found |= {f"{name}/{key}": value for key, value in moments.items()}
+    return {name: tensor.detach().clone() for name, tensor in found.items()}
+
+
+def equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def shaken(gist: GIST, rounds: int, carry: Any = None) -> None:
+    """Rounds in which every sub-GCN takes two steps on random gradients, which follow from the round and its place."""
+    for round_ in gist.rounds(rounds):
+        for i, sub in enumerate(round_):
+            generator = torch.Generator().manual_seed(1000 * round_.number + i)
+            optimizer = (carry or torch.optim.Adam)(sub.parameters())
+            if carry:
+                round_.carry(i, optimizer)
+            for _ in range(2):
+                for parameter in sub.parameters():
+                    parameter.grad = torch.randn(parameter.shape, generator=generator)
+                optimizer.step()
+            for buffer in sub.buffers():
+                buffer += 1

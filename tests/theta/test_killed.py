@@ -1,0 +1,24 @@
+"""Real processes that are killed while they write Θ, and what becomes of their runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
+def test_a_killed_run_ends_with_the_theta_of_an_unbroken_one(tmp_path: Path) -> None:
+    """Twenty kills, spread over all that a run writes: journal, Θ, best Θ, moments, state."""
+    command = [sys.executable, "-m", "theta.killed", str(tmp_path), "1", "1200", "57"]
+    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=True, timeout=300)
+    unbroken, *lines = (line.split() for line in done.stdout.splitlines())
+    assert unbroken[1] == "0"
+    killed = [line for line in lines if int(line[1]) == -signal.SIGKILL]
+    assert len(killed) >= 20, done.stdout
+    for line in lines:
+        assert line[-2:] == ["0", unbroken[2]], line

@@ -1,0 +1,301 @@
+"""Θ is the same wherever it lies."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from models import OURS, every_model, layout_of, some_models
+from refusals import refused
+from resuming import after, fit, make, state
+
+from gistgnn import GIST, Saving
+from gistgnn.axes import named_tensors
+from gistgnn.errors import InputError
+from gistgnn.rounds import DivergedError
+from gistgnn.theta import Store
+from theta.stores import equal, shaken, store, values
+
+few = settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+OPTIMIZERS: dict[str, Any] = {
+    "reset": None,
+    "adam": torch.optim.Adam,
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "sgd": partial(torch.optim.SGD, lr=0.1),
+}
+
+
+def gist_of(name: str, features: tuple[int, ...], m: int, where: Store, **options: Any) -> GIST:
+    build, widths = some_models()[name]
+    full = layout_of(name).widths(features)
+    return GIST(build, full[0] if isinstance(widths, int) else full, m, store=where, **options)
+
+
+@pytest.mark.parametrize("name", some_models())
+@few
+@given(data=st.data())
+def test_every_store_gives_the_same_theta(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    axes = len(layout_of(name).units)
+    m = data.draw(st.integers(1, 4))
+    features = tuple(data.draw(st.lists(st.integers(m, m + 6), min_size=axes, max_size=axes)))
+    whole = data.draw(st.sets(st.integers(0, axes - 1), max_size=axes - 1))
+    carry = OPTIMIZERS[data.draw(st.sampled_from(sorted(OPTIMIZERS)))]
+    folder = tmp_path_factory.mktemp("theta")
+    found = {}
+    for kind in ("memory", "host", "mapped"):
+        gist = gist_of(name, features, m, store(kind, folder), whole=whole, seed=3)
+        shaken(gist, 3, carry)
+        found[kind] = values(gist.theta)
+    assert equal(found["host"], found["memory"])
+    assert equal(found["mapped"], found["memory"])
+
+
+@pytest.mark.parametrize("name", every_model())
+def test_initial_values_are_those_of_the_model_in_one_piece(name: str, tmp_path: Path) -> None:
+    build, widths = every_model()[name]
+    options: dict[str, Any] = {"seed": 5}
+    one, other = GIST(build, widths, **options), GIST(build, widths, store=store("mapped", tmp_path), **options)
+    assert equal(values(one.theta), values(other.theta))
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("kind", ["host", "mapped"])
+@pytest.mark.parametrize("runner", ["in-turn", "fused"])
+@pytest.mark.parametrize("optimizer_state", ["reset", "carry"])
+def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, optimizer_state: str) -> None:
+    options = {"runner": runner, "optimizer_state": optimizer_state}
+    plain, other = make(m), make(m, store=store(kind, tmp_path))
+    expected = state(plain, fit(plain, **options))
+    assert state(other, fit(other, **options)) == expected
+
+
+@pytest.mark.parametrize("stops", [[1], [3], [2, 1, 2]])
+@pytest.mark.parametrize("optimizer_state", ["reset", "carry"])
+def test_a_run_in_files_goes_on(tmp_path: Path, stops: list[int], optimizer_state: str) -> None:
+    plain = make()
+    expected = state(plain, fit(plain, optimizer_state=optimizer_state))
+    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    for rounds in stops:
+        gist = make(store=store("mapped", tmp_path))
+        if not saving.path.exists():
+            gist.theta  # noqa: B018 (makes it)
+        result = fit(gist, stop=after(rounds), saving=saving, optimizer_state=optimizer_state)
+        assert result.interrupted
+    resumed = make(store=store("mapped", tmp_path))
+    assert state(resumed, fit(resumed, saving=saving, optimizer_state=optimizer_state)) == expected
+
+
+def test_the_best_theta_is_kept(tmp_path: Path) -> None:
+    """A rate that ruins the model after its best round."""
+    options: dict[str, Any] = {"epochs": 40, "lr": 0.4, "evaluate_every": 1}
+    plain, mapped = make(), make(store=store("mapped", tmp_path))
+    one, other = fit(plain, **options), fit(mapped, **options)
+    assert one.progress.best_round < one.progress.rounds
+    assert equal(dict(named_tensors(one.model)), dict(named_tensors(other.model)))
+    assert len(list((tmp_path / "theta").glob("best-*"))) == 1
+
+
+def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
+    full, half = (make(store=store("mapped", tmp_path / p, p)) for p in ("float32", "bf16"))
+    result = fit(half, optimizer_state="carry")
+    fit(full, optimizer_state="carry")
+    assert all(t.dtype == torch.bfloat16 for t in half.theta.tensors.values() if t.is_floating_point())
+    assert all(t.dtype == torch.float32 for t in named_tensors(result.model).values() if t.is_floating_point())
+    assert result.test is not None
+    assert result.test["accuracy"] > 0.4  # chance is a third
+    sizes = [sum(t.nbytes for t in values(gist.theta).values()) for gist in (full, half)]
+    assert sizes[1] < 0.6 * sizes[0]
+
+
+def test_a_loop_of_one_s_own_goes_on_in_another_process(tmp_path: Path) -> None:
+    plain, first, second = make(), *(make(store=store("mapped", tmp_path)) for _ in range(2))
+    shaken(plain, 5, torch.optim.Adam)
+    shaken(first, 2, torch.optim.Adam)
+    second.resume()
+    assert second.next_round == 2
+    shaken(second, 3, torch.optim.Adam)
+    assert equal(values(second.theta), values(plain.theta))
+
+
+def test_sub_gcns_that_a_loop_leaves_out_stay_as_they_are(tmp_path: Path) -> None:
+    found = {}
+    for kind in ("memory", "mapped"):
+        gist = make(4, store=store(kind, tmp_path))
+        for round_ in gist.rounds(2):
+            for i, sub in enumerate(round_):
+                with torch.no_grad():
+                    for parameter in sub.parameters():
+                        parameter += 1
+                if i == 1:
+                    break
+        found[kind] = values(gist.theta)
+    assert equal(found["memory"], found["mapped"])
+
+
+def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:
+    gist = GIST(OURS["gcn"], (8, 4), 4, store=store("mapped", tmp_path))
+    round_ = gist.begin_round()
+    assert len({id(sub) for sub in round_}) == 1  # one module for all
+    with refused("round 1", "sub-GCN 0", "once"):
+        list(round_)
+
+
+def test_a_round_that_does_not_end_leaves_theta_as_it_was(tmp_path: Path) -> None:
+    gist = make(store=store("mapped", tmp_path))
+    before = values(gist.theta)
+    for round_ in gist.rounds(1):
+        for sub in round_:
+            with torch.no_grad():
+                next(sub.parameters()).fill_(3.0)
+        break
+    assert equal(values(gist.theta), before)
+
+
+def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
+    gist = make(store=store("mapped", tmp_path))
+    before = values(gist.theta)
+    with refused("diverged in round 1", "sub-GCN 1", error=DivergedError):
+        for round_ in gist.rounds(1):
+            for i, sub in enumerate(round_):
+                with torch.no_grad():
+                    next(sub.parameters()).fill_(float("nan") if i == 1 else 3.0)
+    assert equal(values(gist.theta), before)
+    other = make(store=store("mapped", tmp_path))
+    other.resume()
+    assert equal(values(other.theta), before)
+
+
+def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:
+    shaken(make(store=store("mapped", tmp_path)), 2)
+    with refused(str(tmp_path / "theta"), "not empty", "resume"):
+        make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    other = make(store=store("mapped", tmp_path))
+    other.resume()
+    assert other.next_round == 2
+
+
+def test_a_fit_from_scratch_begins_anew(tmp_path: Path) -> None:
+    plain, gist = make(), make(store=store("mapped", tmp_path))
+    expected = state(plain, fit(plain))
+    fit(gist)
+    assert state(gist, fit(gist)) == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "parts"),
+    [
+        ({"widths": (8, 9)}, ["'convs.1.weight'"]),
+        ({"model": "graphsage"}, ["'convs.0.weight'"]),
+        ({"norm": "none"}, ["'norms.0"]),
+    ],
+    ids=["widths", "layer", "norm"],
+)
+def test_the_theta_of_another_model_is_refused(tmp_path: Path, other: dict[str, Any], parts: list[str]) -> None:
+    make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    model, norm = other.get("model", "gcn"), other.get("norm", "batch")
+    gist = GIST(lambda w: OURS[model](w, norm=norm), other.get("widths", (8, 7)), 3, store=store("mapped", tmp_path))
+    with refused("another model", str(tmp_path / "theta"), *parts):
+        gist.resume()
+
+
+def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    with refused("no Θ to go on from", "theta"):
+        make(store=store("mapped", tmp_path)).resume()
+    with refused("no Θ to go on from", "memory"):
+        make().resume()
+
+
+def wrong_size(folder: Path) -> None:
+    path = folder / "parameters" / "00001.safetensors"
+    os.truncate(path, path.stat().st_size - 4)
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "wrong size": wrong_size,
+    "no files": lambda folder: shutil.rmtree(folder / "parameters"),
+    "no state": lambda folder: (folder / "theta.json").unlink(),
+    "torn state": lambda folder: (folder / "theta.json").write_text("{"),
+    "other state": lambda folder: (folder / "theta.json").write_text('{"round": 1}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
+    shaken(make(store=store("mapped", tmp_path)), 1)
+    DAMAGES[damage](tmp_path / "theta")
+    with refused(str(tmp_path / "theta")):
+        make(store=store("mapped", tmp_path)).resume()
+
+
+def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    fit(make(store=store("mapped", tmp_path)), stop=after(4), saving=saving)
+    shutil.rmtree(tmp_path / "theta")
+    make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    with refused("0 rounds", "4"):
+        fit(make(store=store("mapped", tmp_path)), saving=saving)
+
+
+@pytest.mark.parametrize(("call", "step"), [("pwrite", 9), ("fsync", 1), ("rename", 1)])
+def test_a_disk_that_fails_costs_the_round_at_most(
+    tmp_path: Path, call: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Throughout a round; whatever was there still loads, and the run goes on from it."""
+    plain = make()
+    shaken(plain, 2, torch.optim.Adam)
+    expected, done, at = values(plain.theta), False, 1 - step
+    while not done:
+        at += step
+        folder = tmp_path / str(at)
+        gist = make(store=store("mapped", folder))
+        shaken(gist, 1, torch.optim.Adam)
+        done = not fails_at(at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch)
+        again = make(store=store("mapped", folder))
+        again.resume()
+        shaken(again, 2 - again.next_round, torch.optim.Adam)
+        assert equal(values(again.theta), expected)
+    assert at >= 3
+
+
+def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Do the work while the n-th call of a system function finds the disk full; say whether that came to pass."""
+    owner: Any = Path if call == "rename" else os
+    real, count = getattr(owner, call), iter(range(1, 10**6))
+
+    def failing(*args: Any) -> Any:
+        if next(count) == at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, call, failing)
+        try:
+            work()
+        except InputError as error:
+            return "No space left" in str(error)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("disk",), ["store is 'disk'", "memory, host, mapped"]),
+        (("mapped",), ["mapped", "folder"]),
+        (("memory", Path("x")), ["store is memory", "mapped"]),
+        (("host", None, "bf16"), ["bf16", "host"]),
+        (("mapped", Path("x"), "float16"), ["float16", "float32, bf16"]),
+    ],
+)
+def test_a_wrong_store_is_refused(arguments: tuple[Any, ...], parts: list[str]) -> None:
+    with refused(*parts):
+        Store(*arguments)
