@@ -1,0 +1,6 @@
+"""Models whose large weights stay in files: what they compute is computed block of rows by block of rows."""
+
+from gistgnn.stored.model import LARGE, stored_model
+from gistgnn.stored.tensor import StoredTensor, reading_bytes
+
+__all__ = ["LARGE", "StoredTensor", "reading_bytes", "stored_model"]

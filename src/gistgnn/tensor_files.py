@@ -1,0 +1,164 @@
+"""Tensors in safetensors files: where they lie, and reading parts of them without mapping the file.
+
+A mapping's pages count as the process's memory, and a file that is cut short ends the process with a signal; what is
+read into fresh memory does neither.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""The types of numbers by their names in a header."""
+
+_MOST_HEADER = 100_000_000  # bytes, as the safetensors library allows
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies.
+
+    Attributes:
+        path: the safetensors file.
+        offset: of the tensor's first byte in the file.
+        shape: its sizes.
+        dtype: the type of its numbers in the file.
+    """
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def find_tensors(path: Path) -> dict[str, Place]:
+    """Return where every tensor of a safetensors file lies; the tensors themselves are not read.
+
+    Raises:
+        InputError: the file is missing, unreadable, no safetensors file, or cut short.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = path.stat().st_size
+            if size < 8 or length > min(_MOST_HEADER, size - 8):
+                raise ValueError(f"it has {size} bytes, and no header of safetensors")
+            header = json.loads(file.read(length))
+            return _places(path, header, 8 + length, size)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} cannot be loaded ({reason(error)}): make it again") from error
+
+
+def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[str, Place]:
+    """Check that the tensors of a header fill the file from ``start`` to ``size`` without a gap."""
+    found, spans = {}, []
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        place = Place(path, start + begin, tuple(map(int, entry["shape"])), DTYPES[entry["dtype"]])
+        if min(place.shape, default=0) < 0 or end - begin != place.nbytes:
+            raise ValueError(f"'{name}' {list(place.shape)} has {end - begin} bytes")
+        found[name] = place
+        spans.append((begin, end))
+    before = 0
+    for begin, end in sorted(spans):
+        if begin != before:
+            raise ValueError(f"its tensors leave a gap at byte {before}")
+        before = end
+    if start + before != size:
+        raise ValueError(f"it has {size} bytes, its tensors take {start + before}")
+    return found
+
+
+class TensorFile:
+    """An open file that several threads may read; it stays readable when its name is given to another file.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, threading.Lock()
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
+
+    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+        """Read a tensor of this file, or a part of a matrix, into fresh memory on the host.
+
+        Args:
+            place: of the tensor.
+            rows: along the first dimension, start and stop given; None: all.
+            columns: of a matrix, likewise.
+
+        Returns:
+            [rows, columns] of a matrix, [rows, ...] of another tensor, in the file's type of numbers.
+
+        Raises:
+            InputError: the file was cut short, or cannot be read.
+        """
+        if rows is None:
+            out = torch.empty(place.shape, dtype=place.dtype)
+            self._fill(out, place.offset)
+            return out
+        width = math.prod(place.shape[1:])
+        offset = place.offset + rows.start * width * place.dtype.itemsize
+        columns = columns or slice(0, width)
+        wanted = columns.stop - columns.start
+        if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # whole rows come from the disk in either case
+            out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype)
+            self._fill(out, offset)
+            return out if wanted == width else out[:, columns].contiguous()
+        out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype)
+        for index, row in enumerate(out):
+            self._fill(row, offset + (index * width + columns.start) * place.dtype.itemsize)
+        return out
+
+    def _fill(self, out: Tensor, offset: int) -> None:
+        left = memoryview(out.view(-1).view(torch.uint8).numpy().data)
+        try:
+            with self._lock:
+                self._file.seek(offset)
+                while left:  # the system moves at most 2 GiB at once
+                    if not (count := self._file.readinto(left)):
+                        raise OSError("it is cut short")
+                    left = left[count:]
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
+
+
+def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
+    """Consecutive rows of about ``most`` bytes each, at least one row."""
+    step = max(most // max(row_bytes, 1), 1)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
