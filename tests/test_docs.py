@@ -6,6 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from models import OURS, tiny_graph
+from torch import nn
+
+from gistgnn.evaluate import predict
+from gistgnn.model_files import write_model
+from gistgnn.sampling import whole_graph
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -16,6 +23,35 @@ README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_tex
 def test_the_readme_s_python_runs(block: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def blocks(page: str, containing: str) -> list[str]:
+    """The Python of a page that holds some text."""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    return [block for block in found if containing in block]
+
+
+@pytest.mark.parametrize("limit", [50, 10**6])
+def test_a_run_s_model_loads_as_the_docs_say(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved, model = nn.Linear(4, 3), nn.Linear(4, 3)
+    write_model(tmp_path / "runs/mine", saved.state_dict(), limit)
+    (block,) = blocks("training.md", "weight_map")
+    exec(block, {"model": model})
+    assert all(torch.equal(*pair) for pair in zip(model.parameters(), saved.parameters(), strict=True))
+
+
+def test_a_model_wider_than_the_memory_is_run_as_the_docs_say(tmp_path: Path) -> None:
+    graph, widths = tiny_graph(60), (8, 8)
+    build = OURS["graphsage"]
+    model = build(widths).eval()
+    write_model(tmp_path, model.state_dict(), 500)
+    (block,) = blocks("large-graphs.md", "stored_model")
+    block, count = re.subn("parts=5000, sample=500", "parts=6, sample=5", block)
+    assert count == 1
+    names = {"build": build, "widths": widths, "graph": graph, "folder": tmp_path}
+    exec(block, names)
+    torch.testing.assert_close(predict(names["model"], whole_graph(graph)), predict(model, whole_graph(graph)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,12 +1,14 @@
 """Scores of a model on the splits of a graph."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import torch
 from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
+from gistgnn.errors import InputError
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation, Inference
 from gistgnn.sampling import Batch, whole_graph
@@ -57,17 +59,12 @@ def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference |
         evaluation: how the model is run (None: `Evaluation()`), or what `Evaluation.prepare` returned for this batch.
 
     Raises:
-        InputError: see `Evaluation.prepare`.
+        InputError: see `Evaluation.prepare`; or the evaluation is of a sample of the parts.
     """
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            if evaluation is None or isinstance(evaluation, Evaluation):
-                evaluation = (evaluation or Evaluation()).prepare(model, batch)
-            return evaluation.logits(model)
-    finally:
-        model.train(training)
+    with _prepared(model, batch, evaluation) as inference:
+        if inference.nodes is not None:
+            raise InputError("the evaluation is of a sample of the parts, and most nodes have no output: leave it out")
+        return inference.logits(model)
 
 
 def evaluate(
@@ -84,8 +81,36 @@ def evaluate(
         graph: the graph and its splits.
         splits: of "train", "validation" and "test".
         batch: the graph as a batch, where the caller has it prepared.
-        evaluation: see `predict`.
+        evaluation: see `predict`; of a sample of the parts, scores are over the nodes in it.
+
+    Raises:
+        InputError: see `Evaluation.prepare`; or a split has no node in the sample.
     """
-    predicted = decide(predict(model, batch or whole_graph(graph), evaluation), graph.multi_label)
-    masks = {split: getattr(graph, SPLITS[split]) for split in splits}
+    with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
+        predicted, sampled = decide(inference.logits(model), graph.multi_label), inference.nodes
+    masks = {split: _scored(graph, split, sampled) for split in splits}
     return {split: scores(predicted[mask], graph.y[mask]) for split, mask in masks.items()}
+
+
+def _scored(graph: Graph, split: str, sampled: Tensor | None) -> Tensor:
+    """Which nodes of a split are scored: a mask [N]."""
+    mask: Tensor = getattr(graph, SPLITS[split])
+    if sampled is None:
+        return mask
+    if not (mask & sampled).any():
+        raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
+    return mask & sampled
+
+
+@contextmanager
+def _prepared(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None) -> Iterator[Inference]:
+    """Within the block the model is in evaluation mode, and no gradient is recorded."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            if evaluation is None or isinstance(evaluation, Evaluation):
+                evaluation = (evaluation or Evaluation()).prepare(model, batch)
+            yield evaluation
+    finally:
+        model.train(training)

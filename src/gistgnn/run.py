@@ -1,8 +1,8 @@
 """A run of one of our models on one data set, and the directory that it leaves behind.
 
-DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score),
-curves.png; features.safetensors, where features are standardised; and, while the run is not finished,
-checkpoint.safetensors.
+DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
+shards and their index, see `gistgnn.model_files`), curves.png; features.safetensors, where features are standardised;
+and, while the run is not finished, checkpoint.safetensors.
 """
 
 import json
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
@@ -21,11 +19,14 @@ from gistgnn.files import replacing
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.inference import Evaluation
+from gistgnn.inference.available import available_bytes
+from gistgnn.model_files import find_model, write_model
 from gistgnn.nn import MODELS
 from gistgnn.result import Result
 from gistgnn.sampling import ClusterSampling
+from gistgnn.stored import LARGE, stored_model
 
-RESULT, MODEL, CURVES, CHECKPOINT = "result.json", "model.safetensors", "curves.png", "checkpoint.safetensors"
+RESULT, CURVES, CHECKPOINT = "result.json", "curves.png", "checkpoint.safetensors"
 FEATURES = "features.safetensors"  # how they are standardised
 
 
@@ -169,8 +170,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
     """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
     from gistgnn.plots import plot_curves  # matplotlib is slow to import
 
-    with replacing(out / MODEL) as path:
-        save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, path)
+    write_model(out, model.state_dict())
     if scale:
         scale.save(out / FEATURES)
     else:
@@ -213,7 +213,10 @@ def config_of(record: dict[str, Any]) -> RunConfig:
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
-    """Return a finished run's configuration, result.json and trained model.
+    """Return a finished run's configuration, result.json and trained model, in evaluation mode.
+
+    Of a model that would take more than a quarter of the memory that is available, the large weights stay in their
+    files (see `gistgnn.stored.stored_model`).
 
     Raises:
         InputError: a file is missing, unreadable, or does not fit the others.
@@ -222,14 +225,13 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     config = config_of(record)
     try:
         sizes = record["graph"]
-        model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
+        with torch.device("meta"):
+            model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
-    try:
-        model.load_state_dict(load_file(out / MODEL))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise InputError(f"{out / MODEL} cannot be loaded ({reason(error)}): train the run again") from error
-    return config, record, model.eval()
+    taken = sum(tensor.nbytes for tensor in model.state_dict().values())
+    wide = taken > available_bytes(torch.device("cpu")) // 4
+    return config, record, stored_model(model, find_model(out), above=LARGE if wide else None)
 
 
 def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:

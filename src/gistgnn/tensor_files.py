@@ -128,7 +128,7 @@ class TensorFile:
             InputError: the file was cut short, or cannot be read.
         """
         if rows is None:
-            out = torch.empty(place.shape, dtype=place.dtype)
+            out = torch.empty(place.shape, dtype=place.dtype, device="cpu")
             self._fill(out, place.offset)
             return out
         width = math.prod(place.shape[1:])
@@ -136,10 +136,10 @@ class TensorFile:
         columns = columns or slice(0, width)
         wanted = columns.stop - columns.start
         if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # whole rows come from the disk in either case
-            out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype)
+            out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype, device="cpu")
             self._fill(out, offset)
             return out if wanted == width else out[:, columns].contiguous()
-        out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype)
+        out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype, device="cpu")
         for index, row in enumerate(out):
             self._fill(row, offset + (index * width + columns.start) * place.dtype.itemsize)
         return out

@@ -29,6 +29,7 @@ def test_exact_methods_give_one_result(cli: Cli, own_graph: Path, method: str) -
         "method": method,
         "memory": None if method == "whole" else 2**29,
         "parts": None,
+        "sample": None,
     }
     scored = json.loads(cli("evaluate", "run", "--evaluation", method, "--json").stdout)
     assert scored["evaluation"]["exact"] is True

@@ -32,8 +32,10 @@ from .cases import random_batch, random_model, whole
         ({"method": "parts", "parts": 2.5}, ["parts is 2.5, expected an integer >= 1"]),
         ({"memory": -1}, ["memory is -1, expected an integer >= 1"]),
         ({"memory": True}, ["memory is True"]),
-        ({"method": "whole", "memory": 10}, ["memory is given, but the evaluation is whole", "auto or layers"]),
-        ({"method": "parts", "parts": 3, "memory": 10}, ["memory is given, but the evaluation is parts"]),
+        ({"method": "whole", "memory": 10}, ["memory is given, but the evaluation is whole", "auto, layers or parts"]),
+        ({"sample": 3}, ["sample is 3, expected at most parts, which is None", "choose the method parts"]),
+        ({"method": "parts", "parts": 3, "sample": 4}, ["sample is 4, expected at most parts, which is 3"]),
+        ({"method": "parts", "parts": 3, "sample": 0}, ["sample is 0, expected an integer >= 1"]),
     ],
 )
 def test_bad_values(options: dict[str, Any], parts: list[str]) -> None:

@@ -30,23 +30,32 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
-def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None) -> None:
-    """Add --evaluation, --evaluation-memory and --parts."""
+def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
+    """Add --evaluation, --evaluation-memory and --parts; a sample of the parts is for scores alone."""
     said = default or "the run's"
     group = parser.add_argument_group("evaluation")
     group.add_argument(
         "--evaluation",
         choices=("auto", "whole", "layers", "parts"),
-        help="the whole graph at once; layer by layer within a budget of memory, exact; part by part, approximate; "
+        help="the whole graph at once; layer by layer within a budget of memory, exact; by parts, approximate; "
         f"auto: layer by layer where the whole graph would take more than the budget (default: {said})",
     )
     group.add_argument(
         "--evaluation-memory",
         type=gibibytes,
         metavar="GIB",
-        help="the budget of auto and layers, beside the graph and the model (default: half of what is available)",
+        help="the budget of auto, layers and parts, beside the graph and the model (default: half of what is "
+        "available)",
     )
     group.add_argument("--parts", type=count, metavar="P", help="into how many METIS cuts the graph")
+    if sample:
+        said = "all" if default else "the run's, or all where --parts is given"
+        group.add_argument(
+            "--parts-sample",
+            type=count,
+            metavar="K",
+            help=f"how many of the parts, drawn by the seed, are run and scored (default: {said})",
+        )
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
@@ -58,9 +67,11 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
     from gistgnn.inference import Evaluation
 
     method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
+    sample = getattr(args, "parts_sample", None)
     if run is not None and method in (None, run.method):
+        sample = sample or (run.sample if parts is None else None)
         method, memory, parts = run.method, memory or run.memory, parts or run.parts
-    return Evaluation(method or "auto", memory, parts)
+    return Evaluation(method or "auto", memory, parts, sample)
 
 
 def gibibytes(text: str) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
     add_data_options(parser, default=None)
     add_device_option(parser)
-    add_evaluation_options(parser, default=None)
+    add_evaluation_options(parser, default=None, sample=False)
     parser.add_argument(
         "--output",
         type=Path,
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = load_run(args.directory)
-    evaluation = evaluation_of(args, config.evaluation)
+    evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # every node is wanted
     device = choose_device(args.device)
     x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
     x = scale_features(args.directory, config, x)

@@ -12,7 +12,8 @@ def print_scores(
 ) -> None:
     """Print one row of scores for each name; a row without scores is left out, and approximate ones are said to be."""
     if evaluation and not evaluation["exact"]:
-        title += f" (approximate, by {evaluation['parts']} parts)"
+        sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
+        title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     table = Table(title=title)
     table.add_column("split")
     for column in ("accuracy", "micro F1", "macro F1"):

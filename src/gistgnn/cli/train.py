@@ -273,6 +273,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
         print(json.dumps(record, indent=2))
         return
     from gistgnn.cli.tables import print_scores
+    from gistgnn.model_files import model_path
 
     print_scores(
         f"{record['graph']['name']}, {record['config']['model']['name']}, m = {record['config']['sub_gcns']}",
@@ -284,4 +285,4 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
         record.get("evaluation"),
     )
     print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
-    print(f"written: {out / 'result.json'}, {out / 'model.safetensors'}, {out / 'curves.png'}")
+    print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}")

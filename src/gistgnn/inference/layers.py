@@ -33,12 +33,16 @@ class ByLayers:
         batch: the graph.
         plan: what fits into the memory, for models of these sizes (see `plan_layers`).
 
+    Attributes:
+        nodes: None: all nodes have an output.
+
     Raises:
         InputError: the disk of temporary files has too little room.
     """
 
     def __init__(self, batch: Batch, plan: Plan) -> None:
         self._batch, self._plan = batch, plan
+        self.nodes = None
         self._check_disk()
 
     def describe(self) -> dict[str, Any]:

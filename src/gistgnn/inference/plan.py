@@ -14,8 +14,10 @@ from gistgnn.nn import GNN, SparseMatrix
 from gistgnn.nn.gnn import Layer
 from gistgnn.nn.propagate import Propagation
 from gistgnn.sampling import Batch
+from gistgnn.stored import reading_bytes
 
-_WORK = 2**27  # bytes of a chunk of nodes: more is no faster
+WORK = 2**27  # bytes of a chunk of nodes: more is no faster where the weights are in memory
+_STORED_ROWS = 4096  # nodes of a chunk: with less, a CPU would wait for weights that lie in files
 _MOST_CHUNKS = 4096
 _ENTRY = 48  # bytes that attention takes for one entry of one head: scores, maxima, coefficients, rows
 
@@ -127,7 +129,9 @@ class Costs:
         self.layers = tuple(_sizes(gnn, batch, self.keep))
         stay, peak = _operators(gnn, batch)
         product = kept if self.keep and not made else 0
-        self.resident = stay + product + self.column(gnn.out_features + max(layer.scores for layer in self.layers))
+        self.reading = reading_bytes(gnn)
+        columns = gnn.out_features + max(layer.scores for layer in self.layers)
+        self.resident = stay + product + self.reading + self.column(columns)
         self.preparing = peak
         degree = int(batch.adj.pattern.rowptr.diff().max()) + 1 if any(s.scores for s in self.layers) else 0
         rows = -(-self.nodes // _MOST_CHUNKS)
@@ -177,7 +181,7 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
             f"{_said(costs.least)} on this graph: allow more, or evaluate by parts"
         )
     left = budget.compute - costs.resident
-    work = min(max(costs.least_work, min(_WORK, left // 4)), left - costs.column())
+    work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), left - costs.column())
     room = left - work
     if budget.device is None:
         in_file = costs.features(costs.widest) > room
@@ -188,6 +192,14 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
     columns = min(columns, costs.widest)
     disk = costs.features(columns) if in_file else 0
     return Plan(in_file, columns, work, costs.keep, costs.layers, disk)
+
+
+def _work(costs: Costs, left: int, *, gpu: bool) -> int:
+    """Bytes of a chunk of nodes for which time and memory are well spent; every chunk reads stored weights anew."""
+    if not costs.reading:
+        return min(WORK, left // 4)
+    wanted = _STORED_ROWS * max(layer.row(costs.size) for layer in costs.layers)
+    return left // 2 if gpu else min(max(WORK, wanted), left // 2)
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:

@@ -12,10 +12,14 @@ class Whole:
 
     Args:
         batch: the graph.
+
+    Attributes:
+        nodes: None: all nodes have an output.
     """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        self.nodes = None
 
     def describe(self) -> dict[str, Any]:
         """The method, as result.json holds it."""

@@ -107,6 +107,13 @@ class Pattern:
         shape = (nodes.stop - nodes.start, self.shape[1])
         return Pattern(rowptr - entries.start, self.col[entries], shape), entries
 
+    def within(self, part: Tensor) -> Pattern:
+        """The square pattern without the entries whose row and column are of two parts; ``part``: [R], integers."""
+        part = part.to(self.col.dtype)
+        keep = part.index_select(0, self.col) == part.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
+        before = torch.cat([self.rowptr.new_zeros(1), keep.cumsum(0, dtype=self.rowptr.dtype)])
+        return Pattern(before.index_select(0, self.rowptr), self.col[keep], self.shape)
+
     def csr(self, value: Tensor) -> Tensor:
         """The torch CSR tensor with these entries and values (``value``: [nnz]); nothing is copied."""
         return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)

@@ -32,6 +32,7 @@ class Batch:
         loss_nodes: indices of the nodes whose loss counts.
         product: gives the product of an operator with x where it is not that of these edges (see `Adjacency.keep`).
         sparse: whether `features` is a sparse matrix; None: as x itself says. A part does as the whole graph does.
+        splits: the nodes whose predictions are scored, masks [N] by the names of the splits; None: not known.
     """
 
     x: Tensor
@@ -40,6 +41,7 @@ class Batch:
     loss_nodes: Tensor
     product: Callable[[Operator], Tensor] | None = None
     sparse: bool | None = None
+    splits: dict[str, Tensor] | None = None
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -83,8 +85,9 @@ class Batch:
 
 
 def whole_graph(graph: Graph) -> Batch:
-    """Return the whole graph as one batch, the loss on its training nodes."""
-    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1))
+    """Return the whole graph as one batch, the loss on its training nodes, with its splits."""
+    splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
+    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1), splits=splits)
 
 
 def training_subgraph(graph: Graph) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeGuard
 
 import torch
@@ -74,6 +75,11 @@ def _to(tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
     return tensor.moved(device, dtype)
 
 
+def _new(method: str, tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
+    """A tensor of this one's type, and where this one is."""
+    return getattr(torch.empty(0, dtype=tensor.dtype, device=tensor.device), method)(*args, **kwargs)
+
+
 def _turned(tensor: StoredTensor) -> Any:
     return tensor.turn() if tensor.dim() == 2 else NotImplemented
 
@@ -90,6 +96,8 @@ BY_BLOCKS |= {torch.matmul: _matmul, torch.mm: _matmul, Tensor.addmm_: _addmm_}
 BY_BLOCKS |= {Tensor.__getitem__: _item, Tensor.to: _to, Tensor.t: _turned, torch.t: _turned}
 for _name in ("T", "mT"):
     BY_BLOCKS[getattr(Tensor, _name).__get__] = _turned
+for _name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor"):
+    BY_BLOCKS[getattr(Tensor, _name)] = partial(_new, _name)
 BY_BLOCKS[Tensor.cpu] = lambda tensor: tensor.moved("cpu")
 BY_BLOCKS[Tensor.cuda] = lambda tensor, device=None, **_: tensor.moved("cuda" if device is None else device)
 for _same in (Tensor.detach, getattr(Tensor, "data").__get__):  # noqa: B009 (mypy sees the attribute's type)
