@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,13 +19,12 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.stored import StoredTensor
-from gistgnn.tensor_files import DTYPES, Place, find_tensors
+from gistgnn.tensor_files import NAMES, Place, find_tensors, make_header
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def model_path(folder: Path) -> Path:
@@ -95,8 +93,8 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
 
 def _head(name: str, tensor: Tensor) -> Tensor:
     """A tensor's size and type, without its values."""
-    if tensor.dtype not in _NAMES:
-        raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, _NAMES))}: convert it")
+    if tensor.dtype not in NAMES:
+        raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
 
@@ -117,21 +115,9 @@ def _shards(heads: Mapping[str, Tensor], limit: int) -> list[list[str]]:
 
 
 def _write(path: Path, heads: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    order = sorted(heads, key=lambda name: (-heads[name].dtype.itemsize, name))  # so that numbers are aligned
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    begin = 0
-    for name in order:
-        end = begin + heads[name].nbytes
-        header[name] = {
-            "dtype": _NAMES[heads[name].dtype],
-            "shape": list(heads[name].shape),
-            "data_offsets": [begin, end],
-        }
-        begin = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    header, order, _ = make_header({name: (head.shape, head.dtype) for name, head in heads.items()})
     with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(header)
         for name in order:
             for piece in _pieces(tensors[name]):
                 file.write(piece.contiguous().view(-1).view(torch.uint8).numpy().data)

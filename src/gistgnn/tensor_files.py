@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ DTYPES = {
 }
 """The types of numbers by their names in a header."""
 
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MOST_HEADER = 100_000_000  # bytes, as the safetensors library allows
 _PAGE = 4096
 
@@ -102,14 +103,18 @@ def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[s
 class TensorFile:
     """An open file that several threads may read; it stays readable when its name is given to another file.
 
+    Args:
+        path: the file.
+        mode: "rb", or "r+b" to write it as well.
+
     Raises:
         InputError: it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: Literal["rb", "r+b"] = "rb") -> None:
         self.path, self._lock = path, threading.Lock()
         try:
-            self._file = path.open("rb", buffering=0)
+            self._file = path.open(mode, buffering=0)
         except OSError as error:
             raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
 
@@ -129,7 +134,7 @@ class TensorFile:
         """
         if rows is None:
             out = torch.empty(place.shape, dtype=place.dtype, device="cpu")
-            self._fill(out, place.offset)
+            self.fill(out, place.offset)
             return out
         width = math.prod(place.shape[1:])
         offset = place.offset + rows.start * width * place.dtype.itemsize
@@ -137,14 +142,23 @@ class TensorFile:
         wanted = columns.stop - columns.start
         if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # whole rows come from the disk in either case
             out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype, device="cpu")
-            self._fill(out, offset)
+            self.fill(out, offset)
             return out if wanted == width else out[:, columns].contiguous()
         out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype, device="cpu")
         for index, row in enumerate(out):
-            self._fill(row, offset + (index * width + columns.start) * place.dtype.itemsize)
+            self.fill(row, offset + (index * width + columns.start) * place.dtype.itemsize)
         return out
 
-    def _fill(self, out: Tensor, offset: int) -> None:
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def fill(self, out: Tensor, offset: int) -> None:
+        """Read consecutive bytes into a contiguous tensor.
+
+        Raises:
+            InputError: the file was cut short, or cannot be read.
+        """
         left = memoryview(out.view(-1).view(torch.uint8).numpy().data)
         try:
             with self._lock:
@@ -155,6 +169,28 @@ class TensorFile:
                     left = left[count:]
         except OSError as error:
             raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
+
+
+def make_header(specs: Mapping[str, tuple[Sequence[int], torch.dtype]]) -> tuple[bytes, list[str], int]:
+    """What a safetensors file begins with.
+
+    Args:
+        specs: the shape and type of every tensor, by name.
+
+    Returns:
+        The bytes, the names in the order in which the values follow, and how many bytes these take.
+    """
+    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))  # so that numbers are aligned
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    begin = 0
+    for name in order:
+        shape, dtype = specs[name]
+        end = begin + math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, order, begin
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:

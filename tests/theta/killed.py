@@ -19,9 +19,10 @@ from resuming import fit, make
 from gistgnn import Saving
 from gistgnn.axes import named_tensors
 from gistgnn.theta import Store
+from gistgnn.theta.editable import EditableFile
 from theta.stores import values
 
-CALLS = ("pwrite", "fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
+CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 
 
 def digest(folder: Path | None) -> str:
@@ -47,15 +48,16 @@ def dies_at(n: int) -> None:
     def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if next(count) == n:
-                if real is pwrite:
-                    handle, data, place = args
-                    pwrite(handle, data[: len(data) // 2], place)
+                if real is write:
+                    file, data = args
+                    write(file, data[: len(data) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*args, **kwargs)
 
         return call
 
-    pwrite = os.pwrite
+    write = EditableFile._write_some
+    EditableFile._write_some = wrapped(write)  # type: ignore[method-assign]
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
 

@@ -21,6 +21,7 @@ from gistgnn.axes import named_tensors
 from gistgnn.errors import InputError
 from gistgnn.rounds import DivergedError
 from gistgnn.theta import Store
+from gistgnn.theta.editable import EditableFile
 from theta.stores import equal, shaken, store, values
 
 few = settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -246,7 +247,7 @@ def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
         fit(make(store=store("mapped", tmp_path)), saving=saving)
 
 
-@pytest.mark.parametrize(("call", "step"), [("pwrite", 9), ("fsync", 1), ("rename", 1)])
+@pytest.mark.parametrize(("call", "step"), [("_write_some", 9), ("fsync", 1), ("rename", 1)])
 def test_a_disk_that_fails_costs_the_round_at_most(
     tmp_path: Path, call: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +270,7 @@ def test_a_disk_that_fails_costs_the_round_at_most(
 
 def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Do the work while the n-th call of a system function finds the disk full; say whether that came to pass."""
-    owner: Any = Path if call == "rename" else os
+    owner: Any = {"rename": Path, "fsync": os}.get(call, EditableFile)
     real, count = getattr(owner, call), iter(range(1, 10**6))
 
     def failing(*args: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -14,18 +13,18 @@ import torch
 from torch import Tensor
 
 from gistgnn.axes import Layout
-from gistgnn.errors import InputError, reason
-from gistgnn.files import replacing
+from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
+from gistgnn.theta.editable import Rows, Spec, unwritable
+from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.journal import Journal
 from gistgnn.theta.merge import MOMENTS, THETA, Merge, keyed, name_of
 from gistgnn.theta.slices import Cut
-from gistgnn.theta.tensor_file import Rows, Spec, unwritable
-from gistgnn.theta.tensor_files import TensorFiles
+from gistgnn.theta.state import check_shapes, read_state, write_state
 from gistgnn.theta.theta import Theta, Trained
 
 T = TypeVar("T")
-Fill = Callable[[TensorFiles], None]
+Fill = Callable[[EditableFolder], None]
 
 PARAMETERS = "parameters"
 _STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
@@ -57,10 +56,10 @@ class InFiles(Theta):
         super().__init__(layout, widths)
         self.folder = folder
         self._journal = Journal(folder / _ROUND)
-        self._state = _read_state(folder / _STATE)
-        self._parameters = TensorFiles(folder / PARAMETERS)
-        self._moments = TensorFiles(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
-        _check_shapes(folder, self.shapes, layout, self.slices.features)
+        self._state = read_state(folder / _STATE)
+        self._parameters = EditableFolder(folder / PARAMETERS)
+        self._moments = EditableFolder(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
+        check_shapes(folder, self.shapes, layout, self.slices.features)
         self.round, self.loss = self._state["round"], self._state["loss"]
         if self._journal.exists():
             self._write_round()
@@ -86,10 +85,10 @@ class InFiles(Theta):
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            with closing(TensorFiles.create(temporary / PARAMETERS, specs)) as files:
+            with closing(EditableFolder.create(temporary / PARAMETERS, specs)) as files:
                 fill(files)
                 files.sync()
-            _write_state(temporary / _STATE, {"round": 0, "loss": 0.0, "best": None, "counters": {}})
+            write_state(temporary / _STATE, {"round": 0, "loss": 0.0, "best": None, "counters": {}})
             shutil.rmtree(folder, ignore_errors=True)
             temporary.rename(folder)
         except OSError as error:
@@ -101,7 +100,7 @@ class InFiles(Theta):
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every parameter and buffer of the full model, by name; each is read when it is asked for."""
-        return _Lazy(list(self._parameters.specs), self._parameters.read)
+        return _Lazy(list(self._parameters.specs), self._parameters.slice)
 
     @property
     def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
@@ -123,7 +122,7 @@ class InFiles(Theta):
 
     def slice(self, name: str, blocks: Blocks) -> Tensor:
         """The entries of a tensor in the blocks."""
-        return self._parameters.read(name, self.slices.cut(name, blocks))
+        return self._parameters.slice(name, self.slices.cut(name, blocks))
 
     def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
         """The entries of a parameter's moments in the blocks; a step count as it is."""
@@ -172,7 +171,7 @@ class InFiles(Theta):
             for key in merge.keys(self.shapes):
                 files, name = self._place(key)
                 if merge.is_shared(key, files.specs[name].dtype):
-                    shared[key] = merge.mean(key, files.read(name))
+                    shared[key] = merge.mean(key, files.slice(name))
             note = {"round": number + 1, "loss": loss, "counters": merge.counters(self.shapes)}
             self._journal.commit(shared, note)
         self._write_round()
@@ -214,9 +213,9 @@ class InFiles(Theta):
             if key.startswith(MOMENTS) and key.removeprefix(MOMENTS) not in known
         }
         if new:
-            self._moments = TensorFiles.extend(self.folder / _MOMENTS, new)
+            self._moments = EditableFolder.extend(self.folder / _MOMENTS, new)
 
-    def _place(self, key: str) -> tuple[TensorFiles, str]:
+    def _place(self, key: str) -> tuple[EditableFolder, str]:
         if key.startswith(THETA):
             return self._parameters, name_of(key)
         assert self._moments is not None
@@ -226,7 +225,7 @@ class InFiles(Theta):
         if self._moments is None:
             return {}
         own = [key for key in self._moments.specs if key.rsplit("/", 1)[0] == name]
-        found = {key.rsplit("/", 1)[1]: self._moments.read(key, cut) for key in own}
+        found = {key.rsplit("/", 1)[1]: self._moments.slice(key, cut) for key in own}
         counters = {key: value for key, value in self._state["counters"].items() if name_of(key) == name}
         return found | {key.rsplit("/", 1)[1]: torch.tensor(value) for key, value in counters.items()}
 
@@ -246,7 +245,7 @@ class InFiles(Theta):
 
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes
-        _write_state(self.folder / _STATE, self._state)
+        write_state(self.folder / _STATE, self._state)
 
 
 class PendingInFiles:
@@ -284,30 +283,3 @@ class _Lazy(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-        if not isinstance(state["round"], int) or state.keys() != {"round", "loss", "best", "counters"}:
-            raise ValueError("it is not what this version writes")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} cannot be used ({reason(error)}): start the run again") from error
-    return state
-
-
-def _write_state(path: Path, state: dict[str, Any]) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(state), encoding="ascii")
-
-
-def _check_shapes(folder: Path, shapes: dict[str, torch.Size], layout: Layout, features: Sequence[int]) -> None:
-    everything = [torch.arange(d) for d in features]
-    if differing := sorted(shapes.keys() ^ layout.dims.keys()):
-        raise InputError(f"{folder} is of another model: '{differing[0]}' is not in both")
-    for name, dims in layout.dims.items():
-        expected = torch.Size(len(layout.positions(dim, everything, features)) for dim in dims)
-        if shapes[name] != expected:
-            raise InputError(
-                f"{folder} is of another model: '{name}' is {list(shapes[name])} there, {list(expected)} in this one"
-            )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
-from gistgnn.theta.tensor_file import Spec, TensorFile, sync, unwritable
+from gistgnn.theta.editable import EditableFile, Spec, sync, unwritable
 
 _SHARED = "shared.safetensors"  # the means of what several sub-GCNs hold
 _SUB_GCN = "sub-gcn-"  # what the names of the sub-GCNs' files begin with
@@ -82,19 +82,19 @@ class Journal:
         note: dict[str, Any] = json.loads((self.folder / _NOTE).read_text(encoding="ascii"))
         return note
 
-    def sub_gcns(self) -> list[tuple[TensorFile, Blocks]]:
+    def sub_gcns(self) -> list[tuple[EditableFile, Blocks]]:
         """The tensors and blocks of every sub-GCN; of a folder that is not committed yet as well."""
         folder = self.folder if self.folder.exists() else self._temporary
         found = []
         for path in sorted(folder.glob(f"{_SUB_GCN}*")):
-            file = TensorFile(path)
+            file = EditableFile(path)
             axes = sum(key.startswith(BLOCKS) for key in file.specs)
-            found.append((file, tuple(file.read(f"{BLOCKS}{j}") for j in range(axes))))
+            found.append((file, tuple(file.slice(f"{BLOCKS}{j}") for j in range(axes))))
         return found
 
-    def shared(self) -> TensorFile:
+    def shared(self) -> EditableFile:
         """The means of what several sub-GCNs hold."""
-        return TensorFile(self.folder / _SHARED)
+        return EditableFile(self.folder / _SHARED)
 
     def remove(self) -> None:
         """Forget the round.
@@ -114,7 +114,7 @@ class Journal:
     def _save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         try:
             specs = {key: Spec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
-            with closing(TensorFile.create(self._temporary / name, specs)) as file:
+            with closing(EditableFile.create(self._temporary / name, specs)) as file:
                 for key, tensor in tensors.items():
                     file.write_flat(key, 0, tensor.detach().cpu())
                 file.sync()

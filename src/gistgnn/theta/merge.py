@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gistgnn.partition import Blocks
+from gistgnn.theta.editable import EditableFile, Rows
 from gistgnn.theta.journal import BLOCKS
 from gistgnn.theta.memory import merge_shared
 from gistgnn.theta.slices import Cut, Slices
-from gistgnn.theta.tensor_file import Rows, TensorFile
 from gistgnn.theta.theta import Trained, is_counter
 
 THETA, MOMENTS = "theta/", "moments/"  # what the keys of parameters and buffers, and those of moments, begin with
@@ -34,7 +34,7 @@ class Merge:
         subs: every sub-GCN's tensors, by key, and its blocks.
     """
 
-    def __init__(self, slices: Slices, subs: Sequence[tuple[TensorFile, Blocks]]) -> None:
+    def __init__(self, slices: Slices, subs: Sequence[tuple[EditableFile, Blocks]]) -> None:
         self._slices, self._subs = slices, subs
         self._blocks = [blocks for _, blocks in subs]
         self._every = list(dict.fromkeys(key for file, _ in subs for key in file.specs if not key.startswith(BLOCKS)))
@@ -42,7 +42,7 @@ class Merge:
     def counters(self, shapes: dict[str, torch.Size]) -> dict[str, float]:
         """The largest step count of each parameter, by key."""
         return {
-            key: max(float(file.read(key)) for file, _ in self._subs if key in file.specs)
+            key: max(float(file.slice(key)) for file, _ in self._subs if key in file.specs)
             for key in self._every
             if self._counts(key, shapes)
         }
@@ -60,7 +60,7 @@ class Merge:
         wide = before.float() if before.dtype == torch.bfloat16 else before
         cuts = [self._slices.cut(name_of(key), blocks) for blocks in self._blocks]
         values = [
-            file.read(key) if key in file.specs else torch.zeros(_shape(wide, cut), dtype=wide.dtype)
+            file.slice(key) if key in file.specs else torch.zeros(_shape(wide, cut), dtype=wide.dtype)
             for (file, _), cut in zip(self._subs, cuts, strict=True)
         ]
         merge_shared(wide, cuts, values)

@@ -13,11 +13,11 @@ from gistgnn.errors import InputError
 from gistgnn.seeds import torch_stream
 from gistgnn.stored import stored_model
 from gistgnn.tensor_files import find_tensors
+from gistgnn.theta.editable import Spec
 from gistgnn.theta.files import PARAMETERS, InFiles
+from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.initial import UnknownInitialisationError, build_on_meta, initialise
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.tensor_file import Spec
-from gistgnn.theta.tensor_files import TensorFiles
 from gistgnn.theta.theta import Theta, fill
 
 STORES = ("memory", "host", "mapped")
@@ -115,7 +115,7 @@ def make_theta(store: Store, model: Model, *, replace: bool = False) -> Theta:
         for name, tensor in like.items()
     }
 
-    def fill(files: TensorFiles) -> None:
+    def fill(files: EditableFolder) -> None:
         try:
             build, layout = model.build, model.layout
             initialise(build, layout, model.widths, model.seed, files.write_flat, shared=model.shared)

@@ -13,10 +13,10 @@ from refusals import refused
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gistgnn.theta import tensor_file
+from gistgnn.theta import editable
+from gistgnn.theta.editable import EditableFile, Spec
+from gistgnn.theta.folder import EditableFolder, shards
 from gistgnn.theta.slices import Cut, gather, scatter
-from gistgnn.theta.tensor_file import Spec, TensorFile
-from gistgnn.theta.tensor_files import TensorFiles, shards
 
 examples = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -24,8 +24,8 @@ examples = settings(deadline=None, max_examples=60, suppress_health_check=[Healt
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small tensors are read in several pieces, and rows between wanted ones are sometimes read with them."""
-    monkeypatch.setattr(tensor_file, "PIECE", 100)
-    monkeypatch.setattr(tensor_file, "_GAP", 30)
+    monkeypatch.setattr(editable, "PIECE", 100)
+    monkeypatch.setattr(editable, "_GAP", 30)
 
 
 def chosen(draw: st.DrawFn, size: int) -> Tensor | None:
@@ -43,11 +43,11 @@ def cuts(draw: st.DrawFn) -> tuple[Tensor, Cut]:
     return values, tuple(chosen(draw, size) for size in shape)
 
 
-def stored(folder: Path, values: Tensor) -> TensorFile:
+def stored(folder: Path, values: Tensor) -> EditableFile:
     """A new file with the values between two others."""
     path = folder / "values.safetensors"
     path.unlink(missing_ok=True)
-    file = TensorFile.create(
+    file = EditableFile.create(
         path,
         {
             "before": Spec(torch.Size([3]), torch.bool),
@@ -64,10 +64,10 @@ def stored(folder: Path, values: Tensor) -> TensorFile:
 def test_a_part_is_read_as_memory_gives_it(case: tuple[Tensor, Cut], tmp_path: Path) -> None:
     values, cut = case
     file = stored(tmp_path, values)
-    assert torch.equal(file.read("x", cut), gather(values, cut))
-    assert torch.equal(file.read("x"), values)
+    assert torch.equal(file.slice("x", cut), gather(values, cut))
+    assert torch.equal(file.slice("x"), values)
     assert torch.equal(file.rows("x", 0, 1), values[:1])
-    assert file.read("after") == 0
+    assert file.slice("after") == 0
 
 
 @examples
@@ -90,7 +90,7 @@ def test_disjoint_parts_are_written_in_one_pass(
         scatter(expected, (own, *cut[1:]), new)
     file = stored(tmp_path, values)
     file.update("x", given_parts)
-    assert torch.equal(file.read("x"), expected)
+    assert torch.equal(file.slice("x"), expected)
 
 
 def test_the_file_is_one_that_the_library_reads(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_the_file_is_one_that_the_library_reads(tmp_path: Path) -> None:
 
 def test_the_library_s_files_are_read(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2, 3), "b": torch.tensor(4)}, tmp_path / "theirs.safetensors", {"format": "pt"})
-    file = TensorFile(tmp_path / "theirs.safetensors")
-    assert file.read("b") == 4
-    assert file.read("a").tolist() == [[1, 1, 1], [1, 1, 1]]
+    file = EditableFile(tmp_path / "theirs.safetensors")
+    assert file.slice("b") == 4
+    assert file.slice("a").tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_a_new_file_takes_no_room(tmp_path: Path) -> None:
-    file = TensorFile.create(tmp_path / "large.safetensors", {"x": Spec(torch.Size([2**20, 2**10]), torch.float32)})
+    file = EditableFile.create(tmp_path / "large.safetensors", {"x": Spec(torch.Size([2**20, 2**10]), torch.float32)})
     assert file.path.stat().st_size > 2**32
     assert file.path.stat().st_blocks * 512 < 2**16
 
@@ -130,8 +130,8 @@ def test_a_damaged_file_is_refused(how: str, tmp_path: Path) -> None:
     file = stored(tmp_path, torch.arange(12.0))
     file.close()
     file.path.write_bytes(damaged(how, file.path.read_bytes()))
-    with refused(str(file.path), "damaged"):
-        TensorFile(file.path)
+    with refused(str(file.path), "make it again"):
+        EditableFile(file.path)
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*args: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(EditableFile, "_write_some", full)
     with refused(str(file.path), "No space left", "make room"):
         file.write_flat("x", 0, torch.ones(12))
 
@@ -149,15 +149,15 @@ def test_a_file_that_is_cut_while_it_is_open_is_said(tmp_path: Path) -> None:
     file = stored(tmp_path, torch.arange(12.0))
     os.truncate(file.path, 80)
     with refused(str(file.path), "cut short"):
-        [file.read(name) for name in file.specs]
+        [file.slice(name) for name in file.specs]
 
 
 def test_tensors_are_dealt_out_to_files(tmp_path: Path) -> None:
     assert shards({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["d"], ["e"]]
-    files = TensorFiles.create(tmp_path / "some", {"a": Spec(torch.Size([3]), torch.float32)})
-    more = TensorFiles.extend(tmp_path / "some", {"b": Spec(torch.Size([2]), torch.float32)})
+    files = EditableFolder.create(tmp_path / "some", {"a": Spec(torch.Size([3]), torch.float32)})
+    more = EditableFolder.extend(tmp_path / "some", {"b": Spec(torch.Size([2]), torch.float32)})
     more.write_flat("b", 0, torch.ones(2))
     assert [path.name for path in more.paths] == ["00001.safetensors", "00002.safetensors"]
     more.copy(tmp_path / "copy")
-    assert TensorFiles(tmp_path / "copy").read("b").tolist() == [1, 1]
-    assert files.read("a").tolist() == [0, 0, 0]
+    assert EditableFolder(tmp_path / "copy").slice("b").tolist() == [1, 1]
+    assert files.slice("a").tolist() == [0, 0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,24 +14,11 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
+from gistgnn.tensor_files import TensorFile, find_tensors, make_header
 from gistgnn.theta.slices import Cut, gather, scatter
 
 PIECE = 2**25  # bytes that are read or written at a time
 _GAP = 2**16  # bytes between wanted rows that are read with them rather than skipped
-
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -51,8 +37,8 @@ class Spec:
 Rows = Callable[[int, int], Tensor]  # from the places of some rows among those that a cut chooses to their values
 
 
-class TensorFile:
-    """One safetensors file, open for reading and writing in place.
+class EditableFile(TensorFile):
+    """One safetensors file whose tensors are read and written in place.
 
     Whole stretches are read into memory and written from it. The pages of a mapping would count as the process's
     memory, and a full disk would end the process with a signal.
@@ -65,37 +51,28 @@ class TensorFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-            self.specs, self._places = self._header()
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self.close()
-            raise InputError(f"{path} cannot be used ({reason(error)}): it is damaged, or not of this run") from error
+        found = find_tensors(path)
+        self._places = {name: place.offset for name, place in found.items()}
+        self.specs = {name: Spec(torch.Size(place.shape), place.dtype) for name, place in found.items()}
+        super().__init__(path, "r+b")
 
     @classmethod
-    def create(cls, path: Path, specs: Mapping[str, Spec]) -> TensorFile:
+    def create(cls, path: Path, specs: Mapping[str, Spec]) -> EditableFile:
         """Make a file of zeros, which take no room on the disk until they are written over.
 
         Raises:
             InputError: it cannot be written.
         """
-        header: dict[str, Any] = {}
-        end = 0
-        for name, spec in sorted(specs.items(), key=lambda item: -item[1].dtype.itemsize):  # keeps all aligned
-            offsets = [end, end := end + spec.nbytes]
-            header[name] = {"dtype": _NAMES[spec.dtype], "shape": list(spec.shape), "data_offsets": offsets}
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
+        header, _, size = make_header({name: (spec.shape, spec.dtype) for name, spec in specs.items()})
         try:
             with path.open("xb") as file:
-                file.write(len(text).to_bytes(8, "little") + text)
-                file.truncate(8 + len(text) + end)
+                file.write(header)
+                file.truncate(len(header) + size)
         except OSError as error:
             raise unwritable(path, error) from error
         return cls(path)
 
-    def read(self, name: str, cut: Cut | None = None) -> Tensor:
+    def slice(self, name: str, cut: Cut | None = None) -> Tensor:
         """The cut's entries of a tensor; None: all of them."""
         spec = self.specs[name]
         cut = cut or (None,) * len(spec.shape)
@@ -170,32 +147,9 @@ class TensorFile:
             InputError: it does not take it.
         """
         try:
-            os.fsync(self._file)
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise unwritable(self.path, error) from error
-
-    def close(self) -> None:
-        """Close the file."""
-        if (file := self.__dict__.pop("_file", None)) is not None:
-            os.close(file)
-
-    def _header(self) -> tuple[dict[str, Spec], dict[str, int]]:
-        size = os.fstat(self._file).st_size
-        length = int.from_bytes(os.pread(self._file, 8, 0), "little")
-        if size < 8 or length > size - 8:
-            raise ValueError("it is cut short")
-        header = json.loads(os.pread(self._file, length, 8))
-        header.pop("__metadata__", None)
-        specs, places, end = {}, {}, 0
-        for name, entry in header.items():
-            specs[name] = Spec(torch.Size(entry["shape"]), _DTYPES[entry["dtype"]])
-            begin, stop = entry["data_offsets"]
-            if stop - begin != specs[name].nbytes or begin < 0:
-                raise ValueError(f"'{name}' has {stop - begin} bytes, expected {specs[name].nbytes}")
-            places[name], end = 8 + length + begin, max(end, stop)
-        if size != 8 + length + end:
-            raise ValueError(f"it has {size} bytes, expected {8 + length + end}")
-        return specs, places
 
     def _read_spans(self, name: str, batch: _Batch, into: Tensor) -> Tensor:
         row_bytes, done = _row_bytes(self.specs[name]), 0
@@ -205,24 +159,21 @@ class TensorFile:
         return into
 
     def _read(self, place: int, into: Tensor) -> Tensor:
-        left = _bytes(into)
-        try:
-            while left:
-                if not (moved := os.preadv(self._file, [left], place)):
-                    raise OSError("it is cut short")
-                left, place = left[moved:], place + moved
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be read ({reason(error)}): start the run again") from error
+        self.fill(into, place)
         return into
 
     def _write(self, place: int, values: Tensor) -> None:
-        left = _bytes(values)
+        left = memoryview(values.reshape(-1).view(torch.uint8).numpy().data) if values.numel() else memoryview(b"")
         try:
-            while left:
-                moved = os.pwrite(self._file, left, place)
-                left, place = left[moved:], place + moved
+            with self._lock:
+                self._file.seek(place)
+                while left:  # the system moves at most 2 GiB at once
+                    left = left[self._write_some(left) :]
         except OSError as error:
             raise unwritable(self.path, error) from error
+
+    def _write_some(self, data: memoryview) -> int:
+        return self._file.write(data)
 
 
 @dataclass(frozen=True)
@@ -274,10 +225,6 @@ def _batches(spec: Spec, positions: Tensor | None) -> Iterator[_Batch]:
 
 def _row_bytes(spec: Spec) -> int:
     return math.prod(spec.shape[1:]) * spec.dtype.itemsize
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data) if tensor.numel() else memoryview(b"")
 
 
 def sync(path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.theta.editable import EditableFile, Rows, Spec, sync, unwritable
 from gistgnn.theta.slices import Cut
-from gistgnn.theta.tensor_file import Rows, Spec, TensorFile, sync, unwritable
 
 LARGEST = 5 * 10**9  # bytes of a file; a larger tensor has one of its own
 
 
-class TensorFiles:
+class EditableFolder:
     """The tensors of all files of a folder, read and written in place.
 
     Args:
@@ -28,16 +28,16 @@ class TensorFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: list[TensorFile] = []
-        self._of: dict[str, TensorFile] = {}
+        self._files: list[EditableFile] = []
+        self._of: dict[str, EditableFile] = {}
         self.specs: dict[str, Spec] = {}
         for path in sorted(folder.glob("*.safetensors")):
-            self._add(TensorFile(path))
+            self._add(EditableFile(path))
         if not self._files:
             raise InputError(f"{folder} holds no tensors: it is damaged, or not of this run")
 
     @classmethod
-    def create(cls, folder: Path, specs: Mapping[str, Spec]) -> TensorFiles:
+    def create(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
         """Make a folder of zeros, which take no room on the disk until they are written over.
 
         Raises:
@@ -49,14 +49,14 @@ class TensorFiles:
             temporary.mkdir(parents=True)
             for number, names in enumerate(shards({name: spec.nbytes for name, spec in specs.items()}), start=1):
                 path = temporary / f"{number:05}.safetensors"
-                TensorFile.create(path, {name: specs[name] for name in names}).close()
+                EditableFile.create(path, {name: specs[name] for name in names}).close()
             temporary.rename(folder)
         except OSError as error:
             raise unwritable(folder, error) from error
         return cls(folder)
 
     @classmethod
-    def extend(cls, folder: Path, specs: Mapping[str, Spec]) -> TensorFiles:
+    def extend(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
         """Add tensors of zeros to a folder, which is made where there is none.
 
         Raises:
@@ -77,16 +77,16 @@ class TensorFiles:
         """The files."""
         return [file.path for file in self._files]
 
-    def read(self, name: str, cut: Cut | None = None) -> Tensor:
+    def slice(self, name: str, cut: Cut | None = None) -> Tensor:
         """The cut's entries of a tensor; None: all of them."""
-        return self._of[name].read(name, cut)
+        return self._of[name].slice(name, cut)
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Some consecutive rows of a tensor; a tensor of no dimension has one."""
         return self._of[name].rows(name, start, stop)
 
     def update(self, name: str, parts: Sequence[tuple[Cut, Rows]]) -> None:
-        """Set the entries of several cuts of a tensor; see `TensorFile.update`."""
+        """Set the entries of several cuts of a tensor; see `EditableFile.update`."""
         self._of[name].update(name, parts)
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
@@ -122,7 +122,7 @@ class TensorFiles:
         for file in self._files:
             file.close()
 
-    def _add(self, file: TensorFile) -> None:
+    def _add(self, file: EditableFile) -> None:
         self._files.append(file)
         self._of |= dict.fromkeys(file.specs, file)
         self.specs |= file.specs
