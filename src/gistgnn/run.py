@@ -2,11 +2,12 @@
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
 shards and their index, see `gistgnn.model_files`), curves.png; features.safetensors, where features are standardised;
-and, while the run is not finished, checkpoint.safetensors.
+and, while the run is not finished, checkpoint.safetensors and, where Θ is in files, theta/.
 """
 
 import json
 import re
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ from gistgnn.nn import MODELS
 from gistgnn.result import Result
 from gistgnn.sampling import ClusterSampling
 from gistgnn.stored import LARGE, stored_model
+from gistgnn.theta import Store
 
 RESULT, CURVES, CHECKPOINT = "result.json", "curves.png", "checkpoint.safetensors"
 FEATURES = "features.safetensors"  # how they are standardised
+THETA = "theta"  # the folder of a Θ in files
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class RunConfig:
         inductive: training sees the training nodes' subgraph alone.
         standardise: features are scaled to mean 0 and deviation 1 over the training nodes.
         evaluation: how models are run on the whole graph.
+        store: where Θ is between rounds, "memory", "host" or "mapped".
+        store_precision: of the numbers in the files of "mapped", "float32" or "bf16".
     """
 
     dataset: str
@@ -89,12 +94,14 @@ class RunConfig:
     inductive: bool = False
     standardise: bool = False
     evaluation: Evaluation = field(default_factory=Evaluation)
+    store: str = "memory"
+    store_precision: str = "float32"
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells this run from another, as JSON gives it back; exact evaluations differ only by rounding."""
+        """What tells this run from another, as JSON gives it back: not where Θ is, nor how it is evaluated exactly."""
         fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        del fields["evaluation"]
+        del fields["evaluation"], fields["store"]
         return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
 
     @property
@@ -102,8 +109,8 @@ class RunConfig:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
 
-    def gist(self, graph: Graph) -> GIST:
-        """Return the GIST of this run for a graph.
+    def gist(self, graph: Graph, out: Path | None = None) -> GIST:
+        """Return the GIST of this run for a graph; a Θ in files lies in the run's directory ``out``.
 
         Raises:
             InputError: a partitioned dimension that the model does not have, or a value out of range.
@@ -113,27 +120,23 @@ class RunConfig:
         if unknown := sorted(partitioned - set(range(layers + 1))):
             raise InputError(f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}")
         features, classes = graph.num_features, graph.num_classes
-        if 0 in partitioned:
-            return GIST(
-                lambda widths: self.model.build(widths[0], widths[1:], classes),
-                (features, *self.model.hidden),
-                self.sub_gcns,
-                input_axis=0,
-                whole=set(range(layers + 1)) - partitioned,
-                partition=self.partition,
-                seed=self.seed,
-                device=self.device,
-                axis_names=[f"d_{dim}" for dim in range(layers + 1)],
-            )
+        first = 0 if 0 in partitioned else 1  # the axes are d_first, d_first+1, ...
+
+        def build(widths: tuple[int, ...]) -> nn.Module:
+            return self.model.build(*((features, widths) if first else (widths[0], widths[1:])), classes)
+
+        folder = out / THETA if out and self.store == "mapped" else None
         return GIST(
-            lambda widths: self.model.build(features, widths, classes),
-            self.model.hidden,
+            build,
+            self.model.hidden if first else (features, *self.model.hidden),
             self.sub_gcns,
-            whole=[axis for axis in range(layers) if axis + 1 not in partitioned],
+            input_axis=None if first else 0,
+            whole=[dim - first for dim in range(first, layers + 1) if dim not in partitioned],
             partition=self.partition,
             seed=self.seed,
             device=self.device,
-            axis_names=[f"d_{dim}" for dim in range(1, layers + 1)],
+            store=Store(self.store, folder, self.store_precision),
+            axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )
 
     def scale(self, graph: Graph) -> Standardisation | None:
@@ -180,6 +183,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
     with replacing(out / RESULT) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     (out / CHECKPOINT).unlink(missing_ok=True)
+    shutil.rmtree(out / THETA, ignore_errors=True)
 
 
 def read_record(out: Path) -> dict[str, Any]:

@@ -28,23 +28,26 @@ def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def _stop_midway(directory: Path, out: str, number: signal.Signals) -> tuple[int, str, str]:
-    process = _start(directory, *RUN, "--out", out)
+def _stop_midway(directory: Path, out: str, number: signal.Signals, *options: str) -> tuple[int, str, str]:
+    process = _start(directory, *RUN, "--out", out, *options)
     _wait_for(directory / out / "checkpoint.safetensors", process)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=120)
     return process.returncode, stdout, stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, number: signal.Signals) -> None:
-    status, _, stderr = _stop_midway(tmp_path, "stopped", number)
+@pytest.mark.parametrize(
+    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "memory"), (signal.SIGKILL, "mapped")]
+)
+def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, number: signal.Signals, store: str) -> None:
+    """Resumed with Θ where it was, it ends with the model of an unbroken run with Θ in memory."""
+    status, _, stderr = _stop_midway(tmp_path, "stopped", number, "--store", store)
     if number == signal.SIGINT:
         assert status == 130
         assert "--resume" in stderr
         assert "Traceback" not in stderr
     assert not (tmp_path / "stopped/result.json").exists()
-    resumed = cli(*RUN, "--out", "stopped", "--resume")
+    resumed = cli(*RUN, "--out", "stopped", "--resume", "--store", store)
     unbroken = cli(*RUN, "--out", "unbroken")
     assert resumed.returncode == unbroken.returncode == 0, resumed.stderr
     stopped, whole = tmp_path / "stopped", tmp_path / "unbroken"
@@ -55,6 +58,7 @@ def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, numbe
             entry.pop("train_seconds")
     assert histories[0] == histories[1]
     assert not (stopped / "checkpoint.safetensors").exists()
+    assert not (stopped / "theta").exists()
 
 
 def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The directory of a run: chosen, checked, and not written over unasked."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
         InputError: it cannot be written, or holds a run that was not asked to be replaced or resumed.
     """
     from gistgnn.files import check_writable
-    from gistgnn.run import CHECKPOINT, RESULT
+    from gistgnn.run import CHECKPOINT, RESULT, THETA
 
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run is to go on")
@@ -30,6 +31,8 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
         raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
     elif (out / RESULT).exists() and not args.resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
+    if not (out / CHECKPOINT).exists():  # of a run that came to no checkpoint, or is written over
+        shutil.rmtree(out / THETA, ignore_errors=True)
     return out
 
 

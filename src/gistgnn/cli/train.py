@@ -93,6 +93,20 @@ def _add_gist_options(parser: argparse.ArgumentParser) -> None:
         help="the sub-GCNs one after another, or all in one pass over each batch (default: in-turn)",
     )
 
+    group.add_argument(
+        "--store",
+        choices=("memory", "host", "mapped"),
+        default="memory",
+        help="where Θ is between rounds: on the device; in the host's memory, with one sub-GCN at a time on the "
+        "device; in files in DIR, with one at a time in memory (default: memory)",
+    )
+    group.add_argument(
+        "--store-precision",
+        choices=("float32", "bf16"),
+        default="float32",
+        help="of the numbers in the files of mapped (default: float32)",
+    )
+
 
 def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batches")
@@ -176,7 +190,7 @@ def run(args: argparse.Namespace) -> int:
     graph = load(args.dataset, args.data_root)
     scale = config.scale(graph)
     graph = scale.graph(graph) if scale else graph
-    gist = config.gist(graph)
+    gist = config.gist(graph, out)
     _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
         saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
@@ -215,6 +229,8 @@ def _config(args: argparse.Namespace) -> "RunConfig":
         inductive=args.inductive,
         standardise=args.standardise,
         evaluation=evaluation_of(args),
+        store=args.store,
+        store_precision=args.store_precision,
     )
 
 
