@@ -52,14 +52,14 @@ def test_a_run_in_half_precision_is_not_resumed_in_full(cli: Cli, tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process's files")
 def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
-    """No file may grow beyond 40 kB: Θ's first one is larger."""
+    """No file may grow beyond 20 kB: Θ's first one is larger."""
     done = subprocess.run(
         command(*TRAIN, "--out", "run", "--store", "mapped"),
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
         text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
     assert done.returncode == 2
     assert "cannot write" in done.stderr
