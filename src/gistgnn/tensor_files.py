@@ -159,14 +159,24 @@ class TensorFile:
         Raises:
             InputError: the file was cut short, or cannot be read.
         """
-        left = memoryview(out.view(-1).view(torch.uint8).numpy().data)
+        self.fill_from(out, [(offset, out.nbytes)])
+
+    def fill_from(self, out: Tensor, spans: Sequence[tuple[int, int]]) -> None:
+        """Read stretches of the file, each an offset and a number of bytes, into a contiguous tensor one after another.
+
+        Raises:
+            InputError: the file was cut short, or cannot be read.
+        """
+        data, done = memoryview(out.view(-1).view(torch.uint8).numpy().data), 0
         try:
             with self._lock:
-                self._file.seek(offset)
-                while left:  # the system moves at most 2 GiB at once
-                    if not (count := self._file.readinto(left)):
-                        raise OSError("it is cut short")
-                    left = left[count:]
+                for offset, size in spans:
+                    self._file.seek(offset)
+                    end = done + size
+                    while done < end:  # the system moves at most 2 GiB at once
+                        if not (count := self._file.readinto(data[done:end])):
+                            raise OSError("it is cut short")
+                        done += count
         except OSError as error:
             raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
 

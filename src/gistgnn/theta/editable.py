@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 from gistgnn.tensor_files import TensorFile, find_tensors, make_header
-from gistgnn.theta.slices import Cut, gather, scatter
+from gistgnn.theta.slices import Cut, gather_into, scatter
 
 PIECE = 2**25  # bytes that are read or written at a time
 _GAP = 2**16  # bytes between wanted rows that are read with them rather than skipped
@@ -86,7 +86,7 @@ class EditableFile(TensorFile):
                 self._read_spans(name, batch, rows)
             else:
                 found = self._read_spans(name, batch, torch.empty(batch.size, *spec.shape[1:], dtype=spec.dtype))
-                rows.copy_(gather(found, (None if batch.is_dense else torch.from_numpy(batch.local), *cut[1:])))
+                gather_into(rows, found, (None if batch.is_dense else torch.from_numpy(batch.local), *cut[1:]))
         return out
 
     def update(self, name: str, parts: Sequence[tuple[Cut, Rows]]) -> None:
@@ -152,10 +152,8 @@ class EditableFile(TensorFile):
             raise unwritable(self.path, error) from error
 
     def _read_spans(self, name: str, batch: _Batch, into: Tensor) -> Tensor:
-        row_bytes, done = _row_bytes(self.specs[name]), 0
-        for start, stop in batch.spans:
-            self._read(self._places[name] + start * row_bytes, into[done : done + stop - start])
-            done += stop - start
+        row_bytes = _row_bytes(self.specs[name])
+        self.fill_from(into, [(self._places[name] + a * row_bytes, (b - a) * row_bytes) for a, b in batch.spans])
         return into
 
     def _read(self, place: int, into: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gistgnn.axes import Layout
 from gistgnn.partition import Blocks
-from gistgnn.theta.slices import Cut, gather, index_of, scatter
+from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
 from gistgnn.theta.theta import Moments, Theta, Trained
 
 
@@ -50,6 +50,10 @@ class InMemory(Theta):
     def slice(self, name: str, blocks: Blocks) -> Tensor:
         """The entries of a tensor in the blocks; a view where that is all of them."""
         return gather(self._tensors[name], self.slices.cut(name, blocks))
+
+    def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
+        """Copy the entries of a tensor in the blocks into another of their shape."""
+        gather_into(target.detach(), self._tensors[name], self.slices.cut(name, blocks))
 
     def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
         """The entries of a parameter's moments in the blocks, copied; a step count as it is."""

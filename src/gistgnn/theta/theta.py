@@ -126,7 +126,19 @@ class Theta(ABC):
         Raises:
             InputError: the module's parameters do not have the slice's names or shapes.
         """
-        fill(sub, self.take_slices(blocks))
+        check_fits(sub, {name: self.slice_shape(name, blocks) for name in self.shapes})
+        with torch.no_grad():
+            for name, target in named_tensors(sub).items():
+                self.slice_into(target, name, blocks)
+
+    def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
+        """Copy the entries of a tensor in the blocks into another of their shape."""
+        target.copy_(self.slice(name, blocks))
+
+    def slice_shape(self, name: str, blocks: Blocks) -> torch.Size:
+        """The shape of what `slice` gives."""
+        cut = self.slices.cut(name, blocks)
+        return torch.Size(d if p is None else len(p) for d, p in zip(self.shapes[name], cut, strict=True))
 
     def take_slices(self, blocks: Blocks) -> dict[str, Tensor]:
         """The slice of Θ that belongs to the blocks, by name."""
@@ -155,18 +167,27 @@ def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
     Raises:
         InputError: the module's parameters do not have the slice's names or shapes.
     """
-    own = named_tensors(module)
-    if differing := sorted(own.keys() ^ slices.keys()):
-        raise InputError(f"parameter '{differing[0]}' is not in both the sub-GCN and the global model")
+    check_fits(module, {name: tensor.shape for name, tensor in slices.items()})
     with torch.no_grad():
-        for name, target in own.items():
-            source = slices[name]
-            if source.shape != target.shape:
-                raise InputError(
-                    f"parameter '{name}' of a sub-GCN is {tuple(target.shape)}, its slice {tuple(source.shape)}: "
-                    "build the same layers at every width"
-                )
-            target.copy_(source, non_blocking=True)
+        for name, target in named_tensors(module).items():
+            target.copy_(slices[name], non_blocking=True)
+
+
+def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+    """Refuse a module whose parameters and buffers do not have these names and shapes.
+
+    Raises:
+        InputError: the first one that differs is named.
+    """
+    own = named_tensors(module)
+    if differing := sorted(own.keys() ^ shapes.keys()):
+        raise InputError(f"parameter '{differing[0]}' is not in both the sub-GCN and the global model")
+    for name, target in own.items():
+        if shapes[name] != target.shape:
+            raise InputError(
+                f"parameter '{name}' of a sub-GCN is {tuple(target.shape)}, its slice {tuple(shapes[name])}: "
+                "build the same layers at every width"
+            )
 
 
 def is_counter(key: str, state: torch.Size, parameter: torch.Size) -> bool:
