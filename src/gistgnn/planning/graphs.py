@@ -28,7 +28,7 @@ class Prepared:
         sizes: of the graph.
         whole: the graph as evaluation sees it.
         seen: the part of it that training sees, which may be all.
-        host: what the loaded graph takes on the host where `whole` is on a GPU.
+        host: what else stays of the loaded graph on the host.
     """
 
     sizes: GraphSizes

@@ -125,7 +125,7 @@ class Ledger(TorchDispatchMode):
             aten.equal.default: lambda *_: True,
             aten.nonzero.default: self._nonzero,
             aten.sparse_compressed_tensor.comp_plain_value_size: _matrix,
-            aten.sparse_sampled_addmm.default: lambda at, *_, **__: at,
+            aten.sparse_sampled_addmm.default: self._sampled,
             aten.values.default: lambda at: at.entries.clone(),
         }
 
@@ -208,6 +208,13 @@ class Ledger(TorchDispatchMode):
         if made or written:
             touched = [*given, *made, *(t for t in tree_leaves(written) if isinstance(t, Tensor))]
             self.work.bytes += sum(map(_size, touched))
+
+    def _sampled(self, at: Any, left: Tensor, right: Tensor, **_: Any) -> Any:
+        """Copy both factors, and the entries three times, as torch does on the CPU."""
+        sizes = [_size(left), _size(right), *[_size(at.entries)] * 3]
+        for size in (*sizes, *(-size for size in sizes)):
+            self.account(at.device.type).add(size)
+        return at
 
     def _nonzero(self, x: Tensor) -> Tensor:
         share = self.nonzero if x.dim() == 2 else 1.0

@@ -112,6 +112,7 @@ class _Rehearsal:
         self._mapped = store == "mapped"
         self._found = Found(fused=shapes.fused)
         self._subs: list[nn.Module] = []
+        self._best: dict[str, Tensor] = {}
         self._place = torch.device(shapes.config.device).type
 
     def run(self) -> Found:
@@ -132,7 +133,6 @@ class _Rehearsal:
                 model = cast(GNN, self._construct(shapes.widths).eval())
             scored = Evaluating(config.evaluation, model, graph.whole, shapes.sizes, self._ledger, self._limits)
             found.method = scored.method
-        best: dict[str, Tensor] = {}
         for number in range(ROUNDS):
             with self._phase("training"):
                 round_ = self._train(theta, number, seen)
@@ -141,7 +141,7 @@ class _Rehearsal:
             with self._phase("evaluation"), torch.no_grad():
                 self._evaluate(theta, model, scored)
             with self._phase("keeping the best"), self._lasting():
-                best = theta.copy()  # the one before is there until this one is
+                self._best = theta.copy()  # the one before is there until this one is
         found.phases["evaluation"][DISK] = found.phases["evaluation"].get(DISK, 0) + scored.disk
         return found
 
