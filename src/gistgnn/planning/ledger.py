@@ -75,6 +75,9 @@ class Observed:
 class Account:
     """Bytes held in one place, now and at most.
 
+    Holes between tensors are not counted, in which the C library's heap can lose as much again as tensors of 1 to 32
+    MiB take, or nothing: it depends on where every small object of Python lies.
+
     Args:
         keeps: whether memory of small tensors stays held when they are gone, as the C library has it.
     """
