@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gistgnn.cli import datasets, evaluate, partition, predict, reproduce, train
+from gistgnn.cli import datasets, evaluate, partition, plan, predict, reproduce, train
 from gistgnn.errors import InputError, reason
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, evaluate, predict, datasets, partition, reproduce):
+    for command in (train, plan, evaluate, predict, datasets, partition, reproduce):
         command.add_parser(commands)
     return parser
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error("give a command: train, evaluate, predict, datasets, partition or reproduce")
+        parser.error("give a command: train, plan, evaluate, predict, datasets, partition or reproduce")
     try:
         status: int = args.run(args)
         sys.stdout.flush()

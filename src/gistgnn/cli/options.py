@@ -30,6 +30,16 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
+def add_memory_option(parser: argparse.ArgumentParser) -> None:
+    """Add --memory."""
+    parser.add_argument(
+        "--memory",
+        type=gibibytes,
+        metavar="GIB",
+        help="what the run may take where the model is, on the host or the GPU (default: what is available)",
+    )
+
+
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
     """Add --evaluation, --evaluation-memory and --parts; a sample of the parts is for scores alone."""
     said = default or "the run's"

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.cli.directory import choose_directory, finished_run
 from gistgnn.cli.interrupt import Interrupt
 from gistgnn.cli.options import (
-    METHODS,
     add_data_options,
     add_device_option,
     add_evaluation_options,
+    add_memory_option,
     count,
-    evaluation_of,
     natural,
 )
-from gistgnn.errors import InputError
+from gistgnn.cli.training_options import add_training_options, config_of
 
 if TYPE_CHECKING:
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.result import Result
     from gistgnn.run import RunConfig
-    from gistgnn.sampling import ClusterSampling
 
 
 def add_parser(commands: Any) -> None:
@@ -32,138 +30,16 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("train", help="train a model on a graph", allow_abbrev=False)
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
-    _add_model_options(parser)
-    _add_gist_options(parser)
-    _add_sampler_options(parser)
-    _add_optimizer_options(parser)
+    add_training_options(parser)
     add_evaluation_options(parser, default="auto")
     _add_run_options(parser)
-
-
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", choices=("gcn", "graphsage", "gat"), default="gcn", help="(default: gcn)")
-    group.add_argument(
-        "--hidden",
-        type=count,
-        nargs="+",
-        default=[256, 256],
-        metavar="D",
-        help="width of each hidden layer (of each head, for gat) (default: 256 256)",
-    )
-    group.add_argument("--dropout", type=float, default=0.5, help="on hidden features (default: 0.5)")
-    group.add_argument("--norm", choices=("none", "layer", "batch"), default="none", help="(default: none)")
-    group.add_argument("--heads", type=count, help="attention heads of gat (default: 4)")
-
-
-def _add_gist_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("GIST")
-    group.add_argument("--sub-gcns", type=int, default=4, metavar="M", help="m; 1 is the baseline (default: 4)")
-    group.add_argument("--local-steps", type=int, default=20, metavar="N", help="ζ, steps in a round (default: 20)")
-    group.add_argument("--epochs", type=int, default=400, metavar="E", help="(default: 400)")
-    group.add_argument(
-        "--training",
-        choices=("split", "each"),
-        default="split",
-        help="E/m epochs for each sub-GCN, or E (default: split)",
-    )
-    group.add_argument(
-        "--partition-dims",
-        type=natural,
-        nargs="+",
-        metavar="L",
-        help="the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)",
-    )
-    group.add_argument(
-        "--partition",
-        choices=("balanced", "categorical"),
-        default="balanced",
-        help="how blocks are drawn (default: balanced)",
-    )
-    group.add_argument(
-        "--optimizer-state",
-        choices=("reset", "carry"),
-        default="reset",
-        help="a new optimiser in every round, or moments that travel with the parameters (default: reset)",
-    )
-    group.add_argument(
-        "--runner",
-        choices=("in-turn", "fused"),
-        default="in-turn",
-        help="the sub-GCNs one after another, or all in one pass over each batch (default: in-turn)",
-    )
-
-    group.add_argument(
-        "--store",
-        choices=("memory", "host", "mapped"),
-        default="memory",
-        help="where Θ is between rounds: on the device; in the host's memory, with one sub-GCN at a time on the "
-        "device; in files in DIR, with one at a time in memory (default: memory)",
-    )
-    group.add_argument(
-        "--store-precision",
-        choices=("float32", "bf16"),
-        default="float32",
-        help="of the numbers in the files of mapped (default: float32)",
-    )
-
-
-def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("batches")
-    group.add_argument(
-        "--sampler",
-        choices=("full", "clusters"),
-        default="full",
-        help="a step sees the whole graph, or a few of its clusters (default: full)",
-    )
-    group.add_argument("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
-    group.add_argument("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
-    group.add_argument("--cluster-method", choices=METHODS, help="(default: metis)")
-    group.add_argument(
-        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
-    )
-    group.add_argument(
-        "--no-precompute",
-        dest="precompute",
-        action="store_false",
-        default=None,
-        help="the first layer sums over the batch's edges, not over all of the graph's",
-    )
-    group.add_argument(
-        "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
-    )
-    group.add_argument(
-        "--standardise", action="store_true", help="scale features to mean 0 and deviation 1 over the training nodes"
-    )
-
-
-def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("optimiser")
-    group.add_argument("--optimizer", choices=("adam", "adamw", "sgd"), default="adam", help="(default: adam)")
-    group.add_argument("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
-    group.add_argument("--weight-decay", type=float, default=0.0, metavar="W", help="(default: 0)")
-    group.add_argument("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
-    group.add_argument(
-        "--schedule",
-        choices=("constant", "step", "cosine"),
-        default="constant",
-        help="step divides the rate by 10 at 50 %% and 75 %% of the run (default: constant)",
-    )
-    group.add_argument(
-        "--precision",
-        choices=("float32", "bf16"),
-        default="float32",
-        help="of dense products; parameters are float32 (default: float32)",
-    )
-    group.add_argument("--clip-norm", type=float, metavar="C", help="largest norm of a sub-GCN's gradient")
-    group.add_argument("--patience", type=int, metavar="K", help="stop after K evaluations without a better score")
-    group.add_argument("--evaluate-every", type=int, default=1, metavar="K", help="rounds (default: 1)")
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("run")
     group.add_argument("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)  # type: ignore[arg-type]  # a group takes options as a parser does
+    add_memory_option(group)  # type: ignore[arg-type]
     group.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     group.add_argument("--overwrite", action="store_true", help="replace the results that DIR holds")
     group.add_argument(
@@ -177,17 +53,23 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.graphs import load
+    from gistgnn.graphs import find, load
     from gistgnn.monitor import Saving
+    from gistgnn.planning import GraphSizes, Resources, require_room
     from gistgnn.rounds import DivergedError
     from gistgnn.run import CHECKPOINT
 
-    config = _config(args)
+    config = config_of(args, args.sub_gcns, args.store)
     out = args.out = choose_directory(args, config)
     if finished := finished_run(out, config) if args.resume else None:
         _report(finished, out, args.json)
         return 0
+    resources = Resources.here(config.device, out, args.memory)
+    if known := find(args.dataset):
+        require_room(config, GraphSizes.of_dataset(known), resources)
     graph = load(args.dataset, args.data_root)
+    if not known:
+        require_room(config, GraphSizes.of_graph(graph), resources)
     scale = config.scale(graph)
     graph = scale.graph(graph) if scale else graph
     gist = config.gist(graph, out)
@@ -204,49 +86,6 @@ def run(args: argparse.Namespace) -> int:
         return 130
     _report(_finish(config, graph, result, args, scale), out, args.json)
     return 0
-
-
-def _config(args: argparse.Namespace) -> "RunConfig":
-    from gistgnn.run import ModelConfig, RunConfig, choose_device
-    from gistgnn.settings import Training, make_training
-
-    training = {name: getattr(args, name) for name in Training.__dataclass_fields__}
-    make_training(training)  # refuses a bad value before anything is loaded
-    if args.heads is not None and args.model != "gat":
-        raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
-    heads = {} if args.heads is None else {"heads": args.heads}
-    return RunConfig(
-        dataset=args.dataset,
-        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, **heads),
-        sub_gcns=args.sub_gcns,
-        partitioned=tuple(args.partition_dims) if args.partition_dims else None,
-        partition=args.partition,
-        seed=args.seed,
-        device=choose_device(args.device),
-        training=training,
-        sampler=_sampler(args),
-        runner=args.runner,
-        inductive=args.inductive,
-        standardise=args.standardise,
-        evaluation=evaluation_of(args),
-        store=args.store,
-        store_precision=args.store_precision,
-    )
-
-
-def _sampler(args: argparse.Namespace) -> "ClusterSampling | None":
-    from gistgnn.sampling import ClusterSampling
-
-    options = {"clusters": args.clusters, "clusters_per_batch": args.clusters_per_batch}
-    options |= {"method": args.cluster_method, "batches": args.batches, "precompute": args.precompute}
-    given = {name: value for name, value in options.items() if value is not None}
-    if args.sampler == "clusters":
-        if args.clusters is None:
-            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-        return ClusterSampling(**given)
-    if given:
-        raise InputError(f"{next(iter(given))} is given, but the sampler is full: add --sampler clusters")
-    return None
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:

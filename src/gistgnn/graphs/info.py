@@ -15,10 +15,12 @@ class DatasetInfo:
         edges: number of directed edges E after loading (an undirected edge counts twice, duplicates once).
         features: number of features F.
         classes: number of classes, or of labels per node where ``task`` is ``"multi-label"``.
+        train: number of training nodes.
         split: how train, val and test were chosen.
         task: ``"single-label"`` or ``"multi-label"``.
         row_normalised: whether every row of features is divided by its sum, or as the source gives it.
         reader: the module of `gistgnn.graphs` that reads it.
+        nonzero: share of the features that are not 0; 1 where it is not known.
     """
 
     name: str
@@ -27,10 +29,12 @@ class DatasetInfo:
     edges: int
     features: int
     classes: int
+    train: int
     split: str
     task: Literal["single-label", "multi-label"]
     row_normalised: bool
     reader: Literal["pyg", "ogb", "digits", "synthetic"]
+    nonzero: float = 1.0
 
 
 _PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
@@ -44,10 +48,12 @@ _ALL = (
         edges=10_556,
         features=1_433,
         classes=7,
+        train=140,
         split=_PUBLIC,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.0127,
     ),
     DatasetInfo(
         name="citeseer",
@@ -56,10 +62,12 @@ _ALL = (
         edges=9_104,
         features=3_703,
         classes=6,
+        train=120,
         split=_PUBLIC,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.0085,
     ),
     DatasetInfo(
         name="pubmed",
@@ -68,10 +76,12 @@ _ALL = (
         edges=88_648,
         features=500,
         classes=3,
+        train=60,
         split=_PUBLIC,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.1002,
     ),
     DatasetInfo(
         name="amazon-computers",
@@ -80,10 +90,12 @@ _ALL = (
         edges=491_722,
         features=767,
         classes=10,
+        train=8_251,
         split=_DRAWN,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.3484,
     ),
     DatasetInfo(
         name="amazon-photo",
@@ -92,10 +104,12 @@ _ALL = (
         edges=238_162,
         features=745,
         classes=8,
+        train=4_590,
         split=_DRAWN,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.3474,
     ),
     DatasetInfo(
         name="coauthor-cs",
@@ -104,10 +118,12 @@ _ALL = (
         edges=163_788,
         features=6_805,
         classes=15,
+        train=11_000,
         split=_DRAWN,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.0088,
     ),
     DatasetInfo(
         name="coauthor-physics",
@@ -116,10 +132,12 @@ _ALL = (
         edges=495_924,
         features=8_415,
         classes=5,
+        train=20_696,
         split=_DRAWN,
         task="single-label",
         row_normalised=True,
         reader="pyg",
+        nonzero=0.0039,
     ),
     DatasetInfo(
         name="reddit",
@@ -128,6 +146,7 @@ _ALL = (
         edges=114_615_892,
         features=602,
         classes=41,
+        train=153_431,
         split="public (by day of the post)",
         task="single-label",
         row_normalised=False,
@@ -140,6 +159,7 @@ _ALL = (
         edges=899_756,
         features=500,
         classes=7,
+        train=44_625,
         split="public",
         task="single-label",
         row_normalised=False,
@@ -152,6 +172,7 @@ _ALL = (
         edges=1_587_264,
         features=50,
         classes=121,
+        train=44_906,
         split="public (20, 2 and 2 of the 24 graphs)",
         task="multi-label",
         row_normalised=False,
@@ -164,6 +185,7 @@ _ALL = (
         edges=2_315_598,
         features=128,
         classes=40,
+        train=90_941,
         split="public (by year)",
         task="single-label",
         row_normalised=False,
@@ -176,6 +198,7 @@ _ALL = (
         edges=123_718_152,
         features=100,
         classes=47,
+        train=196_615,
         split="public (by sales rank)",
         task="single-label",
         row_normalised=False,
@@ -188,6 +211,7 @@ _ALL = (
         edges=123_718_152,
         features=100,
         classes=47,
+        train=1_670_674,
         split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
         task="single-label",
         row_normalised=False,
@@ -200,6 +224,7 @@ _ALL = (
         edges=24_680,
         features=64,
         classes=10,
+        train=179,
         split="stratified random with a fixed seed (10 % train, 20 % val, 70 % test)",
         task="single-label",
         row_normalised=False,
@@ -212,6 +237,7 @@ _ALL = (
         edges=2 * 11_606_919,
         features=602,
         classes=41,
+        train=153_431,
         split="random with a fixed seed (65.9 % train, 10.2 % val, 23.9 % test)",
         task="single-label",
         row_normalised=False,
@@ -224,6 +250,7 @@ _ALL = (
         edges=2 * 61_859_140,
         features=100,
         classes=47,
+        train=1_670_674,
         split="random with a fixed seed (68.2 % train, 1.6 % val, 30.2 % test)",
         task="single-label",
         row_normalised=False,

@@ -48,7 +48,8 @@ def _part(info: DatasetInfo, text: str) -> DatasetInfo:
             f"which is a fraction of {fewest / info.nodes:.2g}"
         )
     name = info.name if fraction == 1 else f"{info.name}@{fraction}"
-    return replace(info, name=name, nodes=nodes, edges=2 * round(fraction * (info.edges // 2)))
+    edges, train = 2 * round(fraction * (info.edges // 2)), round(fraction * info.train)
+    return replace(info, name=name, nodes=nodes, edges=edges, train=train)
 
 
 def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:

@@ -45,7 +45,7 @@ class Fused:
                 self._note(f"the sub-GCNs train in turn, not fused: {why_not}")
         if not self._checked or len(round_) == 1:
             return train_in_turn(round_, sampler, training, stretch, seed)
-        groups = [_Group(round_, members, training) for members in _by_shape(round_.subs)]
+        groups = [Group(round_, members, training) for members in by_shape(round_.subs)]
         losses = []
         with (
             closing(sampler.batches(stretch.first, stretch.count)) as batches,
@@ -60,8 +60,14 @@ class Fused:
         return _mean(losses, [i for group in groups for i in group.members], round_)
 
 
-class _Group:
-    """Sub-GCNs of one round that have equal widths, and their optimiser."""
+class Group:
+    """Sub-GCNs of one round that have equal widths, and their optimiser.
+
+    Args:
+        round_: the round.
+        members: which of its sub-GCNs.
+        training: optimiser, clipping, precision.
+    """
 
     def __init__(self, round_: Round, members: list[int], training: Training) -> None:
         self.members, self._training = members, training
@@ -92,7 +98,8 @@ class _Group:
             self._stack.give_states(self._optimizer, self._singles)
 
 
-def _by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
+def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
+    """The places of the sub-GCNs that have equal widths, group by group."""
     groups: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, sub in enumerate(subs):
         groups.setdefault(tuple(p.shape for p in sub.parameters()), []).append(i)
@@ -124,7 +131,7 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may keep what it has seen
-            _try_step(subs, batch, training)
+            try_step(subs, batch, training)
             return _differs(subs, batch)
     except Exception as error:  # whatever vmap, or a user's model inside it, stumbles over
         return f"torch.func.vmap cannot run this model ({reason(error)})"
@@ -135,7 +142,7 @@ def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
     with torch.no_grad():
         for sub in subs:
             sub.eval()
-        for members in _by_shape(subs):
+        for members in by_shape(subs):
             fused = Stack([subs[i] for i in members]).logits(batch)
             own = torch.stack([forward(subs[i], batch) for i in members])
             scale = own.abs().max().clamp(min=1e-6)
@@ -144,9 +151,9 @@ def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
     return None
 
 
-def _try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
+def try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
     """Run one step's forward and backward pass in training mode, for the errors that it may raise."""
-    for members in _by_shape(subs):
+    for members in by_shape(subs):
         with training.autocast(batch.x.device):
             logits = Stack([subs[i] for i in members]).logits(batch)
         logits.float().square().mean().backward()

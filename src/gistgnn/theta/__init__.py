@@ -2,10 +2,11 @@
 
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.store import Model, Store, full_model, make_theta, open_theta
+from gistgnn.theta.store import STORES, Model, Store, full_model, make_theta, open_theta
 from gistgnn.theta.theta import Pending, Theta, Trained, fill
 
 __all__ = [
+    "STORES",
     "InFiles",
     "InMemory",
     "Model",

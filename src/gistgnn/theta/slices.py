@@ -102,7 +102,8 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
 def _is_long_rows(tensor: Tensor, cut: Cut) -> bool:
     """Whether many columns of some rows are cut: row by row, NumPy is several times faster than torch's indexing."""
     columns = cut[1] if len(cut) == 2 else None
-    return columns is not None and len(columns) >= _LONG and tensor.device.type == "cpu"
+    plain = type(tensor) is Tensor and tensor.device.type == "cpu"  # NumPy knows nothing of tensors without values
+    return plain and columns is not None and len(columns) >= _LONG
 
 
 def _positions(tensor: Tensor, cut: Cut) -> tuple[Sequence[int], Array]:

@@ -1,0 +1,91 @@
+"""The plan's peak memory beside the measured one, for runs that six different things fill.
+
+    python -m benchmarks.plan [--data-root DIR]
+
+Every run is a `gistgnn train` in a process of its own, which says its peak in result.json. Prints a Markdown table.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+
+WIDE = ("--dataset", "digits", "--model", "graphsage", "--norm", "layer")
+COMPUTERS = ("--dataset", "amazon-computers")
+PART = ("--dataset", "synthetic:amazon2m@0.02", "--model", "graphsage", "--norm", "layer")
+TENTH = ("--dataset", "synthetic:amazon2m@0.1", "--model", "graphsage")
+RANDOM = ("--sampler", "clusters", "--cluster-method", "random")
+
+# What fills the memory: m and the options of the run. Two rounds each: what the first leaves is there in the second.
+CASES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "parameters, the baseline": (1, (*WIDE, "--hidden", "4096", "4096", "--epochs", "2", "--local-steps", "1")),
+    "parameters, m sub-GCNs": (
+        8,
+        (*WIDE, "--hidden", "8192", "8192", *RANDOM, "--clusters", "40", "--epochs", "8", "--local-steps", "2"),
+    ),
+    "activations, fused": (
+        8,
+        (*COMPUTERS, "--hidden", "1024", "1024", "--runner", "fused", "--epochs", "32", "--local-steps", "2"),
+    ),
+    "activations, attention": (
+        1,
+        (*COMPUTERS, "--model", "gat", "--hidden", "256", "--epochs", "4", "--local-steps", "2"),
+    ),
+    "the graph": (
+        2,
+        (
+            *TENTH,
+            "--hidden",
+            "16",
+            *RANDOM,
+            "--clusters",
+            "1500",
+            "--inductive",
+            "--local-steps",
+            "150",
+            "--epochs",
+            "4",
+        ),
+    ),
+    "evaluation": (
+        8,
+        (*PART, "--hidden", "512", "512", *RANDOM, "--clusters", "300", "--local-steps", "15", "--epochs", "8"),
+    ),
+}
+
+
+def said(*command: str) -> dict[str, object]:
+    """What a command of gistgnn prints as JSON."""
+    line = [sys.executable, "-m", "gistgnn.cli.main", *command, "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def compare(m: int, options: tuple[str, ...]) -> tuple[int, int, str]:
+    """The planned and the measured peak in bytes, and in which phase it is planned to be."""
+    plan = said("plan", *options, "--sub-gcns", str(m), "--store", "memory", "--no-measure")
+    option = plan["options"][0]  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as out:
+        result = said("train", *options, "--sub-gcns", str(m), "--out", f"{out}/run")
+    return option["peaks"]["cpu"], result["peak_memory_bytes"], option["phase"]  # type: ignore[return-value]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-root", default="data")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of cases, from 1")
+    args = parser.parse_args()
+    print("| memory filled by | m | planned, MiB | in its phase | measured, MiB | ratio |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for number, (name, (m, options)) in enumerate(CASES.items(), start=1):
+        if args.only is None or number in args.only:
+            planned, measured, phase = compare(m, (*options, "--data-root", args.data_root))
+            cells = (name, m, f"{planned / 2**20:,.0f}", phase, f"{measured / 2**20:,.0f}", f"{planned / measured:.2f}")
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""A run that cannot fit is refused before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import torch
+
+from gistgnn.errors import InputError
+from gistgnn.nn import GNN
+from gistgnn.nn.gnn import Layer
+from gistgnn.planning.plan import Option, Resources, choose, make_plan, said
+from gistgnn.planning.shapes import Shapes, possible
+from gistgnn.planning.sizes import GraphSizes
+from gistgnn.run import RunConfig
+from gistgnn.theta import STORES
+
+_TRIED = tuple(2**k for k in range(8))
+_AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
+
+
+def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
+    """Refuse a run that cannot fit, and say what would.
+
+    Args:
+        config: the run.
+        sizes: of its graph.
+        resources: what there is.
+
+    Raises:
+        InputError: the run needs more memory, at its peak, than there is; or a setting or m is out of range.
+    """
+    place = torch.device(config.device).type
+    if _ample(config, sizes) + resources.base <= min(resources.limits[name] for name in {"cpu", place}):
+        return
+    option = _plan(config, sizes, resources, [config.sub_gcns], [config.store])[0]
+    short = [name for name in option.lacking if name in ("cpu", "cuda")]
+    if not short:
+        return
+    needed, there = option.peaks[short[0]], resources.limits[short[0]]
+    where = "memory" if short[0] == "cpu" else "GPU memory"
+    raise InputError(
+        f"m = {config.sub_gcns} needs {said(needed)} of {where} (in its {option.phase} phase), {said(there)} are "
+        f"available: {_advice(config, sizes, resources)}; --memory GIB allows more"
+    )
+
+
+def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
+    """What would fit, in words."""
+    others = [m for m in possible(config, sizes, _TRIED) if m != config.sub_gcns]
+    stores = [store for store in STORES if store != "host" or config.device != "cpu"]
+    for tried in stores[stores.index(config.store) if config.store in stores else 0 :]:
+        every = others if tried == config.store else [*others, config.sub_gcns]
+        if fitting := choose(_plan(config, sizes, resources, every, [tried])):
+            stored = "" if tried == config.store else f" --store {tried}"
+            return f"--sub-gcns {fitting.sub_gcns}{stored} would fit"
+    return "no m and no store would fit, so make --hidden smaller, or train by --sampler clusters"
+
+
+def _plan(
+    config: RunConfig, sizes: GraphSizes, resources: Resources, sub_gcns: list[int], stores: list[str]
+) -> tuple[Option, ...]:
+    return make_plan(config, sizes, resources, sub_gcns, stores, timed=False).options if sub_gcns else ()
+
+
+def _ample(config: RunConfig, sizes: GraphSizes) -> int:
+    """Bytes that the run certainly does not exceed, without a rehearsal, which takes a second."""
+    with torch.device("meta"):
+        model = Shapes(replace(config, sub_gcns=1), sizes).build((sizes.features, *config.model.hidden))
+    columns = sizes.features + sum(cast(Layer, layer).out_features for layer in cast(GNN, model).convs)
+    values = sum(p.numel() for p in model.parameters()) + sizes.nodes * columns
+    entries = (sizes.edges + sizes.nodes) * (4 + config.model.heads)
+    return _AMPLE * 4 * (values + entries)

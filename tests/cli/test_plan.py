@@ -1,0 +1,115 @@
+"""`gistgnn plan`, and what `train` makes of a plan."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from .conftest import Cli
+from .in_process import refused, run
+
+WIDE = ("--dataset", "digits", "--model", "graphsage", "--hidden", 2048, 2048)
+THETA = 4 * (64 * 2 * 2048 + 2048 + 4096 * 2048 + 2048 + 4096 * 10 + 10)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run("plan", *options, "--json") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return json.loads(shown.out)
+
+
+def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, *WIDE, "--sub-gcns", 1, 4, "--no-measure")
+    assert plan["graph"]["nodes"] == plan["batch"]["nodes"] == 1797
+    assert plan["theta"] == 4 * plan["parameters"] == THETA
+    assert [(option["store"], option["sub_gcns"]) for option in plan["options"]] == [
+        ("memory", 1),
+        ("memory", 4),
+        ("mapped", 1),
+        ("mapped", 4),
+    ]
+    whole, split, in_files, _ = plan["options"]
+    assert whole["slice"] == THETA
+    assert whole["moved"] == whole["moved_by_all"] > 3 * 2 * THETA  # the baseline's moments are carried
+    assert split["moved_by_all"] == 4 * split["moved"] < THETA
+    assert split["data_parallel"] == 20 * 2 * 3 * THETA
+    assert whole["data_parallel"] == 0
+    assert split["peaks"]["cpu"] < whole["peaks"]["cpu"]
+    assert in_files["peaks"]["cpu"] < whole["peaks"]["cpu"] - 2 * THETA
+    assert in_files["peaks"]["disk"] > 4 * THETA
+    assert [option["seconds"] for option in plan["options"]] == [None] * 4
+    assert plan["choice"] == {"sub_gcns": 1, "store": "memory"}
+    assert "smallest m" in plan["advice"]
+
+
+def test_what_fits_goes_by_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = planned(capsys, *WIDE, "--sub-gcns", 1, 4, "--no-measure", "--memory", 100)
+    whole, split, _, mapped = (option["peaks"]["cpu"] for option in sizes["options"])
+
+    def chosen(limit: float) -> Any:
+        return planned(capsys, *WIDE, "--sub-gcns", 1, 4, "--no-measure", "--memory", limit / 2**30)
+
+    margin = (whole - split) / 4
+    assert chosen(whole - margin)["choice"] == {"sub_gcns": 4, "store": "memory"}
+    assert chosen(mapped + margin / 4)["choice"] == {"sub_gcns": 4, "store": "mapped"}
+    nothing = chosen(mapped - margin)
+    assert nothing["choice"] is None
+    assert nothing["advice"].startswith("nothing fits")
+
+
+def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("plan", "--dataset", own_graph, "--hidden", 6)
+    assert run(*options) == 0
+    out = capsys.readouterr().out
+    assert "own: 40 nodes, 80 edges" in out
+    assert "s/evaluation" in out
+    assert out.count("fits") == 6  # m of 1, 2, 4, and two stores
+    assert out.splitlines()[-1].startswith("choose m = 1 with the parameters in memory")
+    timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0]["seconds"]
+    assert 0 < timed["step"] < timed["round"] < timed["step"] * 100
+    assert timed["evaluation"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--sub-gcns", 0), "sub_gcns is 0, expected an integer >= 1"),
+        (("--sub-gcns", 2, 9, "--hidden", 8), "sub_gcns is 9, more than the 8 features"),
+        (("--sub-gcns", "two"), "invalid int value: 'two'"),
+        (("--store", "tape"), "invalid choice: 'tape'"),
+        (("--memory", 0), "'0' is not a number of GiB above 0"),
+        (("--dataset", "corra"), "did you mean cora?"),
+        (("--dataset", "synthetic:reddit@2"), "expected a number above 0, and at most 1"),
+        (("--partition-dims", 3), "d_3 cannot be partitioned"),
+        (("--epochs", 0), "epochs is 0"),
+        (("--dropout", 1), "dropout 1.0"),
+        (("--heads", 2), "add --model gat"),
+        (("--clusters", 5), "add --sampler clusters"),
+        (("--resume",), "unrecognized arguments: --resume"),
+        (("--device", "tpu9"), "device is 'tpu9'"),
+    ],
+)
+def test_bad_options(options: tuple[Any, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, message, "plan", *options)
+
+
+def test_train_refuses_what_cannot_fit_and_says_what_would(cli: Cli, tmp_path: Path) -> None:
+    run_ = ("train", *WIDE, "--sub-gcns", 1, "--epochs", 1, "--out", "run")
+    done = cli(*run_, "--memory", 0.75)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("gistgnn: error: m = 1 needs ")
+    assert "768 MiB are available: --sub-gcns 2 would fit; --memory GIB allows more" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_overrides_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ("train", "--hidden", 8, "--epochs", 1, "--sub-gcns", 1, "--out", tmp_path / "run")
+    held = psutil.Process().memory_info().rss / 2**30
+    refused(capsys, "no m and no store would fit", *small, "--memory", held / 2, leaves=tmp_path)
+    assert run(*small, "--memory", 2 * held + 1) == 0

@@ -1,0 +1,191 @@
+"""What a rehearsal finds is what real runs have."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refused
+
+from gistgnn.graphs import DATASETS, Graph
+from gistgnn.planning.rehearsal import rehearse
+from gistgnn.planning.sizes import GraphSizes
+from gistgnn.run import ModelConfig, RunConfig
+from gistgnn.sampling import ClusterSampling
+
+F, C, N = 7, 3, 30
+FLOAT = 4
+
+
+def graph() -> Graph:
+    rng = torch.Generator().manual_seed(0)
+    nodes = torch.arange(N)
+    return Graph.build(
+        torch.randn(N, F, generator=rng),
+        torch.randint(N, (2, 90), generator=rng),
+        nodes % C,
+        train=nodes < 10,
+        val=(nodes >= 10) & (nodes < 20),
+        test=nodes >= 20,
+    )
+
+
+GRAPH = graph()
+SIZES = GraphSizes.of_graph(GRAPH)
+
+
+def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
+    training = {"epochs": 4, "local_steps": 2, **options.pop("training", {})}
+    model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
+    return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
+
+
+def held(tensors: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from(["gcn", "graphsage", "gat"]),
+    st.lists(st.integers(4, 11), min_size=1, max_size=2),
+    st.integers(1, 4),
+    st.sampled_from(["none", "batch"]),
+    st.sampled_from([None, (0,), (1,)]),
+)
+def test_sizes_are_those_of_real_sub_gcns(
+    name: str, hidden: list[int], m: int, norm: str, partitioned: tuple[int, ...] | None
+) -> None:
+    run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
+    found, gist = rehearse(run, SIZES), run.gist(GRAPH)
+    subs = list(gist.begin_round())
+    assert found.theta == held(gist.theta.tensors.values())
+    assert found.full == sum(p.numel() for p in gist.model().parameters())
+    assert found.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
+    assert found.slices == [held(sub.state_dict().values()) for sub in subs]
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_slices_add_up_to_all_but_what_every_sub_gcn_holds(m: int) -> None:
+    found = rehearse(config(hidden=(10,), m=m), SIZES)
+    assert sum(found.slices) == found.theta + (m - 1) * C * FLOAT  # the output's bias is in each
+
+
+@pytest.mark.parametrize(
+    ("training", "moments"), [({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)]
+)
+def test_gradients_and_moments_are_counted(training: dict[str, Any], moments: int) -> None:
+    found = rehearse(config(training=training), SIZES)
+    counters = 4 * FLOAT * (moments == 2)  # Adam counts the steps of each of four... parameters
+    assert found.training - (2 + moments) * found.slices[0] in (0, counters, 6 * FLOAT)
+    assert found.carried == [0, 0]
+    carried = rehearse(config(training={**training, "optimizer_state": "carry"}), SIZES)
+    assert carried.carried[0] == found.training - 2 * found.slices[0]
+
+
+def test_files_take_the_parameters_out_of_memory() -> None:
+    wide = config("graphsage", (1024, 1024), 4)
+    memory, mapped = (rehearse(wide, SIZES, store) for store in ("memory", "mapped"))
+    saved = memory.peak("cpu") - mapped.peak("cpu")
+    others = sum(memory.slices[1:]) * 2  # with their gradients
+    assert saved > memory.theta + others
+    assert memory.peak("disk") == 0
+    assert mapped.peak("disk") > 2 * mapped.theta + others // 2
+    assert memory.slices == mapped.slices
+    with refused("store is 'tape', expected one of memory, host, mapped"):
+        rehearse(wide, SIZES, "tape")
+
+
+def test_the_runners_are_told_apart() -> None:
+    in_turn = rehearse(config(hidden=(512,), m=4), SIZES)
+    fused = rehearse(config(hidden=(512,), m=4, runner="fused"), SIZES)
+    assert fused.fused
+    assert not in_turn.fused
+    assert 3.5 < fused.activations / in_turn.activations < 5
+    assert 3.9 < fused.step.flops / in_turn.step.flops < 4.1
+    assert not rehearse(config(m=2, runner="fused", partitioned=(0, 1)), SIZES).fused
+    own = ClusterSampling(6, 2, "random", "independent")
+    assert not rehearse(config(m=2, runner="fused", sampler=own), SIZES).fused
+
+
+def test_clusters_take_less_than_the_whole_graph() -> None:
+    large = replace(SIZES, nodes=200_000, edges=2_000_000, train=100_000)
+    whole = rehearse(config(hidden=(64, 64)), large)
+    part = rehearse(config(hidden=(64, 64), sampler=ClusterSampling(100, 5)), large)
+    assert part.activations < whole.activations / 15
+    inductive = rehearse(config(hidden=(64, 64), inductive=True), large)
+    assert whole.activations / 2.5 < inductive.activations < whole.activations / 1.5
+
+
+def test_a_budget_is_asked_for_before_evaluation_is_chosen() -> None:
+    large = replace(SIZES, nodes=200_000, edges=2_000_000)
+    assert rehearse(config(), large).method == "whole"
+    tight = rehearse(config(hidden=(512, 512)), large, limits={"cpu": 2**30})
+    assert tight.method == "layers"
+    assert tight.evaluation < 2**29
+
+
+def test_batches_of_clusters() -> None:
+    every = SIZES.batch(ClusterSampling(6, 6))
+    assert (every.nodes, every.edges) == (SIZES.nodes, SIZES.edges)
+    assert SIZES.batch(None) == SIZES
+    one = SIZES.batch(ClusterSampling(5, 1))
+    assert (one.nodes, one.edges) == (6, round(SIZES.edges / 5 * 0.6))
+    assert SIZES.batch(ClusterSampling(5, 1, "random")).edges == round(SIZES.edges / 25)
+
+
+def test_published_sizes() -> None:
+    sizes = GraphSizes.of_dataset(DATASETS["amazon2m"])
+    assert (sizes.nodes, sizes.train, sizes.sparse) == (2_449_029, 1_670_674, False)
+    assert sizes.training().nodes == 1_670_674
+    assert GraphSizes.of_dataset(DATASETS["cora"]).sparse
+
+
+GROWTH = """
+import ctypes, json, sys
+from pathlib import Path
+import torch
+from gistgnn.memory import keep_freed_memory, peak_memory_bytes
+from gistgnn.nn import MODELS
+from gistgnn.sampling import Batch
+from gistgnn.settings import Training
+from gistgnn.subtrain import subtrain
+import psutil
+
+keep_freed_memory()
+def run(name, width, nodes):
+    x, y = torch.randn(nodes, 16), torch.randint(8, (nodes,))
+    batch = Batch(x, torch.randint(nodes, (2, 5 * nodes)), y, torch.arange(nodes), sparse=False)
+    model, training = MODELS[name](16, (width, width), 8, dropout=0.5, norm="layer"), Training(1)
+    optimizer = training.make_optimizer(model.parameters())
+    for _ in range(2):
+        subtrain(model, optimizer, [batch], training, lambda _: 0.01)
+torch.set_num_threads(1)
+grown = {}
+for name, width in json.loads(sys.argv[1]).items():
+    run(name, 4, 100)
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is held now
+    before = psutil.Process().memory_info().rss
+    run(name, width, 20_000)
+    grown[name] = peak_memory_bytes(torch.device("cpu")) - before
+print(json.dumps(grown))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_a_step_grows_by_what_is_said() -> None:
+    widths = {"gcn": 512, "graphsage": 512, "gat": 128}
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH, json.dumps(widths)], capture_output=True, text=True, check=True
+    )
+    for name, measured in json.loads(done.stdout).items():
+        run = config(name, (widths[name],) * 2, 1, norm="layer")
+        run = replace(run, model=replace(run.model, heads=4))
+        found = rehearse(run, GraphSizes("g", 20_000, 100_000, 16, 8, 20_000))
+        said = found.activations + found.training
+        assert 0.85 < said / measured < 1.15, (name, said / 2**20, measured / 2**20)
