@@ -25,7 +25,7 @@ from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, training_subgraph, whole_graph
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
-from gistgnn.theta import Model, Store, Theta, full_model, make_theta, open_theta
+from gistgnn.theta import Model, Running, Store, Theta, full_model, make_theta, open_theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -172,19 +172,19 @@ class GIST:
         batch = whole_graph(graph)
         seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
         self._begin(going_on=saving is not None and saving.resume and saving.path.exists())
-        model = self.model()
+        running = Running(self.theta, self._what())
         with closing(seen.batches(0, 1)) as first:
-            check_fits(model, next(first), graph.num_classes)
+            check_fits(running.module, next(first), graph.num_classes)
         evaluation = evaluation or Evaluation()
         with waiting("preparing evaluation", shown=progress):
-            inference = evaluation.prepare(model, batch, self.seed, note)
+            inference = evaluation.prepare(running.module, batch, self.seed, note)
         plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
         with RoundBar(plan.rounds, shown=progress) as bar:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)
-            monitor = self._monitor(model, graph, inference, training, hooks, run)
+            monitor = self._monitor(running, graph, inference, training, hooks, run)
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
             bar.advance(monitor.progress.rounds)
@@ -196,9 +196,9 @@ class GIST:
                 if not stopped:
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)
             except DivergedError as error:
-                error.result = self._result(monitor, model, inference)
+                error.result = self._result(monitor, running, inference)
                 raise
-        return self._result(monitor, model, inference)
+        return self._result(monitor, running, inference)
 
     def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
         if sampler is None:
@@ -207,11 +207,10 @@ class GIST:
             return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
 
     def _monitor(
-        self, model: nn.Module, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
+        self, running: Running, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
     ) -> Monitor:
         def score() -> dict[str, Scores]:
-            current = full_model(self.theta, self._what(), into=model)
-            return evaluate(current, graph, ("validation", "test"), evaluation=how)
+            return evaluate(running.refresh(), graph, ("validation", "test"), evaluation=how)
 
         chooses = "f1_micro" if graph.multi_label else "accuracy"
         return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
@@ -227,10 +226,9 @@ class GIST:
     def _what(self) -> Model:
         return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
 
-    def _result(self, monitor: Monitor, model: nn.Module, inference: Inference) -> Result:
-        model = full_model(self.theta, self._what(), into=model, best=True)
+    def _result(self, monitor: Monitor, running: Running, inference: Inference) -> Result:
         peak = peak_memory_bytes(self.device)
-        return Result(model, monitor.progress, monitor.interrupted, peak, inference.describe())
+        return Result(running.best(), monitor.progress, monitor.interrupted, peak, inference.describe())
 
     def _describe(self, graph: Graph) -> dict[str, Any]:
         """Say what is trained on what, so that its checkpoint is not taken for another's."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -98,6 +98,13 @@ def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[s
     if start + before != size:
         raise ValueError(f"it has {size} bytes, its tensors take {start + before}")
     return found
+
+
+class Readable(Protocol):
+    """What gives tensors and parts of them."""
+
+    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+        """See `TensorFile.read`."""
 
 
 class TensorFile:

@@ -10,14 +10,20 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.stored import products as products  # registers them
 from gistgnn.stored.tensor import StoredTensor
-from gistgnn.tensor_files import Place, TensorFile
+from gistgnn.tensor_files import Place, Readable, TensorFile
 
 LARGE = 2**24  # bytes: what a tensor takes at least to be left in its file
 
 _Slot = tuple[nn.Module, str]  # a module, and the name of one of its own parameters or buffers
 
 
-def stored_model(module: nn.Module, places: Mapping[str, Place], *, above: int | None = LARGE) -> nn.Module:
+def stored_model(
+    module: nn.Module,
+    places: Mapping[str, Place],
+    *,
+    above: int | None = LARGE,
+    files: Mapping[Path, Readable] | None = None,
+) -> nn.Module:
     """Give a module the parameters and buffers that lie in files, the large ones without reading them.
 
     Args:
@@ -25,6 +31,7 @@ def stored_model(module: nn.Module, places: Mapping[str, Place], *, above: int |
             parameters and buffers: what else it holds on the meta device stays there.
         places: where each parameter and buffer lies, by name; of a tied one, one of its names is enough.
         above: bytes that a tensor takes at least to be left in its file as a `StoredTensor`; None: all are read.
+        files: what reads the paths of the places; None: files of these names.
 
     Returns:
         The module in evaluation mode. Tensors that stay in files are buffers, and with them no parameter requires a
@@ -34,7 +41,7 @@ def stored_model(module: nn.Module, places: Mapping[str, Place], *, above: int |
         InputError: a tensor is missing or of another shape, there is one that the module does not have, or a file
             cannot be read.
     """
-    files = {path: TensorFile(path) for path in {place.path for place in places.values()}}
+    files = files or {path: TensorFile(path) for path in {place.path for place in places.values()}}
     found = _slots(module)
     if unknown := places.keys() - {name for slots in found for name in slots}:
         raise InputError(f"the files hold '{min(unknown)}', the model does not: build the model that was saved")
@@ -53,6 +60,38 @@ def stored_model(module: nn.Module, places: Mapping[str, Place], *, above: int |
     return module.eval()
 
 
+def held_model(module: nn.Module, tensors: Mapping[str, Tensor], *, above: int | None = LARGE) -> nn.Module:
+    """Give a module parameters and buffers that lie in the host's memory, the large ones without copying them.
+
+    Args:
+        module: as for `stored_model`.
+        tensors: every parameter and buffer by name. What becomes of the large ones, the module sees.
+        above: as for `stored_model`.
+
+    Returns:
+        The module in evaluation mode; moved to a GPU, it takes its large weights there a block at a time.
+
+    Raises:
+        InputError: a tensor is missing or of another shape, or there is one that the module does not have.
+    """
+    files: dict[Path, Readable] = {Path(name): _Held(tensor) for name, tensor in tensors.items()}
+    places = {name: Place(Path(name), 0, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    return stored_model(module, places, above=above, files=files)
+
+
+class _Held:
+    """One tensor in memory, read as a file is."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+        """The tensor, copied; or some rows and columns of it, not copied."""
+        if rows is None:
+            return self._tensor.clone()
+        return self._tensor[rows] if columns is None else self._tensor[rows, columns]
+
+
 def _slots(module: nn.Module) -> list[dict[str, _Slot]]:
     """For each parameter and buffer the names under which it stands, and where."""
     found: dict[int, dict[str, _Slot]] = {}
@@ -63,7 +102,7 @@ def _slots(module: nn.Module) -> list[dict[str, _Slot]]:
     return list(found.values())
 
 
-def _value(name: str, tensor: Tensor, place: Place, files: Mapping[Path, TensorFile], above: int | None) -> Tensor:
+def _value(name: str, tensor: Tensor, place: Place, files: Mapping[Path, Readable], above: int | None) -> Tensor:
     if place.shape != tuple(tensor.shape):
         raise InputError(
             f"'{name}' is {list(place.shape)} in {place.path} and {list(tensor.shape)} in the model: build the model "

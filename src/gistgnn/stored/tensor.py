@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.ahead import ahead
 from gistgnn.errors import InputError
-from gistgnn.tensor_files import Place, TensorFile, row_pieces
+from gistgnn.tensor_files import Place, Readable, TensorFile, row_pieces
 
 BLOCK = 2**26  # bytes of rows that are read at once
 _BLOCKS = 4  # in memory at once: in use, waiting, being made, and as it was read
@@ -31,7 +31,7 @@ _ABOUT |= {getattr(Tensor, name).__get__ for name in (*_ATTRIBUTES, "requires_gr
 class _Part:
     """Rows and columns of a tensor in a file, columns None where it is no matrix."""
 
-    file: TensorFile
+    file: Readable
     place: Place
     rows: slice
     columns: slice | None
@@ -77,7 +77,7 @@ class StoredTensor(Tensor):
         return stand_in
 
     @classmethod
-    def at(cls, place: Place, file: TensorFile | None = None) -> StoredTensor:
+    def at(cls, place: Place, file: Readable | None = None) -> StoredTensor:
         """The stand-in of a tensor with at least one dimension; ``file`` is its file, where that is open already."""
         columns = slice(0, place.shape[1]) if len(place.shape) == 2 else None
         part = _Part(file or TensorFile(place.path), place, slice(0, place.shape[0]), columns)

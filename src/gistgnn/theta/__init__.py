@@ -2,7 +2,7 @@
 
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.store import STORES, Model, Store, full_model, make_theta, open_theta
+from gistgnn.theta.store import STORES, Model, Running, Store, full_model, make_theta, open_theta
 from gistgnn.theta.theta import Pending, Theta, Trained, fill
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "InMemory",
     "Model",
     "Pending",
+    "Running",
     "Store",
     "Theta",
     "Trained",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gistgnn.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.errors import InputError
 from gistgnn.seeds import torch_stream
-from gistgnn.stored import stored_model
+from gistgnn.stored import held_model, stored_model
 from gistgnn.tensor_files import find_tensors
 from gistgnn.theta.editable import Spec
 from gistgnn.theta.files import PARAMETERS, InFiles
@@ -126,24 +126,69 @@ def make_theta(store: Store, model: Model, *, replace: bool = False) -> Theta:
     return InFiles.create(model.layout, model.widths, store.folder, specs, fill)
 
 
-def full_model(theta: Theta, model: Model, *, into: nn.Module | None = None, best: bool = False) -> nn.Module:
+def full_model(theta: Theta, model: Model, *, best: bool = False) -> nn.Module:
     """The full model with the parameters of Θ, in evaluation mode.
 
+    In memory they are copied, to the device of Θ; in files, the large ones are read from there when the model runs.
+
     Args:
-        theta: in memory, its parameters are copied; in files, the large ones are read from there when the model runs.
+        theta: where they are.
         model: what it is.
-        into: the module that an earlier call returned.
         best: with those of the best Θ, if there is one.
     """
     if isinstance(theta, InFiles):
-        module = build_on_meta(model.build, model.widths, shared=model.shared)
-        folder = theta.best if best else theta.folder / PARAMETERS
-        found = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
-        return stored_model(module, {name: place for places in found for name, place in places.items()})
+        return _from_files(theta.best if best else theta.folder / PARAMETERS, model)
     assert isinstance(theta, InMemory)
-    module = into or _module(model).to(model.device)
-    fill(module, theta.best if best and theta.best else theta.tensors)
+    tensors = theta.best if best and theta.best else theta.tensors
+    module = _module(model).to(next(iter(tensors.values())).device)
+    fill(module, tensors)
     return module.eval()
+
+
+class Running:
+    """The full model on the device where it is evaluated, with the parameters that Θ has at the time.
+
+    Θ that is not on the device is taken there block by block, while the model runs.
+
+    Args:
+        theta: where they are.
+        model: what it is.
+    """
+
+    def __init__(self, theta: Theta, model: Model) -> None:
+        self._theta, self._model = theta, model
+        self.module = full_model(theta, model) if not theta.streams else self._fetched()
+
+    def refresh(self) -> nn.Module:
+        """The module with the parameters as they are now."""
+        if self._theta.streams:
+            self.module = self._fetched()
+        else:
+            self._theta.load_into(self.module)
+        return self.module
+
+    def best(self) -> nn.Module:
+        """The full model with the parameters of the best Θ, for whoever trained it."""
+        theta = self._theta
+        if theta.streams:
+            return full_model(theta, self._model, best=True)
+        assert isinstance(theta, InMemory)
+        fill(self.module, theta.best or theta.tensors)
+        return self.module.eval()
+
+    def _fetched(self) -> nn.Module:
+        theta, model = self._theta, self._model
+        if isinstance(theta, InFiles):
+            return full_model(theta, model)
+        module = build_on_meta(model.build, model.widths, shared=model.shared)
+        return held_model(module, theta.tensors).to(model.device)
+
+
+def _from_files(folder: Path, model: Model) -> nn.Module:
+    module = build_on_meta(model.build, model.widths, shared=model.shared)
+    found = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
+    places = {name: place for file in found for name, place in file.items()}
+    return stored_model(module, places).to(model.device)
 
 
 def _module(model: Model) -> nn.Module:
