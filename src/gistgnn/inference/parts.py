@@ -106,14 +106,14 @@ class ByParts:
         return nodes, scored
 
 
-def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
+def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:
     """How many nodes of parts one forward of a model takes best, at least 1.
 
     Weights in files are read once for each forward: as many as the memory allows. With weights in memory, models of
     gistgnn.nn take as many as keep a processor busy, and others one part after another, for they might look at a
-    batch as a whole.
+    batch as a whole. ``reading``: bytes that weights in files take while they are read; None: as the model shows.
     """
-    gnn, reading = as_gnn(model), reading_bytes(model)
+    gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:
         return 1
     size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gistgnn.inference import Evaluation
+from gistgnn.inference.parts import nodes_at_once
 from gistgnn.inference.plan import Budget, Costs, plan_layers, whole_graph_bytes
 from gistgnn.nn import GNN
 from gistgnn.planning.graphs import Clustered
@@ -26,25 +27,35 @@ class Evaluating:
         sizes: of the graph.
         ledger: what is held already.
         limits: bytes that may be held in each place, for the evaluation that goes by what is available.
+        reading: bytes that the weights take while they are read from files, or 0.
 
     Raises:
         InputError: layer by layer, with too little memory for any plan.
     """
 
     def __init__(
-        self, how: Evaluation, gnn: GNN, batch: Batch, sizes: GraphSizes, ledger: Ledger, limits: Mapping[str, int]
+        self,
+        how: Evaluation,
+        gnn: GNN,
+        batch: Batch,
+        sizes: GraphSizes,
+        ledger: Ledger,
+        limits: Mapping[str, int],
+        reading: int,
     ) -> None:
         self._gnn, self._batch, self._sizes = gnn, batch, sizes
         self.method = how.method
         self.disk = 0
-        if how.parts is not None:
-            clusters = ClusterSampling(min(how.parts, sizes.nodes), 1)
-            self._parts = Clustered(batch, sizes, sizes.batch(clusters), precompute=False)
-            return
         places = ["cpu"] + [batch.x.device.type] * (batch.x.device.type != "cpu")
         left = [(limits.get(place, UNLIMITED) - ledger.account(place).live) // 2 for place in places]
         least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so
         budget = Budget(*(how.memory or max(room, least) for room in left))
+        if how.parts is not None:
+            parts = min(how.parts, sizes.nodes)
+            nodes = nodes_at_once(gnn, batch, budget, reading)
+            together = min(max(nodes * parts // sizes.nodes, 1), how.sample or parts)
+            self._parts = Clustered(batch, sizes, sizes.batch(ClusterSampling(parts, together)), precompute=False)
+            return
         if how.method == "auto":
             self.method = "whole" if whole_graph_bytes(gnn, batch) <= budget.compute else "layers"
         if self.method == "layers":

@@ -23,10 +23,10 @@ from gistgnn.run import RunConfig
 from gistgnn.runners.fused import Group, by_shape, try_step
 from gistgnn.runners.runner import keeps_moments
 from gistgnn.sampling import Batch
+from gistgnn.stored import READING
 from gistgnn.subtrain import subtrain
 from gistgnn.theta import STORES, InMemory
 
-BLOCK = 64 * 2**20  # bytes in which weights that lie in files are read
 ROUNDS = STEPS = 2  # of the first, some memory is not there yet: moments, the best Θ
 
 
@@ -112,6 +112,7 @@ class _Rehearsal:
         self._found = Found(fused=shapes.fused)
         self._subs: list[nn.Module] = []
         self._place = torch.device(shapes.config.device).type
+        self._reading = 0  # bytes that weights outside the model take while they are read
 
     def run(self) -> Found:
         """Go through the run."""
@@ -126,6 +127,8 @@ class _Rehearsal:
                 for name, tensor in named_tensors(full).items()
             }
             theta = InMemory(shapes.layout, shapes.widths, tensors)
+        if self._streams:
+            self._reading = min(READING, _bytes(tensors.values()))
         found.theta, found.full = _bytes(tensors.values()), sum(p.numel() for p in full.parameters())
         del full
         with self._phase("clustering"):
@@ -133,7 +136,9 @@ class _Rehearsal:
         with self._phase("preparing evaluation"), torch.no_grad():
             with self._lasting():
                 model = cast(GNN, self._construct(shapes.widths).eval())
-            scored = Evaluating(config.evaluation, model, graph.whole, shapes.sizes, self._ledger, self._limits)
+            scored = Evaluating(
+                config.evaluation, model, graph.whole, shapes.sizes, self._ledger, self._limits, self._reading
+            )
             found.method = scored.method
         for number in range(ROUNDS):
             with self._phase("training"):
@@ -225,7 +230,7 @@ class _Rehearsal:
 
     def _evaluate(self, theta: InMemory, model: GNN, scored: Evaluating) -> None:
         with self._ledger.observed(self._place) as observed:
-            block = passing(min(BLOCK, self._found.theta), self._config.device) if self._mapped else None
+            block = passing(self._reading, self._config.device)
             theta.load_into(model)
             scored.run()
             del block

@@ -16,6 +16,7 @@ from gistgnn.tensor_files import Place, Readable, TensorFile, row_pieces
 
 BLOCK = 2**26  # bytes of rows that are read at once
 _BLOCKS = 4  # in memory at once: in use, waiting, being made, and as it was read
+READING = _BLOCKS * BLOCK  # bytes that a model with weights in files takes for them while it runs, at most
 
 BY_BLOCKS: dict[Any, Callable[..., Any]] = {}
 """What is computed without the whole tensor (see `gistgnn.stored.products`); NotImplemented where it is after all."""
