@@ -153,7 +153,8 @@ class Plan:
     @property
     def choice(self) -> Option | None:
         """The smallest m that fits with Θ in memory, else with Θ in files; None where nothing fits."""
-        return choose(self.options)
+        fitting = [option for option in self.options if option.fits]
+        return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
 
     @property
     def advice(self) -> str:
@@ -221,12 +222,6 @@ def said(size: int) -> str:
     """Bytes in words."""
     unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
     return f"{size / unit:.3g} {name}"
-
-
-def choose(options: Sequence[Option]) -> Option | None:
-    """The option with the smallest m that fits with Θ in memory, else in files; None where nothing fits."""
-    fitting = [option for option in options if option.fits]
-    return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
 
 
 def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:

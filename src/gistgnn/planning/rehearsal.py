@@ -163,7 +163,7 @@ class _Rehearsal:
             return self._shapes.build(widths)
 
     def _begin(self, theta: Theta, number: int) -> Round:
-        blocks = self._shapes.partition.blocks(number)
+        blocks = self._shapes.partition.blocks(0)  # whose sizes, where they are drawn, stand for all rounds'
         if not self._subs:
             for i, own in enumerate(blocks):
                 # What is not trained now lies in the journal, where Θ is mapped.
