@@ -49,7 +49,7 @@ def test_memory_that_is_kept_has_a_limit() -> None:
 
 def test_the_disk_has_an_account_of_its_own() -> None:
     with rehearsing() as ledger:
-        with ledger.on_disk():
+        with ledger.placed(DISK):
             weight = torch.empty(50, 100)
         out = torch.empty(10, 100) @ weight.t()
         assert ledger.account(DISK).live == 20_000

@@ -95,7 +95,9 @@ def test_files_take_the_parameters_out_of_memory() -> None:
     others = sum(memory.slices[1:]) * 2  # with their gradients
     assert saved > memory.theta + others
     assert memory.peak("disk") == 0
-    assert mapped.peak("disk") > 2 * mapped.theta + others // 2
+    best = mapped.theta * 2  # and the one before
+    assert mapped.phases["aggregation"]["disk"] >= mapped.theta + sum(mapped.slices)
+    assert mapped.peak("disk") >= mapped.theta + best
     assert memory.slices == mapped.slices
     with refused("store is 'tape', expected one of memory, mapped"):
         rehearse(wide, SIZES, "tape")

@@ -55,6 +55,10 @@ def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None
         default="split",
         help="E/m epochs for each sub-GCN, or E (default: split)",
     )
+    _add_partition_options(group)
+
+
+def _add_partition_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--partition-dims",
         type=natural,

@@ -133,13 +133,13 @@ class Ledger(TorchDispatchMode):
         }
 
     def account(self, place: str) -> Account:
-        """That of "cpu", "cuda" or `DISK`."""
+        """That of "cpu", "cuda", `DISK` or any other place."""
         return self._accounts.setdefault(place, Account(place == "cpu"))
 
     @contextlib.contextmanager
-    def on_disk(self) -> Iterator[None]:
-        """What is made in the block lies on the disk."""
-        before, self._place = self._place, DISK
+    def placed(self, place: str) -> Iterator[None]:
+        """What is made in the block is counted in a place, wherever it is."""
+        before, self._place = self._place, place
         try:
             yield
         finally:
