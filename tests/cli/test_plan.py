@@ -66,7 +66,7 @@ def test_the_tables_and_times(own_graph: Path, capsys: pytest.CaptureFixture[str
     assert run(*options) == 0
     out = capsys.readouterr().out
     assert "own: 40 nodes, 80 edges" in out
-    assert "s/evaluation" in out
+    assert "s/eval." in out
     assert out.count("fits") == 6  # m of 1, 2, 4, and two stores
     assert out.splitlines()[-1].startswith("choose m = 1 with the parameters in memory")
     timed = planned(capsys, *options[1:], "--store", "memory", "--sub-gcns", 2)["options"][0]["seconds"]

@@ -96,10 +96,8 @@ def _memory_table(plan: "Plan") -> "Table":
 def _time_table(plan: "Plan") -> "Table":
     from gistgnn.planning.plan import said
 
-    columns = ("moved by one", "by all", "data parallel", "s/step", "s/round", "s/epoch", "s/evaluation")
-    table = _table(
-        "a round's traffic with the parameters; about the time, estimated from this machine's rates", columns
-    )
+    columns = ("one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
+    table = _table("a round's traffic with Θ; time, estimated from this machine's rates", columns)
     for option in plan.options:
         moved = map(said, (option.moved, option.moved_by_all, option.data_parallel))
         times = option.seconds
@@ -113,7 +111,7 @@ def _table(title: str, columns: tuple[str, ...]) -> "Table":
 
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("m", justify="right")
-    table.add_column("store")
+    table.add_column("store", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     return table

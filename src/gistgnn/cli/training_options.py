@@ -55,6 +55,11 @@ def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None
         default="split",
         help="E/m epochs for each sub-GCN, or E (default: split)",
     )
+    _add_partition_options(group)
+    _add_store_options(group, several=several)
+
+
+def _add_partition_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--partition-dims",
         type=natural,
@@ -80,6 +85,9 @@ def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None
         default="in-turn",
         help="the sub-GCNs one after another, or all in one pass over each batch (default: in-turn)",
     )
+
+
+def _add_store_options(group: argparse._ArgumentGroup, *, several: bool) -> None:
     if not several:
         group.add_argument(
             "--store",

@@ -133,12 +133,12 @@ class Ledger(TorchDispatchMode):
         }
 
     def account(self, place: str) -> Account:
-        """That of "cpu", "cuda" or `DISK`."""
+        """That of "cpu", "cuda", `DISK` or any other place."""
         return self._accounts.setdefault(place, Account(place == "cpu"))
 
     @contextlib.contextmanager
     def placed(self, place: str) -> Iterator[None]:
-        """What is made in the block lies there, whatever its device."""
+        """What is made in the block is counted in a place, wherever it is."""
         before, self._place = self._place, place
         try:
             yield

@@ -154,7 +154,8 @@ class Plan:
     @property
     def choice(self) -> Option | None:
         """The smallest m that fits with Θ in memory, else with Θ in files; None where nothing fits."""
-        return choose(self.options)
+        fitting = [option for option in self.options if option.fits]
+        return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
 
     @property
     def advice(self) -> str:
@@ -219,15 +220,9 @@ def make_plan(
 
 
 def said(size: int) -> str:
-    """Bytes in words."""
-    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
+    """A number of bytes for people."""
+    unit, name = next((u for u in ((2**30, "GiB"), (2**20, "MiB")) if size >= u[0]), (2**10, "KiB"))
     return f"{size / unit:.3g} {name}"
-
-
-def choose(options: Sequence[Option]) -> Option | None:
-    """The option with the smallest m that fits with Θ in memory, else in files; None where nothing fits."""
-    fitting = [option for option in options if option.fits]
-    return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
 
 
 def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:

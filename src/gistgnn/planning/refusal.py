@@ -10,13 +10,13 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
-from gistgnn.planning.plan import Option, Resources, choose, make_plan, said
+from gistgnn.planning.plan import Option, Resources, make_plan, said
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.run import RunConfig
 from gistgnn.theta import STORES
 
-_TRIED = tuple(2**k for k in range(8))
+_TRIED = (1, 2, 4, 8, 16, 32)
 _AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
 
 
@@ -34,7 +34,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     place = torch.device(config.device).type
     if _ample(config, sizes) + resources.base <= min(resources.limits[name] for name in {"cpu", place}):
         return
-    option = _plan(config, sizes, resources, [config.sub_gcns], [config.store])[0]
+    option = _plan(config, sizes, resources, config.sub_gcns, config.store)
     short = [name for name in option.lacking if name in ("cpu", "cuda")]
     if not short:
         return
@@ -48,20 +48,18 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
     """What would fit, in words."""
-    others = [m for m in possible(config, sizes, _TRIED) if m != config.sub_gcns]
+    every = possible(config, sizes, _TRIED)
     stores = [store for store in STORES if store != "host" or config.device != "cpu"]
     for tried in stores[stores.index(config.store) if config.store in stores else 0 :]:
-        every = others if tried == config.store else [*others, config.sub_gcns]
-        if fitting := choose(_plan(config, sizes, resources, every, [tried])):
-            stored = "" if tried == config.store else f" --store {tried}"
-            return f"--sub-gcns {fitting.sub_gcns}{stored} would fit"
+        stored = "" if tried == config.store else f" --store {tried}"
+        for m in every:
+            if (m, tried) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, tried).fits:
+                return f"--sub-gcns {m}{stored} would fit"
     return "no m and no store would fit, so make --hidden smaller, or train by --sampler clusters"
 
 
-def _plan(
-    config: RunConfig, sizes: GraphSizes, resources: Resources, sub_gcns: list[int], stores: list[str]
-) -> tuple[Option, ...]:
-    return make_plan(config, sizes, resources, sub_gcns, stores, timed=False).options if sub_gcns else ()
+def _plan(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> Option:
+    return make_plan(config, sizes, resources, [m], [store], timed=False).options[0]
 
 
 def _ample(config: RunConfig, sizes: GraphSizes) -> int:

@@ -91,25 +91,24 @@ def rehearse(
         raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
     shapes = Shapes(config, sizes)
     _ = shapes.layout  # found before anything is counted
+    each = [tuple(map(len, own)) for own in shapes.partition.blocks(0)]
+    trained = {widths: _trained_bytes(shapes, widths) for widths in set(each)}
+    found = Found(fused=shapes.fused, training=trained[each[0]][0])
+    found.carried = [trained[widths][1] if shapes.carries else 0 for widths in each]
     with rehearsing() as ledger:
         ledger.nonzero = sizes.nonzero
         ledger.account("cpu").add(base)
-        found = _Rehearsal(shapes, store, ledger, limits or {}).run()
-    each = [tuple(map(len, own)) for own in shapes.partition.blocks(0)]
-    trained = {widths: _trained_bytes(shapes, widths) for widths in set(each)}
-    found.training = trained[each[0]][0]
-    found.carried = [trained[widths][1] if shapes.carries else 0 for widths in each]
-    return found
+        return _Rehearsal(shapes, store, ledger, limits or {}, found).run()
 
 
 class _Rehearsal:
     """The phases of one run, in order."""
 
-    def __init__(self, shapes: Shapes, store: str, ledger: Ledger, limits: Mapping[str, int]) -> None:
+    def __init__(self, shapes: Shapes, store: str, ledger: Ledger, limits: Mapping[str, int], found: Found) -> None:
         self._shapes, self._ledger, self._limits = shapes, ledger, limits
         self._training, self._config = shapes.training, shapes.config
         self._store, self._mapped, self._streams = store, store == "mapped", store != "memory"
-        self._found = Found(fused=shapes.fused)
+        self._found = found
         self._subs: list[nn.Module] = []
         self._place = torch.device(shapes.config.device).type
         self._reading = 0  # bytes that weights outside the model take while they are read
@@ -134,7 +133,7 @@ class _Rehearsal:
         with self._phase("clustering"):
             seen = graph.sampled(config)
         with self._phase("preparing evaluation"), torch.no_grad():
-            with self._lasting():
+            with self._ledger.placed("Θ itself") if self._streams else nullcontext():
                 model = cast(GNN, self._construct(shapes.widths).eval())
             scored = Evaluating(
                 config.evaluation, model, graph.whole, shapes.sizes, self._ledger, self._limits, self._reading
@@ -144,7 +143,9 @@ class _Rehearsal:
             with self._phase("training"):
                 round_ = self._train(theta, number, seen)
             with self._phase("aggregation"), self._lasting():
+                journal = passing(self._journalled()) if self._mapped else None
                 round_.aggregate()
+                del journal
             with self._phase("evaluation"), torch.no_grad():
                 self._evaluate(theta, model, scored)
             with self._phase("keeping the best"), self._lasting():
@@ -166,12 +167,17 @@ class _Rehearsal:
         places = {"mapped": DISK, "host": "cpu"}
         return self._ledger.placed(places[self._store]) if self._streams else nullcontext()
 
+    def _journalled(self) -> int:
+        """Bytes of the trained slices that are in memory: the others are in the journal already."""
+        both = [sum(sizes) for sizes in zip(self._found.slices, self._found.carried, strict=True)]
+        return sum(both) if self._shapes.fused else both[0]
+
     def _construct(self, widths: Widths) -> nn.Module:
         with torch.device(self._config.device):
             return self._shapes.build(widths)
 
     def _begin(self, theta: InMemory, number: int) -> Round:
-        blocks = self._shapes.partition.blocks(number)
+        blocks = self._shapes.partition.blocks(0)  # whose sizes, where they are drawn, stand for all rounds'
         if not self._subs:
             for i, own in enumerate(blocks):
                 # What is not trained now is beside Θ, where the round streams.
