@@ -17,6 +17,7 @@ from torch import nn
 
 from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import GIST
+from gistgnn.memory import keep_freed_memory
 from gistgnn.nn import GraphSAGE
 from gistgnn.partition import Blocks
 from gistgnn.theta import Store, Theta, Trained
@@ -31,6 +32,7 @@ def main() -> None:
     """Measure every store and width, print the table, and write JSON."""
     options = parse()
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as GIST.fit does
     machine = describe_machine(options.threads, "cpu")
     print(f"# Θ: take and put\n\n{on(machine)}\n", flush=True)
     rows = []

@@ -24,7 +24,8 @@ examples = settings(deadline=None, max_examples=60, suppress_health_check=[Healt
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small tensors are read in several pieces, and rows between wanted ones are sometimes read with them."""
-    monkeypatch.setattr(editable, "PIECE", 100)
+    monkeypatch.setattr(editable, "READ", 100)
+    monkeypatch.setattr(editable, "WRITTEN", 100)
     monkeypatch.setattr(editable, "_GAP", 30)
 
 

@@ -10,12 +10,12 @@ from gistgnn.theta import slices
 from gistgnn.theta.slices import gather, gather_into, index_of, scatter
 
 
-@pytest.mark.parametrize("long", [1, 10**6])
+@pytest.mark.parametrize("entries", [1, 50, 10**6])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool])
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_row_by_row_is_as_by_index(long: int, dtype: torch.dtype, data: st.DataObject) -> None:
-    """Rows of many columns are cut in another way than others."""
+def test_in_pieces_as_at_once(entries: int, dtype: torch.dtype, data: st.DataObject) -> None:
+    """However many entries are copied at a time."""
     shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 40)))
     values = torch.randint(2, shape).to(dtype) if dtype == torch.bool else torch.randn(shape).mul(9).to(dtype)
     cut = tuple(
@@ -25,7 +25,7 @@ def test_row_by_row_is_as_by_index(long: int, dtype: torch.dtype, data: st.DataO
         for size in shape
     )
     expected = values[index_of(values, cut)].clone()
-    before, slices._LONG = slices._LONG, long
+    before, slices._ENTRIES = slices._ENTRIES, entries
     try:
         assert torch.equal(gather(values, cut), expected)
         found: Tensor = torch.empty_like(expected, dtype=torch.float64)
@@ -37,6 +37,6 @@ def test_row_by_row_is_as_by_index(long: int, dtype: torch.dtype, data: st.DataO
         new, target = torch.zeros_like(expected), values.clone()
         scatter(target, cut, new)
     finally:
-        slices._LONG = before
+        slices._ENTRIES = before
     values[index_of(values, cut)] = new
     assert torch.equal(target, values)

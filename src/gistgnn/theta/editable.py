@@ -17,7 +17,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.tensor_files import TensorFile, find_tensors, make_header
 from gistgnn.theta.slices import Cut, gather_into, scatter
 
-PIECE = 2**25  # bytes that are read or written at a time
+READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library keeps what is so small for the next time
 _GAP = 2**16  # bytes between wanted rows that are read with them rather than skipped
 
 
@@ -106,7 +106,7 @@ class EditableFile(TensorFile):
             return
         rows = [None if cut[0] is None else cut[0].numpy() for cut, _ in parts]
         row_bytes = _row_bytes(spec)
-        step = max(PIECE // max(row_bytes, 1), 1)
+        step = max(WRITTEN // max(row_bytes, 1), 1)
         for start in range(0, spec.shape[0], step):
             stop = min(start + step, spec.shape[0])
             ranges = [(start, stop) if own is None else tuple(np.searchsorted(own, (start, stop))) for own in rows]
@@ -201,7 +201,7 @@ class _Batch:
 
 def _batches(spec: Spec, positions: Tensor | None) -> Iterator[_Batch]:
     row_bytes = max(_row_bytes(spec), 1)
-    step = max(PIECE // row_bytes, 1)
+    step = max(READ // row_bytes, 1)
     if positions is None:
         for start in range(0, spec.shape[0], step):
             stop = min(start + step, spec.shape[0])
