@@ -1,4 +1,4 @@
-"""The plan's peak memory beside the measured one, for runs that six different things fill.
+"""The plan's peak memory beside the measured one, for runs that different things fill.
 
     python -m benchmarks.plan [--data-root DIR]
 
@@ -52,6 +52,38 @@ CASES: dict[str, tuple[int, tuple[str, ...]]] = {
         8,
         (*PART, "--hidden", "512", "512", *RANDOM, "--clusters", "300", "--local-steps", "15", "--epochs", "8"),
     ),
+    "a sub-GCN, Θ in files": (
+        2,
+        (
+            *WIDE,
+            "--hidden",
+            "8192",
+            "8192",
+            "--epochs",
+            "4",
+            "--local-steps",
+            "1",
+            "--store",
+            "mapped",
+        ),
+    ),
+    "m sub-GCNs, fused, Θ in files": (
+        4,
+        (
+            *WIDE,
+            "--hidden",
+            "8192",
+            "8192",
+            "--epochs",
+            "8",
+            "--local-steps",
+            "1",
+            "--runner",
+            "fused",
+            "--store",
+            "mapped",
+        ),
+    ),
 }
 
 
@@ -66,7 +98,8 @@ def said(*command: str) -> dict[str, object]:
 
 def compare(m: int, options: tuple[str, ...]) -> tuple[int, int, str]:
     """The planned and the measured peak in bytes, and in which phase it is planned to be."""
-    plan = said("plan", *options, "--sub-gcns", str(m), "--store", "memory", "--no-measure")
+    store = () if "--store" in options else ("--store", "memory")
+    plan = said("plan", *options, "--sub-gcns", str(m), *store, "--no-measure")
     option = plan["options"][0]  # type: ignore[index]
     with tempfile.TemporaryDirectory() as out:
         result = said("train", *options, "--sub-gcns", str(m), "--out", f"{out}/run")
