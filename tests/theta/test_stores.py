@@ -1,9 +1,5 @@
 """Θ is the same wherever it lies."""
 
-import errno
-import os
-import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +14,8 @@ from resuming import after, fit, make, state
 
 from gistgnn import GIST, Saving
 from gistgnn.axes import named_tensors
-from gistgnn.errors import InputError
 from gistgnn.rounds import DivergedError
 from gistgnn.theta import Store
-from gistgnn.theta.editable import EditableFile
 from theta.stores import equal, shaken, store, values
 
 few = settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -176,117 +170,6 @@ def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
     assert equal(values(other.theta), before)
 
 
-def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:
-    shaken(make(store=store("mapped", tmp_path)), 2)
-    with refused(str(tmp_path / "theta"), "not empty", "resume"):
-        make(store=store("mapped", tmp_path)).theta  # noqa: B018
-    other = make(store=store("mapped", tmp_path))
-    other.resume()
-    assert other.next_round == 2
-
-
-def test_a_fit_from_scratch_begins_anew(tmp_path: Path) -> None:
-    plain, gist = make(), make(store=store("mapped", tmp_path))
-    expected = state(plain, fit(plain))
-    fit(gist)
-    assert state(gist, fit(gist)) == expected
-
-
-@pytest.mark.parametrize(
-    ("other", "parts"),
-    [
-        ({"widths": (8, 9)}, ["'convs.1.weight'"]),
-        ({"model": "graphsage"}, ["'convs.0.weight'"]),
-        ({"norm": "none"}, ["'norms.0"]),
-    ],
-    ids=["widths", "layer", "norm"],
-)
-def test_the_theta_of_another_model_is_refused(tmp_path: Path, other: dict[str, Any], parts: list[str]) -> None:
-    make(store=store("mapped", tmp_path)).theta  # noqa: B018
-    model, norm = other.get("model", "gcn"), other.get("norm", "batch")
-    gist = GIST(lambda w: OURS[model](w, norm=norm), other.get("widths", (8, 7)), 3, store=store("mapped", tmp_path))
-    with refused("another model", str(tmp_path / "theta"), *parts):
-        gist.resume()
-
-
-def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
-    with refused("no Θ to go on from", "theta"):
-        make(store=store("mapped", tmp_path)).resume()
-    with refused("no Θ to go on from", "memory"):
-        make().resume()
-
-
-def wrong_size(folder: Path) -> None:
-    path = folder / "parameters" / "00001.safetensors"
-    os.truncate(path, path.stat().st_size - 4)
-
-
-DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "wrong size": wrong_size,
-    "no files": lambda folder: shutil.rmtree(folder / "parameters"),
-    "no state": lambda folder: (folder / "theta.json").unlink(),
-    "torn state": lambda folder: (folder / "theta.json").write_text("{"),
-    "other state": lambda folder: (folder / "theta.json").write_text('{"round": 1}'),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
-    shaken(make(store=store("mapped", tmp_path)), 1)
-    DAMAGES[damage](tmp_path / "theta")
-    with refused(str(tmp_path / "theta")):
-        make(store=store("mapped", tmp_path)).resume()
-
-
-def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
-    fit(make(store=store("mapped", tmp_path)), stop=after(4), saving=saving)
-    shutil.rmtree(tmp_path / "theta")
-    make(store=store("mapped", tmp_path)).theta  # noqa: B018
-    with refused("0 rounds", "4"):
-        fit(make(store=store("mapped", tmp_path)), saving=saving)
-
-
-@pytest.mark.parametrize(("call", "step"), [("_write_some", 9), ("fsync", 1), ("rename", 1)])
-def test_a_disk_that_fails_costs_the_round_at_most(
-    tmp_path: Path, call: str, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Throughout a round; whatever was there still loads, and the run goes on from it."""
-    plain = make()
-    shaken(plain, 2, torch.optim.Adam)
-    expected, done, at = values(plain.theta), False, 1 - step
-    while not done:
-        at += step
-        folder = tmp_path / str(at)
-        gist = make(store=store("mapped", folder))
-        shaken(gist, 1, torch.optim.Adam)
-        done = not fails_at(at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch)
-        again = make(store=store("mapped", folder))
-        again.resume()
-        shaken(again, 2 - again.next_round, torch.optim.Adam)
-        assert equal(values(again.theta), expected)
-    assert at >= 3
-
-
-def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Do the work while the n-th call of a system function finds the disk full; say whether that came to pass."""
-    owner: Any = {"rename": Path, "fsync": os}.get(call, EditableFile)
-    real, count = getattr(owner, call), iter(range(1, 10**6))
-
-    def failing(*args: Any) -> Any:
-        if next(count) == at:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, call, failing)
-        try:
-            work()
-        except InputError as error:
-            return "No space left" in str(error)
-    return False
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -300,3 +183,10 @@ def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.M
 def test_a_wrong_store_is_refused(arguments: tuple[Any, ...], parts: list[str]) -> None:
     with refused(*parts):
         Store(*arguments)
+
+
+def test_a_fit_from_scratch_begins_anew(tmp_path: Path) -> None:
+    plain, gist = make(), make(store=store("mapped", tmp_path))
+    expected = state(plain, fit(plain))
+    fit(gist)
+    assert state(gist, fit(gist)) == expected
