@@ -7,7 +7,7 @@ from gistgnn.ahead import ahead
 
 
 def at_work() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-batches"]
+    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-ahead"]
 
 
 def test_all_items_in_order() -> None:
@@ -40,7 +40,7 @@ def test_no_more_than_two_are_made_ahead() -> None:
 
 def test_the_thread_is_another() -> None:
     names = list(ahead(threading.current_thread().name for _ in range(3)))
-    assert names == ["gistgnn-batches"] * 3
+    assert names == ["gistgnn-ahead"] * 3
 
 
 def test_an_early_end_stops_the_thread() -> None:

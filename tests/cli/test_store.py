@@ -10,44 +10,38 @@ import pytest
 from commands import command, environment
 
 from .conftest import Cli
+from .in_process import refused, run
 
 TRAIN = ("train", "--hidden", 64, 64, "--epochs", 40, "--local-steps", 2, "--optimizer-state", "carry")
 
 
-@pytest.mark.parametrize("store", ["host", "mapped"])
-def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path, store: str) -> None:
-    for out, options in (("plain", ()), (store, ("--store", store))):
-        done = cli(*TRAIN, "--out", out, *options)
-        assert done.returncode == 0, done.stderr
-    assert (tmp_path / store / "model.safetensors").read_bytes() == (tmp_path / "plain/model.safetensors").read_bytes()
-    assert sorted(path.name for path in (tmp_path / store).iterdir()) == [
-        "curves.png",
-        "model.safetensors",
-        "result.json",
-    ]
-    assert json.loads((tmp_path / store / "result.json").read_text())["config"]["store"] == store
+def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> None:
+    """In files in a process of its own, in the host's memory in this one."""
+    done = cli(*TRAIN, "--out", "mapped", "--store", "mapped")
+    assert done.returncode == 0, done.stderr
+    for store in ("memory", "host"):
+        assert run(*TRAIN, "--out", tmp_path / store, "--store", store) == 0
+    models = {(tmp_path / store / "model.safetensors").read_bytes() for store in ("memory", "host", "mapped")}
+    assert len(models) == 1
+    left = sorted(path.name for path in (tmp_path / "mapped").iterdir())
+    assert left == ["curves.png", "model.safetensors", "result.json"]
+    assert json.loads((tmp_path / "mapped/result.json").read_text())["config"]["store"] == "mapped"
 
 
-def test_what_a_run_left_without_a_checkpoint_is_in_nobody_s_way(cli: Cli, tmp_path: Path) -> None:
+def test_what_a_run_left_without_a_checkpoint_is_in_nobody_s_way(tmp_path: Path) -> None:
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
-    done = cli(*TRAIN, "--out", "run", "--store", "mapped")
-    assert done.returncode == 0, done.stderr
+    assert run(*TRAIN, "--out", tmp_path / "run", "--store", "mapped") == 0
 
 
-def test_half_precision_belongs_to_files(cli: Cli) -> None:
-    done = cli(*TRAIN, "--store-precision", "bf16")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "bf16" in done.stderr
-    assert "mapped" in done.stderr
+def test_half_precision_belongs_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, "bf16, but the store is memory: use mapped", *TRAIN, "--out", tmp_path, "--store-precision", "bf16")
 
 
-def test_a_run_in_half_precision_is_not_resumed_in_full(cli: Cli, tmp_path: Path) -> None:
-    assert cli(*TRAIN, "--out", "run", "--store", "mapped", "--store-precision", "bf16").returncode == 0
-    done = cli(*TRAIN, "--out", "run", "--store", "mapped", "--resume")
-    assert done.returncode == 2
-    assert "store_precision" in done.stderr
+def test_a_run_in_half_precision_is_not_resumed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mapped = (*TRAIN, "--out", tmp_path / "run", "--store", "mapped")
+    assert run(*mapped, "--store-precision", "bf16") == 0
+    refused(capsys, "store_precision was 'bf16'", *mapped, "--resume")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process's files")

@@ -1,8 +1,8 @@
 """Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ...; another process ends it. Prints one line for each n: n, whether it was killed, and a
-digest of Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Prints one line for each n: n, whether
+it was killed, and a digest of Θ, the moments and the best model.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def digest(folder: Path | None) -> str:
     saving = Saving(folder / "state.safetensors", resume=True) if folder else None
     if folder and not (folder / "state.safetensors").exists():
         shutil.rmtree(folder / "theta", ignore_errors=True)
-    result = fit(gist, saving=saving, optimizer_state="carry")
+    result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
     found = hashlib.sha256()
     for name, tensor in sorted(
         {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
@@ -94,6 +94,8 @@ def main() -> None:
         status, said = in_child(work)
         print(n, status, said or "-", *in_child(lambda own=own: digest(own)), flush=True)
         shutil.rmtree(own)
+        if not status:  # it has fewer calls
+            return
 
 
 if __name__ == "__main__":
