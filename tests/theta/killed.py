@@ -1,8 +1,8 @@
 """Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Prints one line for each n: n, whether
-it was killed, and a digest of Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Prints one line for each n: n,
+whether it was killed, and a digest of Θ, the moments and the best model.
 """
 
 import hashlib
