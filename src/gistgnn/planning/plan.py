@@ -220,8 +220,8 @@ def make_plan(
 
 def said(size: int) -> str:
     """Bytes in words."""
-    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
-    return f"{size / unit:.3g} {name}"
+    unit, name = next(((2**k, name) for k, name in ((30, "GiB"), (20, "MiB")) if size >= 2**k), (2**10, "KiB"))
+    return f"{size / unit:.3g} {name}" if size else "0"
 
 
 def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:
