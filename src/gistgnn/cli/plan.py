@@ -83,13 +83,13 @@ def _print(plan: "Plan") -> None:
 def _memory_table(plan: "Plan") -> "Table":
     from gistgnn.planning.plan import said
 
-    columns = ("sub-GCN", "trained", "step", "evaluation", "peak", "disk")
-    table = _table("memory: a sub-GCN, with gradients and optimiser; at most", (*columns, ""))
+    columns = ("", "sub-GCN", "trained", "step", "eval.", "peak", "disk")
+    table = _table("memory (trained: with gradients and optimiser)", columns)
     for option in plan.options:
         sizes = (option.slice, option.training, option.activations, option.evaluation)
         peak = max(size for place, size in option.peaks.items() if place != "disk")
         shown = map(said, (*sizes, peak, option.peaks["disk"]))
-        table.add_row(f"{option.sub_gcns}", option.store, *shown, "fits" if option.fits else "too large")
+        table.add_row(f"{option.sub_gcns}", option.store, "fits" if option.fits else "too large", *shown)
     return table
 
 
@@ -97,7 +97,7 @@ def _time_table(plan: "Plan") -> "Table":
     from gistgnn.planning.plan import said
 
     columns = ("one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
-    table = _table("a round's traffic with Θ; time, estimated from this machine's rates", columns)
+    table = _table("a round's traffic with Θ; time, an estimate", columns)
     for option in plan.options:
         moved = map(said, (option.moved, option.moved_by_all, option.data_parallel))
         times = option.seconds

@@ -220,9 +220,9 @@ def make_plan(
 
 
 def said(size: int) -> str:
-    """A number of bytes for people."""
-    unit, name = next((u for u in ((2**30, "GiB"), (2**20, "MiB")) if size >= u[0]), (2**10, "KiB"))
-    return f"{size / unit:.3g} {name}"
+    """Bytes in words."""
+    unit, name = next(((2**k, name) for k, name in ((30, "GiB"), (20, "MiB")) if size >= 2**k), (2**10, "KiB"))
+    return f"{size / unit:.3g} {name}" if size else "0"
 
 
 def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:

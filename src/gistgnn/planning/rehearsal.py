@@ -141,7 +141,8 @@ class _Rehearsal:
             found.method = scored.method
         for number in range(ROUNDS):
             with self._phase("training"):
-                round_ = self._train(theta, number, seen)
+                round_ = self._begin(theta, number)  # the one before is gone, with its optimisers
+                self._train(round_, seen)
             with self._phase("aggregation"), self._lasting():
                 journal = passing(self._journalled()) if self._mapped else None
                 round_.aggregate()
@@ -187,14 +188,12 @@ class _Rehearsal:
             self._found.parameters = [sum(p.numel() for p in sub.parameters()) for sub in self._subs]
         return Round(theta, number, blocks, lambda i, _: self._subs[i])
 
-    def _train(self, theta: InMemory, number: int, seen: Steps) -> Round:
-        round_ = self._begin(theta, number)
+    def _train(self, round_: Round, seen: Steps) -> None:
         columns = self._shapes.columns(round_.blocks[0])
         if self._shapes.fused:
-            self._train_fused(round_, seen, first=number == 0)
+            self._train_fused(round_, seen, first=round_.number == 0)
         else:
             self._train_in_turn(round_, seen if columns is None else seen.select_columns(columns))
-        return round_
 
     def _train_in_turn(self, round_: Round, seen: Steps) -> None:
         """Train the first sub-GCN; give the others what they hold when they have been trained."""
