@@ -48,14 +48,17 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
     """What would fit, in words."""
-    every = possible(config, sizes, _TRIED)
+    every = sorted({config.sub_gcns, *possible(config, sizes, _TRIED)}, key=lambda m: (m != config.sub_gcns, m))
     stores = [store for store in STORES if store != "host" or config.device != "cpu"]
     for tried in stores[stores.index(config.store) if config.store in stores else 0 :]:
         stored = "" if tried == config.store else f" --store {tried}"
         for m in every:
             if (m, tried) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, tried).fits:
                 return f"--sub-gcns {m}{stored} would fit"
-    return "no m and no store would fit, so make --hidden smaller, or train by --sampler clusters"
+    ways = ["make --hidden smaller"]
+    ways += ["train by --sampler clusters"] * (config.sampler is None)
+    ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
+    return f"no m and no store would fit; {', or '.join(ways)}"
 
 
 def _plan(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> Option:
