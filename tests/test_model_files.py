@@ -65,15 +65,6 @@ def test_what_was_written_is_found_and_loads_in_plain_pytorch(kinds: list[tuple]
         assert all(len(file) == 1 or sum(t.nbytes for t in file.values()) <= limit for file in files) or not tensors
 
 
-def test_shards_are_filled_in_order() -> None:
-    heads = {
-        name: torch.empty(size, dtype=torch.uint8) for name, size in zip("abcdef", (4, 30, 5, 2, 8, 11), strict=True)
-    }
-    assert model_files._shards(heads, 10) == [["a", "c"], ["d", "e"], ["b"], ["f"]]
-    assert model_files._shards(heads, 60) == [list("abcdef")]
-    assert model_files._shards({"b": heads["b"]}, 10) == [["b"]]
-
-
 def test_tensors_are_made_when_they_are_written() -> None:
     asked: list[str] = []
 

@@ -11,7 +11,7 @@ from refusals import refused
 from safetensors.torch import save_file
 
 from gistgnn import tensor_files
-from gistgnn.tensor_files import DTYPES, TensorFile, find_tensors, row_pieces
+from gistgnn.tensor_files import DTYPES, TensorFile, find_tensors, row_pieces, shards_of
 
 
 def numbers(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
@@ -107,3 +107,10 @@ def test_row_pieces(rows: int, row_bytes: int, most: int) -> None:
     pieces = list(row_pieces(rows, row_bytes, most))
     assert [row for piece in pieces for row in range(rows)[piece]] == list(range(rows))
     assert all(piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most for piece in pieces)
+
+
+def test_shards_are_filled_in_order() -> None:
+    sizes = dict(zip("abcdef", (4, 30, 5, 2, 8, 11), strict=True))
+    assert shards_of(sizes, 10) == [["a", "c"], ["d", "e"], ["b"], ["f"]]
+    assert shards_of(sizes, 60) == [list("abcdef")]
+    assert shards_of({"b": 30}, 10) == [["b"]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gistgnn.axes import Build, Widths, construct
+from gistgnn.axes import Build, Widths
 from gistgnn.errors import InputError
 from gistgnn.evaluate import Scores, evaluate
 from gistgnn.graphs import Graph
@@ -23,9 +23,8 @@ from gistgnn.result import Result
 from gistgnn.rounds import DivergedError, Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, training_subgraph, whole_graph
-from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training, make_training
-from gistgnn.theta import Model, Running, Store, Theta, full_model, make_theta, open_theta
+from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, full_model, make_theta, open_theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -251,9 +250,7 @@ class GIST:
         return self._pool[i][1]
 
     def _construct(self, widths: Widths) -> nn.Module:
-        """Build a module with the initial parameters of the seed; a user's own random stream does not move."""
-        with torch_stream(self.seed, "parameters"):
-            return construct(self.build, widths, shared=self.shared).to(self.device)
+        return build_from_seed(self.build, widths, self.seed, shared=self.shared).to(self.device)
 
 
 def train(

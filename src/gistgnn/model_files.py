@@ -19,10 +19,9 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.stored import StoredTensor
-from gistgnn.tensor_files import NAMES, Place, find_tensors, make_header
+from gistgnn.tensor_files import LIMIT, NAMES, Place, find_tensors, make_header, shards_of
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
@@ -68,7 +67,7 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
         InputError: the folder cannot be written, or a tensor is of a type that safetensors files do not have.
     """
     heads = {name: _head(name, tensor) for name, tensor in tensors.items()}
-    shards, old = _shards(heads, limit), _old_names(folder)
+    shards, old = shards_of({name: head.nbytes for name, head in heads.items()}, limit), _old_names(folder)
     if len(shards) == 1:
         with replacing(folder / SINGLE) as path:
             _write(path, heads, tensors)
@@ -96,22 +95,6 @@ def _head(name: str, tensor: Tensor) -> Tensor:
     if tensor.dtype not in NAMES:
         raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
-
-
-def _shards(heads: Mapping[str, Tensor], limit: int) -> list[list[str]]:
-    """Which tensors go into one file: as many as the limit allows, in their order; at least one file."""
-    shards: list[list[str]] = [[]]
-    large, held = [], 0
-    for name, head in heads.items():
-        if head.nbytes > limit:
-            large.append([name])
-            continue
-        if shards[-1] and held + head.nbytes > limit:
-            shards.append([])
-            held = 0
-        shards[-1].append(name)
-        held += head.nbytes
-    return [shard for shard in shards if shard or not large] + large
 
 
 def _write(path: Path, heads: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:

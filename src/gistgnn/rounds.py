@@ -1,6 +1,6 @@
 """One round of GIST: m sub-GCNs with their blocks, from subGCNs to subAgg."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -87,9 +87,10 @@ class Round:
             return
         with closing(ahead(map(self._theta.take_slices, self.blocks))) as slices:
             for i, values in enumerate(slices):
-                sub = self._fill(i, 0, values)
+                sub = self._make(0, self.blocks[i])
+                fill(sub, values)
                 values.clear()  # not to be held while the sub-GCN trains
-                yield sub
+                yield self._hold(i, sub)
                 self._put_aside(i)
 
     def __len__(self) -> int:
@@ -135,11 +136,11 @@ class Round:
                 self._take(i, i)
 
     def _take(self, i: int, place: int) -> None:
-        self._fill(i, place, self._theta.take_slices(self.blocks[i]))
-
-    def _fill(self, i: int, place: int, slices: Mapping[str, Tensor]) -> nn.Module:
         sub = self._make(place, self.blocks[i])
-        fill(sub, slices)
+        self._theta.take(self.blocks[i], sub)
+        self._hold(i, sub)
+
+    def _hold(self, i: int, sub: nn.Module) -> nn.Module:
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._held[i] = sub

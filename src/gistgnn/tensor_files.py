@@ -34,6 +34,7 @@ DTYPES = {
 """The types of numbers by their names in a header."""
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
 _MOST_HEADER = 100_000_000  # bytes, as the safetensors library allows
 _PAGE = 4096
 
@@ -208,6 +209,25 @@ def make_header(specs: Mapping[str, tuple[Sequence[int], torch.dtype]]) -> tuple
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text, order, begin
+
+
+def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
+    """Deal tensors of these bytes out to files: as many as the limit allows, in their order; at least one file.
+
+    A tensor that takes more than the limit has a file of its own, after the others.
+    """
+    shards: list[list[str]] = [[]]
+    large, held = [], 0
+    for name, size in sizes.items():
+        if size > limit:
+            large.append([name])
+            continue
+        if shards[-1] and held + size > limit:
+            shards.append([])
+            held = 0
+        shards[-1].append(name)
+        held += size
+    return [shard for shard in shards if shard or not large] + large
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:

@@ -13,9 +13,10 @@ from refusals import refused
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gistgnn.tensor_files import shards_of
 from gistgnn.theta import editable
 from gistgnn.theta.editable import EditableFile, Spec
-from gistgnn.theta.folder import EditableFolder, shards
+from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.slices import Cut, gather, scatter
 
 examples = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -154,7 +155,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_said(tmp_path: Path) -> None:
 
 
 def test_tensors_are_dealt_out_to_files(tmp_path: Path) -> None:
-    assert shards({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["d"], ["e"]]
+    assert shards_of({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["e"], ["d"]]
     files = EditableFolder.create(tmp_path / "some", {"a": Spec(torch.Size([3]), torch.float32)})
     more = EditableFolder.extend(tmp_path / "some", {"b": Spec(torch.Size([2]), torch.float32)})
     more.write_flat("b", 0, torch.ones(2))

@@ -121,3 +121,13 @@ def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.M
         except InputError as error:
             return "No space left" in str(error)
     return False
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with refused("is to hold", "has", "left: make room"):
+        make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    assert list(tmp_path.iterdir()) == []

@@ -10,10 +10,9 @@ from pathlib import Path
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.tensor_files import shards_of
 from gistgnn.theta.editable import EditableFile, Rows, Spec, sync, unwritable
 from gistgnn.theta.slices import Cut
-
-LARGEST = 5 * 10**9  # bytes of a file; a larger tensor has one of its own
 
 
 class EditableFolder:
@@ -47,7 +46,8 @@ class EditableFolder:
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            for number, names in enumerate(shards({name: spec.nbytes for name, spec in specs.items()}), start=1):
+            _require_free(temporary, sum(spec.nbytes for spec in specs.values()))
+            for number, names in enumerate(shards_of({name: spec.nbytes for name, spec in specs.items()}), start=1):
                 path = temporary / f"{number:05}.safetensors"
                 EditableFile.create(path, {name: specs[name] for name in names}).close()
             temporary.rename(folder)
@@ -128,14 +128,10 @@ class EditableFolder:
         self.specs |= file.specs
 
 
-def shards(sizes: Mapping[str, int], largest: int = LARGEST) -> list[list[str]]:
-    """Deal tensors of these bytes out to files of at most ``largest`` bytes, in order."""
-    files: list[list[str]] = []
-    left = 0
-    for name, size in sizes.items():
-        if not files or size > left:
-            files.append([])
-            left = largest
-        files[-1].append(name)
-        left -= size
-    return files
+def _require_free(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{folder} is to hold {needed / 2**30:.3g} GiB, and its disk has {free / 2**30:.3g} GiB left: make room, "
+            "or choose another disk"
+        )

@@ -121,6 +121,16 @@ class _Recorder(TorchDispatchMode):
         return _Step(call, random, self._count)
 
 
+def build_from_seed(build: Build, widths: Widths, seed: int, *, shared: bool) -> nn.Module:
+    """Build a model with the initial parameters of the seed; torch's own random stream does not move.
+
+    Raises:
+        InputError: `build` failed.
+    """
+    with torch_stream(seed, "parameters"):
+        return construct(build, widths, shared=shared)
+
+
 def build_on_meta(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     """Build a model whose tensors take no memory.
 
@@ -140,8 +150,10 @@ def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: W
     Raises:
         UnknownInitialisationError: some tensor cannot be made in pieces; nothing has been written.
     """
+    full = layout.features(widths)
     small, other = (
-        _at(build, layout.widths([min(d, narrow) for d in layout.features(widths)]), seed, shared) for narrow in _NARROW
+        tensors_from_seed(build, layout.widths([min(d, narrow) for d in full]), seed, shared=shared)
+        for narrow in _NARROW
     )
     constants = {name: found for name in small if (found := _constant(small[name], other.get(name))) is not None}
     trial = {name: torch.zeros_like(tensor) for name, tensor in small.items()}
@@ -149,7 +161,7 @@ def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: W
     def put(name: str, start: int, values: Tensor) -> None:
         trial[name].view(-1)[start : start + len(values)] = values
 
-    narrow_widths = layout.widths([min(d, _NARROW[0]) for d in layout.features(widths)])
+    narrow_widths = layout.widths([min(d, _NARROW[0]) for d in full])
     _replay(build, narrow_widths, seed, constants, put, shared)
     for name, tensor in small.items():
         if not torch.equal(trial[name], tensor):
@@ -167,9 +179,9 @@ def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
     return values[0] if len(values) == 1 else None
 
 
-def _at(build: Build, widths: Widths, seed: int, shared: bool) -> dict[str, Tensor]:
-    with torch_stream(seed, "parameters"):
-        module = construct(build, widths, shared=shared)
+def tensors_from_seed(build: Build, widths: Widths, seed: int, *, shared: bool) -> dict[str, Tensor]:
+    """Every parameter and buffer of the model that `build_from_seed` gives."""
+    module = build_from_seed(build, widths, seed, shared=shared)
     return {name: tensor.detach() for name, tensor in named_tensors(module).items()}
 
 

@@ -121,13 +121,3 @@ class Journal:
         except InputError:
             shutil.rmtree(self._temporary, ignore_errors=True)  # room for whatever else is on the disk
             raise
-
-
-def require_free(folder: Path, needed: int, what: str) -> None:
-    """Raise InputError unless the disk has room."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise InputError(
-            f"{what} takes {needed / 2**30:.3g} GiB on the disk, and {folder} has {free / 2**30:.3g} GiB left: make "
-            "room, or choose another disk"
-        )

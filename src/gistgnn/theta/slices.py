@@ -43,10 +43,6 @@ class Slices:
             if dim
         )
 
-    def everything(self) -> Blocks:
-        """The blocks of the whole model."""
-        return tuple(torch.arange(d) for d in self.features)
-
     def _is_whole(self, dim: Dim, blocks: Blocks) -> bool:
         return all(s.axis is None or len(blocks[s.axis]) == self.features[s.axis] for s in dim)
 

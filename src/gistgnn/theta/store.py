@@ -8,20 +8,25 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gistgnn.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.axes import Build, Layout, Widths, named_tensors
 from gistgnn.errors import InputError
-from gistgnn.seeds import torch_stream
+from gistgnn.settings import PRECISIONS
 from gistgnn.stored import held_model, stored_model
 from gistgnn.tensor_files import find_tensors
 from gistgnn.theta.editable import Spec
 from gistgnn.theta.files import PARAMETERS, InFiles
 from gistgnn.theta.folder import EditableFolder
-from gistgnn.theta.initial import UnknownInitialisationError, build_on_meta, initialise
+from gistgnn.theta.initial import (
+    UnknownInitialisationError,
+    build_from_seed,
+    build_on_meta,
+    initialise,
+    tensors_from_seed,
+)
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.theta import Theta, fill
 
 STORES = ("memory", "host", "mapped")
-PRECISIONS = ("float32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -192,9 +197,8 @@ def _from_files(folder: Path, model: Model) -> nn.Module:
 
 
 def _module(model: Model) -> nn.Module:
-    with torch_stream(model.seed, "parameters"):
-        return construct(model.build, model.widths, shared=model.shared)
+    return build_from_seed(model.build, model.widths, model.seed, shared=model.shared)
 
 
 def _built(model: Model) -> dict[str, Tensor]:
-    return {name: tensor.detach() for name, tensor in named_tensors(_module(model)).items()}
+    return tensors_from_seed(model.build, model.widths, model.seed, shared=model.shared)
