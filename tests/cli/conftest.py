@@ -1,30 +1,19 @@
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import command, environment
+from commands import run_command
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Run `gistgnn` in an empty directory, as a user does."""
-
-    def run(*args: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*args),
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-
-    return run
+    """Run `gistgnn` in an empty directory, in a process of its own."""
+    return partial(run_command, tmp_path)
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, np.ndarray]:
