@@ -20,6 +20,7 @@ from gistgnn.sampling import ClusterSampling
 
 MARGIN = 0.005  # half a point
 SPLITS = ("validation", "test")
+SETTING = ("sub_gcns", "epochs", "lr", "runner")
 
 
 def main() -> None:
@@ -96,7 +97,7 @@ def train(graph: Graph, setting: dict[str, Any], seed: int, options: argparse.Na
 
 
 def compare(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For every m the means over seeds; ratios are to the baseline of the same seed.
+    """For every setting the means over seeds; ratios are to the baseline of the same seed.
 
     The score is accuracy, which is micro-F1, where a node has one label; micro-F1 where it has several.
     """
@@ -110,7 +111,10 @@ def compare(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             mine, its = (first_time(each["history"], split, goal) for each in (run, base))
             run[f"{split}_goal"], run[f"{split}_seconds"] = goal, mine
             run[f"{split}_ratio"] = its / mine if mine and its else None
-    return [_row([run for run in runs if run["sub_gcns"] == m]) for m in dict.fromkeys(r["sub_gcns"] for r in runs)]
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for run in runs:
+        alike.setdefault(tuple(run[key] for key in SETTING), []).append(run)
+    return [_row(group) for group in alike.values()]
 
 
 def first_time(history: list[dict[str, Any]], split: str, goal: float) -> float | None:
@@ -125,7 +129,7 @@ def _row(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
     keys = ("train_seconds", "seconds_per_epoch", "equal_epochs_ratio")
     keys += tuple(f"{split}_{what}" for split in SPLITS for what in ("seconds", "ratio"))
-    row = {key: runs[0][key] for key in ("sub_gcns", "epochs", "lr", "runner")}
+    row = {key: runs[0][key] for key in SETTING}
     row |= {key: mean([run[key] for run in runs]) for key in keys}
     for split in SPLITS:
         for which in ("last", "best"):

@@ -179,6 +179,8 @@ def test_ratios_are_to_the_baseline_of_the_same_seed() -> None:
     assert runs[2]["test_ratio"] == 3  # three evaluations against one
     assert row["test_reached"] == 1
     assert row["test_ratio"] is None  # of seed 1 there is none
+    longer = a_run(2, 0, 8.0, 0.896) | {"epochs": 80}
+    assert [row["epochs"] for row in compare([*runs, longer])] == [runs[0]["epochs"], runs[2]["epochs"], 80]
 
 
 def test_targets_are_met_or_missed() -> None:
