@@ -1,11 +1,15 @@
 """`gistgnn plan`, and what `train` makes of a plan."""
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+
+from gistgnn.planning import Resources
 
 from .conftest import Cli
 from .in_process import refused, run
@@ -113,3 +117,18 @@ def test_memory_overrides_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     held = psutil.Process().memory_info().rss / 2**30
     refused(capsys, "no m and no store would fit", *small, "--memory", held / 2, leaves=tmp_path)
     assert run(*small, "--memory", 2 * held + 1) == 0
+
+
+def test_train_refuses_what_the_disk_cannot_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not Θ alone: the best one and the moments have to have room, too."""
+    train = ("train", *WIDE, "--sub-gcns", 4, "--epochs", 1, "--store", "mapped", "--out", tmp_path / "run")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * THETA))
+    said = f"of the disk, {2 * THETA / 2**20:.3g} MiB are free there: make room, choose another --out, or add --store-p"
+    refused(capsys, said, *train, leaves=tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=THETA))
+    refused(capsys, "make room, choose another --out\n", *train, "--store-precision", "bf16", leaves=tmp_path)
+    (tmp_path / "run/theta").mkdir(parents=True)
+    (tmp_path / "run/theta/left.bin").write_bytes(bytes(3 * THETA))  # as of a run that goes on
+    assert Resources.here("cpu", tmp_path / "run").disk == 4 * THETA

@@ -90,14 +90,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
     """Say so where much of Θ would stay untrained: a weight between two split layers is in 1/m of the rounds."""
-    settings, m, sampler = config.training, config.sub_gcns, config.sampler
-    per_epoch = math.ceil(sampler.clusters / sampler.clusters_per_batch) if sampler else 1
-    steps = per_epoch * settings["epochs"] / (m if settings["training"] == "split" else 1)
-    rounds = steps / settings["local_steps"]
+    from gistgnn.settings import make_training
+
+    training, m, sampler = make_training(config.training), config.sub_gcns, config.sampler
+    steps = training.steps(math.ceil(sampler.clusters / sampler.clusters_per_batch) if sampler else 1, m)
+    rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if m > 1 and between and rounds < m:
         print(
-            f"gistgnn: note: each sub-GCN takes {steps:.0f} steps, {settings['local_steps']} in a round; a weight "
+            f"gistgnn: note: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
             f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
             "--local-steps",
             file=sys.stderr,

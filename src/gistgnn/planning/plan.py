@@ -17,7 +17,7 @@ from gistgnn.planning.rates import Rates, measure
 from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.run import RunConfig
+from gistgnn.run import THETA, RunConfig
 from gistgnn.settings import make_training
 from gistgnn.theta import STORES
 
@@ -34,7 +34,7 @@ class Resources:
     Attributes:
         host: memory of the process, what it holds already included.
         gpu: memory of the GPU where the run is on one, or None.
-        disk: room where the run's files go.
+        disk: room where the run's files go, what the Θ of a run that goes on holds already included.
         base: what the process holds already.
     """
 
@@ -61,8 +61,9 @@ class Resources:
         else:
             host = memory or host
         place = (out or Path()).absolute()
+        held = sum(file.stat().st_size for file in (place / THETA).rglob("*") if file.is_file())  # is gone on with
         place = next(folder for folder in (place, *place.parents) if folder.exists())
-        return cls(host, gpu, shutil.disk_usage(place).free, base)
+        return cls(host, gpu, shutil.disk_usage(place).free + held, base)
 
     @property
     def limits(self) -> dict[str, int]:

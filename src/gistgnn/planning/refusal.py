@@ -10,6 +10,7 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
+from gistgnn.planning.ledger import DISK
 from gistgnn.planning.plan import Option, Resources, make_plan, said
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
@@ -29,20 +30,26 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
         resources: what there is.
 
     Raises:
-        InputError: the run needs more memory, at its peak, than there is; or a setting or m is out of range.
+        InputError: the run needs more memory or more of the disk, at its peak, than there is; or a setting or m is out
+            of range.
     """
-    place = torch.device(config.device).type
-    if _ample(config, sizes) + resources.base <= min(resources.limits[name] for name in {"cpu", place}):
+    if _ample(config, sizes) + resources.base <= min(resources.limits.values()):
         return
     option = _plan(config, sizes, resources, config.sub_gcns, config.store)
-    short = [name for name in option.lacking if name in ("cpu", "cuda")]
-    if not short:
+    if not option.lacking:
         return
-    needed, there = option.peaks[short[0]], resources.limits[short[0]]
-    where = "memory" if short[0] == "cpu" else "GPU memory"
+    short = option.lacking[0]
+    needs = f"m = {config.sub_gcns} needs {said(option.peaks[short])} of {{}}, {said(resources.limits[short])} are "
+    if short == DISK:
+        half = config.store == "mapped" and config.store_precision == "float32"
+        raise InputError(
+            needs.format("the disk")
+            + f"free there: make room, choose another --out{', or add --store-precision bf16' if half else ''}"
+        )
+    where = "memory" if short == "cpu" else "GPU memory"
     raise InputError(
-        f"m = {config.sub_gcns} needs {said(needed)} of {where} (in its {option.phase} phase), {said(there)} are "
-        f"available: {_advice(config, sizes, resources)}; --memory GIB allows more"
+        needs.format(f"{where} (in its {option.phase} phase)")
+        + f"available: {_advice(config, sizes, resources)}; --memory GIB allows more"
     )
 
 
