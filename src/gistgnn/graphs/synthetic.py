@@ -24,7 +24,7 @@ from gistgnn.seeds import generator
 _SEED = 2020
 
 # Part of the cache's key: raise it when the same recipe makes another graph.
-_VERSION = 1
+_VERSION = 2
 
 _WORTH_A_NOTE = 5_000_000  # edges
 
@@ -44,6 +44,7 @@ class Recipe:
         inside: the share of the edges within communities.
         nearby: the share of those within groups; the rest joins any two nodes.
         latent: dimensions of the space in which communities have their centres.
+        between: the share of the centres' variance that lies between the classes; the rest is the communities' own.
         spread: standard deviation of the nodes around their community's centre there; that of the centres is 1.
         noise: standard deviation of the noise of every feature.
         mislabelled: the share of nodes that get a random label.
@@ -57,13 +58,16 @@ class Recipe:
     inside: float = 0.75
     nearby: float = 0.15
     latent: int = 8
-    spread: float = 0.8
+    between: float = 0.65
+    spread: float = 0.6
     noise: float = 0.2
     mislabelled: float = 0.05
 
 
 RECIPES = {
-    "synthetic:reddit": Recipe(232_965, train=153_431, val=23_831, communities=1_024, spread=0.7, mislabelled=0.03),
+    "synthetic:reddit": Recipe(
+        232_965, train=153_431, val=23_831, communities=1_024, between=0.7, spread=0.5, mislabelled=0.03
+    ),
     "synthetic:amazon2m": Recipe(2_449_029, train=1_670_674, val=39_323, communities=4_096, mislabelled=0.06),
 }
 
@@ -100,6 +104,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     part = info.nodes / recipe.nodes
     communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
     bounds = _bounds(info.nodes, communities)
+    of_community = _classes(communities, info.classes)
     place = generator(_SEED, "synthetic places").permutation(info.nodes)  # of the nodes in the order of communities
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
@@ -108,9 +113,9 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     del ends  # room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     return Graph.build(
-        _features(recipe, community, communities, info.features),
+        _features(recipe, community, of_community, info.features),
         edges,
-        _labels(recipe, community, communities, info.classes),
+        _labels(recipe, community, of_community),
         train=train,
         val=val,
         test=test,
@@ -152,22 +157,30 @@ def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
     return torch.from_numpy(edges)
 
 
-def _labels(recipe: Recipe, community: Ints, communities: int, classes: int) -> Ints:
-    """The class of every node's community, but for the mislabelled: [N]."""
-    rng = generator(_SEED, "synthetic labels")
+def _classes(communities: int, classes: int) -> Ints:
+    """The class of every community: [communities]; every class has one at least."""
+    rng = generator(_SEED, "synthetic classes")
     often = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes of unequal size
     drawn = np.searchsorted(often, rng.random(communities - classes) * often[-1], "right") - 1
-    of_community = rng.permutation(np.concatenate([np.arange(classes), drawn]))
+    return rng.permutation(np.concatenate([np.arange(classes), drawn]))
+
+
+def _labels(recipe: Recipe, community: Ints, of_community: Ints) -> Ints:
+    """The class of every node's community, but for the mislabelled: [N]."""
+    rng = generator(_SEED, "synthetic labels")
     labels = of_community[community]
     wrong = rng.random(len(labels)) < recipe.mislabelled
-    labels[wrong] = rng.integers(classes, size=int(wrong.sum()))
+    labels[wrong] = rng.integers(of_community.max() + 1, size=int(wrong.sum()))
     return labels
 
 
-def _features(recipe: Recipe, community: Ints, communities: int, features: int) -> npt.NDArray[np.float32]:
+def _features(recipe: Recipe, community: Ints, of_community: Ints, features: int) -> npt.NDArray[np.float32]:
     """Places in the latent space, seen through a random map, with noise: [N, F]."""
     rng = generator(_SEED, "synthetic features")
-    centres = rng.standard_normal((communities, recipe.latent), np.float32)
+    means = rng.standard_normal((int(of_community.max()) + 1, recipe.latent), np.float32)
+    centres = rng.standard_normal((len(of_community), recipe.latent), np.float32)
+    centres *= np.float32((1 - recipe.between) ** 0.5)
+    centres += np.float32(recipe.between**0.5) * means[of_community]
     views = rng.standard_normal((recipe.latent, features), np.float32) / np.float32(recipe.latent**0.5)
     x = np.empty((len(community), features), np.float32)
     for start in range(0, len(x), _ROWS):
