@@ -59,7 +59,7 @@ class Round:
         self.number = number
         self.blocks = blocks
         self._theta, self._make, self._input_axis = theta, make, input_axis
-        self._pending = theta.begin(number)
+        self._pending = theta.begin(number, blocks)
         self._held: dict[int, nn.Module] = {}  # taken, and not set aside yet
         self._set_aside: set[int] = set()
         self._optimizers: dict[int, Optimizer] = {}
@@ -69,32 +69,37 @@ class Round:
 
     @property
     def subs(self) -> list[nn.Module]:
-        """All sub-GCNs at once.
+        """All of this process's sub-GCNs at once.
 
         Raises:
             InputError: some have been set aside already.
         """
         self._check_whole()
-        if len(self._held) < len(self):
+        if len(self._held) < len(self.members):
             self._take_all()
-        return [self._held[i] for i in range(len(self))]
+        return [self._held[i] for i in self.members]
 
     def __iter__(self) -> Iterator[nn.Module]:
-        """Yield the sub-GCNs in order."""
+        """Yield this process's sub-GCNs in order."""
         self._check_whole()
-        if len(self._held) == len(self):
+        if len(self._held) == len(self.members):
             yield from self.subs
             return
-        with closing(ahead(map(self._theta.take_slices, self.blocks))) as slices:
-            for i, values in enumerate(slices):
+        with closing(ahead(map(self._pending.slices, self.members))) as slices:
+            for i, values in zip(self.members, slices, strict=True):
                 sub = self._make(0, self.blocks[i])
                 fill(sub, values)
                 values.clear()  # not to be held while the sub-GCN trains
                 yield self._hold(i, sub)
                 self._put_aside(i)
 
+    @property
+    def members(self) -> list[int]:
+        """The sub-GCNs that this process trains, in order: all of them, unless there are other ranks."""
+        return self._pending.members
+
     def __len__(self) -> int:
-        """Return m."""
+        """Return m, those of other ranks included."""
         return len(self.blocks)
 
     def input_columns(self, i: int) -> Tensor | None:
@@ -103,7 +108,7 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Let an optimiser of sub-GCN i go on from the moments of earlier rounds, and keep them after this one."""
-        self._theta.take_moments(self.blocks[i], self._held[i], optimizer)
+        self._pending.take_moments(i, self._held[i], optimizer)
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
@@ -118,12 +123,12 @@ class Round:
             InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
                 or Θ cannot be written.
         """
-        if self._carried and len(self._carried) < len(self):
-            missing = min(set(range(len(self))) - self._carried)
+        if self._carried and len(self._carried) < len(self.members):
+            missing = min(set(self.members) - self._carried)
             raise InputError(
                 f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
             )
-        for i in range(len(self)):
+        for i in self.members:
             if i not in self._set_aside:
                 if i not in self._held:  # the loop was left before it
                     self._take(i, 0)
@@ -131,13 +136,13 @@ class Round:
         self._pending.commit(loss)
 
     def _take_all(self) -> None:
-        for i in range(len(self)):
+        for i in self.members:
             if i not in self._held:
                 self._take(i, i)
 
     def _take(self, i: int, place: int) -> None:
         sub = self._make(place, self.blocks[i])
-        self._theta.take(self.blocks[i], sub)
+        self._pending.take(i, sub)
         self._hold(i, sub)
 
     def _hold(self, i: int, sub: nn.Module) -> nn.Module:
@@ -158,7 +163,7 @@ class Round:
         if optimizer is not None:
             self._check_states(sub, optimizer)
         self._check_finite(i, sub)
-        self._pending.set_aside(i, self.blocks[i], Trained.of(sub, optimizer))
+        self._pending.set_aside(i, Trained.of(sub, optimizer))
         if self._theta.streams:
             self._set_aside.add(i)
             del self._held[i]

@@ -14,7 +14,7 @@ from gistgnn.subtrain import subtrain
 def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
     """Train the sub-GCNs of a round one after another; see `Runner`."""
     losses = []
-    for i, sub in enumerate(round_):
+    for i, sub in zip(round_.members, round_, strict=True):
         columns = round_.input_columns(i)
         seen = sampler.for_sub_gcn(i) if columns is None else sampler.for_sub_gcn(i).select_columns(columns)
         optimizer = training.make_optimizer(sub.parameters())

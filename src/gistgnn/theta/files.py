@@ -21,7 +21,7 @@ from gistgnn.theta.journal import Journal
 from gistgnn.theta.merge import MOMENTS, THETA, Merge, keyed, name_of
 from gistgnn.theta.slices import Cut
 from gistgnn.theta.state import check_shapes, read_state, write_state
-from gistgnn.theta.theta import Theta, Trained
+from gistgnn.theta.theta import Pending, Theta, Trained
 
 T = TypeVar("T")
 Fill = Callable[[EditableFolder], None]
@@ -128,10 +128,10 @@ class InFiles(Theta):
         """The entries of a parameter's moments in the blocks; a step count as it is."""
         return self._moments_of(name, self.slices.cut(name, blocks))
 
-    def begin(self, number: int) -> PendingInFiles:
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingInFiles:
         """Begin round t."""
         self._journal.begin()
-        return PendingInFiles(self, number, self._journal)
+        return PendingInFiles(self, number, blocks, self._journal)
 
     def keep_best(self) -> None:
         """Remember that Θ as it stands is the best one."""
@@ -248,23 +248,26 @@ class InFiles(Theta):
         write_state(self.folder / _STATE, self._state)
 
 
-class PendingInFiles:
+class PendingInFiles(Pending):
     """Writes what every sub-GCN has become into the journal."""
 
-    def __init__(self, theta: InFiles, number: int, journal: Journal) -> None:
-        self._theta, self._number, self._journal = theta, number, journal
+    _theta: InFiles
 
-    def set_aside(self, i: int, blocks: Blocks, trained: Trained) -> None:
+    def __init__(self, theta: InFiles, number: int, blocks: Sequence[Blocks], journal: Journal) -> None:
+        super().__init__(theta, number, blocks)
+        self._journal = journal
+
+    def set_aside(self, i: int, trained: Trained) -> None:
         """Write what sub-GCN i has become.
 
         Raises:
             InputError: the disk has no room.
         """
-        self._journal.add(i, blocks, keyed(trained))
+        self._journal.add(i, self.blocks[i], keyed(trained))
 
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg)."""
-        self._theta.commit(self._number, loss)
+        self._theta.commit(self.number, loss)
 
 
 class _Lazy(Mapping[str, T]):

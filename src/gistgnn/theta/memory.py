@@ -10,7 +10,7 @@ from torch import Tensor
 from gistgnn.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
-from gistgnn.theta.theta import Moments, Theta, Trained
+from gistgnn.theta.theta import Moments, Pending, Theta, Trained
 
 
 class InMemory(Theta):
@@ -63,9 +63,9 @@ class InMemory(Theta):
             for key, value in self._moments.get(name, {}).items()
         }
 
-    def begin(self, number: int) -> PendingInMemory:
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingInMemory:
         """Begin round t."""
-        return PendingInMemory(self, number)
+        return PendingInMemory(self, number, blocks)
 
     def put(self, blocks: Sequence[Blocks], trained: Sequence[Mapping[str, Tensor]]) -> None:
         """Write the sub-GCNs of one round back (subAgg): entries that several hold are averaged over them.
@@ -136,30 +136,31 @@ class InMemory(Theta):
             merge_shared(target, cuts, values)
 
 
-class PendingInMemory:
+class PendingInMemory(Pending):
     """Keeps what the sub-GCNs have become: their own tensors, or copies where their modules are used again."""
 
-    def __init__(self, theta: InMemory, number: int) -> None:
-        self._theta, self._number = theta, number
-        self._kept: dict[int, tuple[Blocks, Trained]] = {}
+    _theta: InMemory
 
-    def set_aside(self, i: int, blocks: Blocks, trained: Trained) -> None:
+    def __init__(self, theta: InMemory, number: int, blocks: Sequence[Blocks]) -> None:
+        super().__init__(theta, number, blocks)
+        self._kept: dict[int, Trained] = {}
+
+    def set_aside(self, i: int, trained: Trained) -> None:
         """Keep what sub-GCN i has become until the round's end."""
         if self._theta.streams:
             devices = {name: tensor.device for name, tensor in self._theta.tensors.items()}
             tensors = {n: t.detach().to(devices[n], copy=True) for n, t in trained.tensors.items()}
             moments = {n: {k: v.to(devices[n]) for k, v in m.items()} for n, m in trained.moments.items()}
             trained = Trained(tensors, moments)
-        self._kept[i] = blocks, trained
+        self._kept[i] = trained
 
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg)."""
-        kept = [self._kept[i] for i in sorted(self._kept)]
-        blocks = [own for own, _ in kept]
-        self._theta.put(blocks, [trained.tensors for _, trained in kept])
-        if kept[0][1].moments:
-            self._theta.put_moments(blocks, [trained.moments for _, trained in kept])
-        self._theta.round, self._theta.loss = self._number + 1, loss
+        kept = [self._kept[i] for i in range(len(self.blocks))]
+        self._theta.put(self.blocks, [trained.tensors for trained in kept])
+        if kept[0].moments:
+            self._theta.put_moments(self.blocks, [trained.moments for trained in kept])
+        self._theta.round, self._theta.loss = self.number + 1, loss
         self._kept.clear()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -43,12 +42,43 @@ class Trained:
         return trained
 
 
-class Pending(Protocol):
-    """A round of which Θ knows nothing yet."""
+class Pending(ABC):
+    """One round's exchange with Θ: what its sub-GCNs take, and what they have become, of which Θ knows nothing yet.
 
-    def set_aside(self, i: int, blocks: Blocks, trained: Trained) -> None:
+    Args:
+        theta: Θ.
+        number: t.
+        blocks: of every sub-GCN.
+
+    Attributes:
+        members: the sub-GCNs that this process trains, all of them where it trains alone.
+    """
+
+    def __init__(self, theta: Theta, number: int, blocks: Sequence[Blocks]) -> None:
+        self._theta, self.number, self.blocks = theta, number, blocks
+        self.members = list(range(len(blocks)))
+
+    def take(self, i: int, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to sub-GCN i into its module.
+
+        Raises:
+            InputError: the module's parameters do not have the slice's names or shapes.
+        """
+        self._theta.take(self.blocks[i], sub)
+
+    def slices(self, i: int) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to sub-GCN i, by name."""
+        return self._theta.take_slices(self.blocks[i])
+
+    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i the moments that were put back for its entries, if there are any."""
+        self._theta.take_moments(self.blocks[i], sub, optimizer)
+
+    @abstractmethod
+    def set_aside(self, i: int, trained: Trained) -> None:
         """Keep what sub-GCN i has become until the round's end."""
 
+    @abstractmethod
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg): entries that several sub-GCNs hold are averaged over them."""
 
@@ -101,8 +131,8 @@ class Theta(ABC):
         """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
 
     @abstractmethod
-    def begin(self, number: int) -> Pending:
-        """Begin round t; one that was begun and not committed is forgotten."""
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> Pending:
+        """Begin round t with the blocks of its sub-GCNs; one that was begun and not committed is forgotten."""
 
     @abstractmethod
     def keep_best(self) -> None:
