@@ -34,7 +34,7 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
     """
     words = [*map(str, args)]
     with tempfile.TemporaryDirectory() as written:
-        process = _ready().Process(target=_main, args=(words, folder, environment(), Path(written)))
+        process = ready().Process(target=_main, args=(words, folder, environment(), Path(written)))
         process.start()
         process.join(timeout)
         if process.is_alive():
@@ -47,7 +47,7 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
 
 
 @cache
-def _ready() -> ForkServerContext:
+def ready() -> ForkServerContext:
     """The process that is forked: it has imported what commands import, and run nothing."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["gistgnn.cli.main", "gistgnn.run", "gistgnn.plots", "torch._dynamo"])

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gistgnn.graphs import Graph
     from gistgnn.monitor import Saving
     from gistgnn.result import Result
-    from gistgnn.rounds import DivergedError, Round
+    from gistgnn.rounds import Round
     from gistgnn.settings import Training
 
 __version__ = "0.1.0"
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 __all__ = ["GIST", "DivergedError", "Graph", "InputError", "Result", "Round", "Saving", "Training", "__version__"]
 
 _HOMES = {
-    "DivergedError": "rounds",
+    "DivergedError": "errors",
     "GIST": "gist",
     "Graph": "graphs",
     "InputError": "errors",

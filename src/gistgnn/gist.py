@@ -10,19 +10,20 @@ import torch
 from torch import nn
 
 from gistgnn.axes import Build, Widths
-from gistgnn.errors import InputError
-from gistgnn.evaluate import Scores, evaluate
+from gistgnn.distributed import Ranks
+from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
-from gistgnn.inference import Evaluation, Inference
+from gistgnn.inference import Evaluation
 from gistgnn.memory import keep_freed_memory, peak_memory_bytes
 from gistgnn.monitor import Hooks, Monitor, Saving
 from gistgnn.partition import Blocks, Partition
 from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
 from gistgnn.result import Result
-from gistgnn.rounds import DivergedError, Round
+from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, check_fits, training_subgraph, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
+from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, full_model, make_theta, open_theta
 
@@ -44,7 +45,8 @@ class GIST:
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs train.
-        store: where Θ is: "memory", "host", or a `Store`.
+        store: where Θ is: "memory", "host", "sharded" over the ranks, or a `Store`.
+        ranks: the processes that train the model together (see docs/workers.md); None: this one alone.
         axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
 
     Raises:
@@ -63,6 +65,7 @@ class GIST:
         seed: int = 0,
         device: str | torch.device = "cpu",
         store: str | Store = "memory",
+        ranks: Ranks | None = None,
         axis_names: Sequence[str] | None = None,
     ) -> None:
         self.build = build
@@ -75,7 +78,8 @@ class GIST:
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
-        self.store = store if isinstance(store, Store) else Store(store)
+        self.store, self.ranks = store if isinstance(store, Store) else Store(store), ranks
+        _check_ranks(self.store, ranks, sub_gcns)
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
@@ -172,18 +176,18 @@ class GIST:
         seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
         self._begin(going_on=saving is not None and saving.resume and saving.path.exists())
         running = Running(self.theta, self._what())
-        with closing(seen.batches(0, 1)) as first:
-            check_fits(running.module, next(first), graph.num_classes)
         evaluation = evaluation or Evaluation()
-        with waiting("preparing evaluation", shown=progress):
-            inference = evaluation.prepare(running.module, batch, self.seed, note)
+        scorer = Scorer(self.theta, running, graph, evaluation)
+        with closing(seen.batches(0, 1)) as first:
+            scorer.prepare(next(first), self.seed, note, shown=progress)
         plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
         with RoundBar(plan.rounds, shown=progress) as bar:
             how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)
-            monitor = self._monitor(running, graph, inference, training, hooks, run)
+            chooses = "f1_micro" if graph.multi_label else "accuracy"
+            monitor = Monitor(self.theta, scorer, chooses, training, self.sub_gcns, hooks, run)
             for entry in monitor.progress.history:  # of a resumed run
                 bar.update(entry)
             bar.advance(monitor.progress.rounds)
@@ -195,24 +199,15 @@ class GIST:
                 if not stopped:
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)
             except DivergedError as error:
-                error.result = self._result(monitor, running, inference)
+                error.result = self._result(monitor, running, scorer)
                 raise
-        return self._result(monitor, running, inference)
+        return self._result(monitor, running, scorer)
 
     def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
         if sampler is None:
             return FullGraph(batch)
         with waiting("clustering", shown=progress):
             return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
-
-    def _monitor(
-        self, running: Running, graph: Graph, how: Inference, training: Training, hooks: Hooks, run: dict[str, Any]
-    ) -> Monitor:
-        def score() -> dict[str, Scores]:
-            return evaluate(running.refresh(), graph, ("validation", "test"), evaluation=how)
-
-        chooses = "f1_micro" if graph.multi_label else "accuracy"
-        return Monitor(self.theta, score, chooses, training, self.sub_gcns, hooks, run)
 
     def _begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""
@@ -223,11 +218,11 @@ class GIST:
             self.next_round = 0
 
     def _what(self) -> Model:
-        return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
+        return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device, self.ranks)
 
-    def _result(self, monitor: Monitor, running: Running, inference: Inference) -> Result:
+    def _result(self, monitor: Monitor, running: Running, scorer: Scorer) -> Result:
         peak = peak_memory_bytes(self.device)
-        return Result(running.best(), monitor.progress, monitor.interrupted, peak, inference.describe())
+        return Result(running.best(), monitor.progress, monitor.interrupted, peak, scorer.description)
 
     def _describe(self, graph: Graph) -> dict[str, Any]:
         """Say what is trained on what, so that its checkpoint is not taken for another's."""
@@ -272,10 +267,24 @@ def train(
     while gist.next_round < plan.rounds:
         stretch = plan.stretch(gist.next_round)
         round_ = gist.begin_round()  # subGCNs
-        loss = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
-        round_.aggregate(loss)  # subAgg
+        losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
+        loss = round_.aggregate(losses)  # subAgg
         if after_round(stretch, loss):
             break
+
+
+def _check_ranks(store: Store, ranks: Ranks | None, sub_gcns: int) -> None:
+    if ranks is None:
+        if store.kind == "sharded":
+            raise InputError("the store is sharded, but there are no ranks: start by torchrun, or use memory")
+        return
+    if store.kind not in ("memory", "sharded"):
+        raise InputError(f"the store is {store.kind}, but there are ranks: use memory or sharded")
+    if sub_gcns < ranks.count:
+        raise InputError(
+            f"sub_gcns is {sub_gcns}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
+            "fewer, or split into more"
+        )
 
 
 def _check_widths(widths: Any, input_axis: int | None) -> Widths:

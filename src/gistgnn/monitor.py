@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.checkpoint import Checkpoint, load_checkpoint
-from gistgnn.evaluate import Scores
 from gistgnn.runners import Stretch
+from gistgnn.scoring import ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta import Theta
-
-ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Monitor:
     def __init__(
         self,
         theta: Theta,
-        score: Callable[[], dict[str, Scores]],
+        score: Callable[[], ScoreTable],
         chooses: str,
         training: Training,
         sub_gcns: int,
@@ -113,7 +111,7 @@ class Monitor:
         patience = self._training.patience
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
-        self.interrupted = self._hooks.stop() and not finished
+        self.interrupted = self._theta.any_of(self._hooks.stop()) and not finished
         saving = self._hooks.saving
         if saving and (self.interrupted or self._theta.lasts or (saving.every and progress.rounds % saving.every == 0)):
             self._save(saving.path)
@@ -122,7 +120,7 @@ class Monitor:
 
     def _evaluate(self, stretch: Stretch, loss: float) -> None:
         progress, done = self.progress, stretch.first + stretch.count
-        progress.last = {split: scores.as_dict() for split, scores in self._score().items()}
+        progress.last = self._score()
         score = progress.last["validation"][self._chooses]
         progress.evaluations_since_best += 1
         if score > progress.best_score:

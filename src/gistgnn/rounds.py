@@ -1,8 +1,8 @@
 """One round of GIST: m sub-GCNs with their blocks, from subGCNs to subAgg."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,31 +10,9 @@ from torch.optim import Optimizer
 
 from gistgnn.ahead import ahead
 from gistgnn.axes import named_tensors
-from gistgnn.errors import InputError
+from gistgnn.errors import DivergedError, InputError
 from gistgnn.partition import Blocks
-from gistgnn.theta import Theta, Trained, fill
-
-
-class DivergedError(InputError):
-    """A sub-GCN's loss or parameters became NaN or infinite; Θ is as it was before that round.
-
-    Args:
-        round_number: t of the round in which it happened, from 0; the message counts from 1, as result.json does.
-        what: the value that is not finite.
-    """
-
-    def __init__(self, round_number: int, what: str) -> None:
-        super().__init__(
-            f"training diverged in round {round_number + 1}: {what}; the parameters from before that round are kept; "
-            "try a smaller learning rate or clip the gradient"
-        )
-        self.round_number, self.what = round_number, what
-        self.result: Any = None  # of `GIST.fit`: what the run had reached
-
-    def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
-        """Let the error cross processes; the result stays behind."""
-        return type(self), (self.round_number, self.what)
-
+from gistgnn.theta import Said, Theta, Trained, fill
 
 Make = Callable[[int, Blocks], nn.Module]
 
@@ -112,17 +90,33 @@ class Round:
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
-    def aggregate(self, loss: float = 0.0) -> None:
+    def aggregate(self, losses: Mapping[int, float] | None = None) -> float:
         """Write the sub-GCNs back into Θ (subAgg), and the moments that are carried.
 
         Args:
-            loss: the mean loss of the round, which Θ keeps where it outlives the process.
+            losses: the mean loss of each of this process's sub-GCNs that took a step.
+
+        Returns:
+            Their mean over all sub-GCNs, those of other ranks included; 0 where there is none.
 
         Raises:
-            DivergedError: a sub-GCN holds a value that is not finite; Θ is left as it was.
+            DivergedError: a loss is not finite, or a sub-GCN holds such a value; Θ is left as it was.
             InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
                 or Θ cannot be written.
         """
+        said = Said(dict(losses or {}))
+        try:
+            self._check_losses(said.losses)
+            self._put_all_aside()
+        except InputError as error:
+            said.error = error
+        said = self._pending.agree(said)
+        means = [said.losses[i] for i in sorted(said.losses)]
+        loss = sum(means) / len(means) if means else 0.0
+        self._pending.commit(loss)
+        return loss
+
+    def _put_all_aside(self) -> None:
         if self._carried and len(self._carried) < len(self.members):
             missing = min(set(self.members) - self._carried)
             raise InputError(
@@ -133,7 +127,6 @@ class Round:
                 if i not in self._held:  # the loop was left before it
                     self._take(i, 0)
                 self._put_aside(i)
-        self._pending.commit(loss)
 
     def _take_all(self) -> None:
         for i in self.members:
@@ -177,6 +170,11 @@ class Round:
                         f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
                         f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
                     )
+
+    def _check_losses(self, losses: Mapping[int, float]) -> None:
+        for i, loss in sorted(losses.items()):
+            if not math.isfinite(loss):
+                raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
 
     def _check_finite(self, i: int, sub: nn.Module) -> None:
         for name, tensor in named_tensors(sub).items():

@@ -28,8 +28,8 @@ def trained(runner: Runner, gist: GIST, sampler: Sampler, training: Training, lo
     losses = []
     for number in range(2):
         round_ = gist.begin_round()
-        losses.append(runner(round_, sampler, training, Stretch(number * local_steps, local_steps, 9), 5))
-        round_.aggregate()
+        found = runner(round_, sampler, training, Stretch(number * local_steps, local_steps, 9), 5)
+        losses.append(round_.aggregate(found))
     left = gist.theta.copy()
     left |= {f"{name}/{key}": t for name, moments in gist.theta.moments.items() for key, t in moments.items()}
     return left, losses

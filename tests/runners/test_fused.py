@@ -224,8 +224,9 @@ def test_a_loss_that_is_not_finite_names_the_sub_gcn() -> None:
     with torch.no_grad():
         for broken in (2, 3):
             named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
+    losses = Fused()(round_, FULL, SGD, Stretch(0, 2, 9), 0)
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
-        Fused()(round_, FULL, SGD, Stretch(0, 2, 9), 0)
+        round_.aggregate(losses)
 
 
 def test_a_round_without_training_nodes() -> None:
@@ -233,8 +234,9 @@ def test_a_round_without_training_nodes() -> None:
     before = gist.theta.copy()
     round_ = gist.begin_round()
     nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
-    assert Fused()(round_, nothing, Training(9), Stretch(0, 3, 9), 0) == 0.0
-    round_.aggregate()
+    losses = Fused()(round_, nothing, Training(9), Stretch(0, 3, 9), 0)
+    assert not losses
+    assert round_.aggregate(losses) == 0.0
     assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
 
 

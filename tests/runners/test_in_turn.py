@@ -52,7 +52,7 @@ def test_dropout_differs_by_round_sub_gcn_and_seed() -> None:
 
 def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
     round_, again = make(dropout=0.0).begin_round(), make(dropout=0.0).begin_round()
-    found = train_in_turn(round_, SAMPLER, TRAINING, Stretch(0, 2, 9), seed=0)
+    found = round_.aggregate(train_in_turn(round_, SAMPLER, TRAINING, Stretch(0, 2, 9), seed=0))
     losses = []
     for sub in again:
         optimizer = torch.optim.Adam(sub.parameters(), lr=TRAINING.lr)
@@ -118,8 +118,12 @@ def test_a_loss_that_is_not_finite_is_refused() -> None:
     round_ = gist.begin_round()
     with torch.no_grad():
         named_tensors(round_.subs[1])["convs.2.bias"].fill_(float("inf"))
+    before = gist.theta.copy()
+    losses = train_in_turn(round_, SAMPLER, TRAINING, Stretch(0, 2, 9), seed=0)
+    assert losses.keys() == {0, 1}  # the others are not trained for nothing
     with refused("round 1", "loss of sub-GCN 1", error=DivergedError):
-        train_in_turn(round_, SAMPLER, TRAINING, Stretch(0, 2, 9), seed=0)
+        round_.aggregate(losses)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
 
 
 def test_gradient_clipping_bounds_a_step() -> None:

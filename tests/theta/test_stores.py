@@ -14,7 +14,7 @@ from resuming import after, fit, make, state
 
 from gistgnn import GIST, Saving
 from gistgnn.axes import named_tensors
-from gistgnn.rounds import DivergedError
+from gistgnn.errors import DivergedError
 from gistgnn.theta import Store
 from theta.stores import equal, shaken, store, values
 

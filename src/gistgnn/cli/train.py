@@ -53,10 +53,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from gistgnn.errors import DivergedError
     from gistgnn.graphs import find, load
     from gistgnn.monitor import Saving
     from gistgnn.planning import GraphSizes, Resources, require_room
-    from gistgnn.rounds import DivergedError
     from gistgnn.run import CHECKPOINT
 
     config = config_of(args, args.sub_gcns, args.store)

@@ -16,9 +16,9 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from gistgnn.errors import DivergedError
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
-from gistgnn.rounds import DivergedError
 from gistgnn.run import RunConfig, config_of, result_json
 
 Record = dict[str, Any]

@@ -1,6 +1,5 @@
 """The fused runner: all sub-GCNs of a round train in one pass over each batch."""
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from copy import deepcopy
@@ -10,9 +9,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
-from gistgnn.rounds import DivergedError, Round
+from gistgnn.rounds import Round
 from gistgnn.runners.in_turn import train_in_turn
-from gistgnn.runners.runner import Stretch, keeps_moments
+from gistgnn.runners.runner import Losses, Stretch, keeps_moments
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, Sampler, forward
 from gistgnn.seeds import torch_stream
@@ -36,7 +35,7 @@ class Fused:
         self._note = note
         self._checked: bool | None = None  # whether sub-GCNs can be fused; None: not known yet
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
         if self._checked is None:
             why_not = _why_not(round_, sampler, stretch, training)
@@ -57,7 +56,10 @@ class Fused:
                     losses.append(torch.cat([group.step(batch, rate) for group in groups]))
         for group in groups:
             group.finish()
-        return _mean(losses, [i for group in groups for i in group.members], round_)
+        if not losses:
+            return {}
+        means = torch.stack(losses).mean(dim=0).tolist()
+        return dict(zip((i for group in groups for i in group.members), means, strict=True))
 
 
 class Group:
@@ -104,17 +106,6 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
     for i, sub in enumerate(subs):
         groups.setdefault(tuple(p.shape for p in sub.parameters()), []).append(i)
     return list(groups.values())
-
-
-def _mean(losses: list[Tensor], members: list[int], round_: Round) -> float:
-    """The mean over steps and sub-GCNs; ``losses``: [m] of each step, in the order of ``members``."""
-    if not losses:
-        return 0.0
-    means = torch.stack(losses).mean(dim=0).tolist()
-    for i, mean in sorted(zip(members, means, strict=True)):
-        if not math.isfinite(mean):
-            raise DivergedError(round_.number, f"the loss of sub-GCN {i} became {mean}")
-    return sum(means) / len(means)
 
 
 def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:

@@ -3,17 +3,17 @@
 import math
 from contextlib import closing
 
-from gistgnn.rounds import DivergedError, Round
-from gistgnn.runners.runner import Stretch, keeps_moments
+from gistgnn.rounds import Round
+from gistgnn.runners.runner import Losses, Stretch, keeps_moments
 from gistgnn.sampling import Sampler
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 
 
-def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
+def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
     """Train the sub-GCNs of a round one after another; see `Runner`."""
-    losses = []
+    losses: Losses = {}
     for i, sub in zip(round_.members, round_, strict=True):
         columns = round_.input_columns(i)
         seen = sampler.for_sub_gcn(i) if columns is None else sampler.for_sub_gcn(i).select_columns(columns)
@@ -26,7 +26,7 @@ def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: 
         ):
             loss = subtrain(sub, optimizer, batches, training, lambda k: stretch.rate(training, k))
         if loss is not None:
-            losses.append(float(loss))
-            if not math.isfinite(losses[-1]):
-                raise DivergedError(round_.number, f"the loss of sub-GCN {i} became {losses[-1]}")
-    return sum(losses) / len(losses) if losses else 0.0
+            losses[i] = float(loss)
+            if not math.isfinite(losses[i]):
+                break
+    return losses

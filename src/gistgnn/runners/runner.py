@@ -47,13 +47,17 @@ class Schedule:
         return Stretch(first, min(self._local, self._total - first), self._total)
 
 
+Losses = dict[int, float]  # sub-GCN -> mean over its steps
+
+
 class Runner(Protocol):
     """Trains the sub-GCNs of a round. A new runner is a new file here and an entry in `RUNNERS`."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> float:
-        """Train every sub-GCN of a round for a stretch of steps, and return their mean loss.
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+        """Train the sub-GCNs of a round for a stretch of steps, and return the mean loss of each.
 
-        A step whose batch has no training node is passed over; where all of a round's are such, the loss is 0.
+        A step whose batch has no training node is passed over; a sub-GCN that took no other has no loss. After a loss
+        that is not finite, the runner may leave the rest of the round.
 
         Args:
             round_: the sub-GCNs.
@@ -61,9 +65,6 @@ class Runner(Protocol):
             training: optimiser, schedule, clipping, precision.
             stretch: which steps of the run these are.
             seed: the run's seed, from which dropout follows.
-
-        Raises:
-            DivergedError: a loss is not finite.
         """
 
 

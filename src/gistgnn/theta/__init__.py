@@ -3,16 +3,23 @@
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.initial import build_from_seed
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.store import STORES, Model, Running, Store, full_model, make_theta, open_theta
-from gistgnn.theta.theta import Pending, Theta, Trained, fill
+from gistgnn.theta.replicated import Replicated
+from gistgnn.theta.running import Running, full_model
+from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.store import STORES, Model, Store, make_theta, open_theta
+from gistgnn.theta.theta import LocalTheta, Pending, Said, Theta, Trained, fill
 
 __all__ = [
     "STORES",
     "InFiles",
     "InMemory",
+    "LocalTheta",
     "Model",
     "Pending",
+    "Replicated",
     "Running",
+    "Said",
+    "Sharded",
     "Store",
     "Theta",
     "Trained",

@@ -21,7 +21,7 @@ from gistgnn.theta.journal import Journal
 from gistgnn.theta.merge import MOMENTS, THETA, Merge, keyed, name_of
 from gistgnn.theta.slices import Cut
 from gistgnn.theta.state import check_shapes, read_state, write_state
-from gistgnn.theta.theta import Pending, Theta, Trained
+from gistgnn.theta.theta import LocalPending, LocalTheta, Trained
 
 T = TypeVar("T")
 Fill = Callable[[EditableFolder], None]
@@ -30,7 +30,7 @@ PARAMETERS = "parameters"
 _STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
 
 
-class InFiles(Theta):
+class InFiles(LocalTheta):
     """Θ in safetensors files, which are read and written in place, whole rows at a time in the order of the file.
 
     A round is written in two steps: what its sub-GCNs have become goes into a journal, which is then committed by
@@ -248,7 +248,7 @@ class InFiles(Theta):
         write_state(self.folder / _STATE, self._state)
 
 
-class PendingInFiles(Pending):
+class PendingInFiles(LocalPending):
     """Writes what every sub-GCN has become into the journal."""
 
     _theta: InFiles

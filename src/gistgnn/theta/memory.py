@@ -10,10 +10,10 @@ from torch import Tensor
 from gistgnn.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
-from gistgnn.theta.theta import Moments, Pending, Theta, Trained
+from gistgnn.theta.theta import LocalPending, LocalTheta, Moments, Trained
 
 
-class InMemory(Theta):
+class InMemory(LocalTheta):
     """Θ as one tensor for every parameter and buffer.
 
     Args:
@@ -136,7 +136,7 @@ class InMemory(Theta):
             merge_shared(target, cuts, values)
 
 
-class PendingInMemory(Pending):
+class PendingInMemory(LocalPending):
     """Keeps what the sub-GCNs have become: their own tensors, or copies where their modules are used again."""
 
     _theta: InMemory

@@ -35,6 +35,10 @@ class Slices:
             for dim in self.layout.dims[name]
         )
 
+    def shape(self, name: str, full: torch.Size, blocks: Blocks) -> torch.Size:
+        """The shape of a tensor's entries in the blocks, where all of it is of shape ``full``."""
+        return torch.Size(d if p is None else len(p) for d, p in zip(full, self.cut(name, blocks), strict=True))
+
     def disjoint(self, name: str, blocks: Sequence[Blocks]) -> bool:
         """Say whether no entry is held by two sub-GCNs: some dimension is made of partitioned axes alone."""
         return len(blocks) == 1 or any(

@@ -6,27 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gistgnn.axes import Build, Layout, Widths, named_tensors
+from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
-from gistgnn.stored import held_model, stored_model
-from gistgnn.tensor_files import find_tensors
 from gistgnn.theta.editable import Spec
-from gistgnn.theta.files import PARAMETERS, InFiles
+from gistgnn.theta.files import InFiles
 from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.initial import (
     UnknownInitialisationError,
-    build_from_seed,
+    Write,
     build_on_meta,
     initialise,
     tensors_from_seed,
 )
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.theta import Theta, fill
+from gistgnn.theta.replicated import Replicated
+from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.theta import Theta
 
-STORES = ("memory", "host", "mapped")
+STORES = ("memory", "host", "mapped", "sharded")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Store:
 
     Args:
         kind: "memory": on the device where the sub-GCNs train, with all m of them; "host": in the host's memory, with
-            one sub-GCN at a time on the device; "mapped": in files, with one sub-GCN at a time in memory.
+            one sub-GCN at a time on the device; "mapped": in files, with one sub-GCN at a time in memory; "sharded": by
+            rows over the ranks of a run, on their devices. With several ranks, "memory" is all of it on every rank.
         folder: of the files; it holds nothing else.
         precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all the same.
 
@@ -72,6 +74,7 @@ class Model:
         shared: `build` takes a single width.
         seed: of its initial parameters.
         device: where it trains.
+        ranks: the processes that train it together, or None: this one alone.
     """
 
     build: Build
@@ -80,6 +83,7 @@ class Model:
     shared: bool
     seed: int
     device: torch.device
+    ranks: Ranks | None = None
 
 
 def open_theta(store: Store, model: Model) -> Theta:
@@ -104,100 +108,51 @@ def make_theta(store: Store, model: Model, *, replace: bool = False) -> Theta:
     Raises:
         InputError: the files cannot be written, or the folder is not empty.
     """
+    if store.kind == "sharded":
+        return _shard(model)
+    if model.ranks is not None:
+        return Replicated(model.layout, model.widths, _on(_built(model), model.device), model.ranks)
     if store.kind != "mapped":
         device = model.device if store.kind == "memory" else torch.device("cpu")
-        tensors = {name: tensor.to(device) for name, tensor in _built(model).items()}
-        return InMemory(model.layout, model.widths, tensors, streams=store.kind == "host")
+        return InMemory(model.layout, model.widths, _on(_built(model), device), streams=store.kind == "host")
     assert store.folder is not None
     if not replace and store.folder.exists() and any(store.folder.iterdir()):
         raise InputError(
             f"{store.folder} is not empty: go on with the Θ in it (`resume`), remove it, or choose another folder"
         )
-    like = named_tensors(build_on_meta(model.build, model.widths, shared=model.shared))
-    half = store.precision == "bf16"
-    specs = {
-        name: Spec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
-        for name, tensor in like.items()
-    }
+    specs = _specs(model, half=store.precision == "bf16")
 
     def fill(files: EditableFolder) -> None:
-        try:
-            build, layout = model.build, model.layout
-            initialise(build, layout, model.widths, model.seed, files.write_flat, shared=model.shared)
-        except UnknownInitialisationError:  # the model is in memory once
-            for name, tensor in _built(model).items():
-                files.write_flat(name, 0, tensor)
+        _write_initial(model, files.write_flat)
 
     return InFiles.create(model.layout, model.widths, store.folder, specs, fill)
 
 
-def full_model(theta: Theta, model: Model, *, best: bool = False) -> nn.Module:
-    """The full model with the parameters of Θ, in evaluation mode.
-
-    In memory they are copied, to the device of Θ; in files, the large ones are read from there when the model runs.
-
-    Args:
-        theta: where they are.
-        model: what it is.
-        best: with those of the best Θ, if there is one.
-    """
-    if isinstance(theta, InFiles):
-        return _from_files(theta.best if best else theta.folder / PARAMETERS, model)
-    assert isinstance(theta, InMemory)
-    tensors = theta.best if best and theta.best else theta.tensors
-    module = _module(model).to(next(iter(tensors.values())).device)
-    fill(module, tensors)
-    return module.eval()
+def _shard(model: Model) -> Sharded:
+    assert model.ranks is not None
+    theta = Sharded(model.layout, model.widths, _specs(model), model.ranks, model.device)
+    _write_initial(model, theta.write_flat)
+    return theta
 
 
-class Running:
-    """The full model on the device where it is evaluated, with the parameters that Θ has at the time.
-
-    Θ that is not on the device is taken there block by block, while the model runs.
-
-    Args:
-        theta: where they are.
-        model: what it is.
-    """
-
-    def __init__(self, theta: Theta, model: Model) -> None:
-        self._theta, self._model = theta, model
-        self.module = full_model(theta, model) if not theta.streams else self._fetched()
-
-    def refresh(self) -> nn.Module:
-        """The module with the parameters as they are now."""
-        if self._theta.streams:
-            self.module = self._fetched()
-        else:
-            self._theta.load_into(self.module)
-        return self.module
-
-    def best(self) -> nn.Module:
-        """The full model with the parameters of the best Θ, for whoever trained it."""
-        theta = self._theta
-        if theta.streams:
-            return full_model(theta, self._model, best=True)
-        assert isinstance(theta, InMemory)
-        fill(self.module, theta.best or theta.tensors)
-        return self.module.eval()
-
-    def _fetched(self) -> nn.Module:
-        theta, model = self._theta, self._model
-        if isinstance(theta, InFiles):
-            return full_model(theta, model)
-        module = build_on_meta(model.build, model.widths, shared=model.shared)
-        return held_model(module, theta.tensors).to(model.device)
+def _specs(model: Model, *, half: bool = False) -> dict[str, Spec]:
+    like = named_tensors(build_on_meta(model.build, model.widths, shared=model.shared))
+    return {
+        name: Spec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in like.items()
+    }
 
 
-def _from_files(folder: Path, model: Model) -> nn.Module:
-    module = build_on_meta(model.build, model.widths, shared=model.shared)
-    found = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
-    places = {name: place for file in found for name, place in file.items()}
-    return stored_model(module, places).to(model.device)
+def _write_initial(model: Model, write: Write) -> None:
+    try:
+        initialise(model.build, model.layout, model.widths, model.seed, write, shared=model.shared)
+    except UnknownInitialisationError:  # the model is in memory once
+        for name, tensor in _built(model).items():
+            write(name, 0, tensor.reshape(-1))
 
 
-def _module(model: Model) -> nn.Module:
-    return build_from_seed(model.build, model.widths, model.seed, shared=model.shared)
+def _on(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
 def _built(model: Model) -> dict[str, Tensor]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from gistgnn.axes import Layout, named_tensors
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Slices
+
+T = TypeVar("T")
 
 Moments = dict[str, dict[str, Tensor]]  # parameter -> the optimiser's key -> state
 
@@ -42,11 +45,23 @@ class Trained:
         return trained
 
 
+@dataclass
+class Said:
+    """What a process has to say of its sub-GCNs when a round ends, or all processes of theirs.
+
+    Args:
+        losses: the mean loss of every sub-GCN that took a step.
+        error: why they cannot be written into Θ.
+    """
+
+    losses: dict[int, float]
+    error: InputError | None = None
+
+
 class Pending(ABC):
     """One round's exchange with Θ: what its sub-GCNs take, and what they have become, of which Θ knows nothing yet.
 
     Args:
-        theta: Θ.
         number: t.
         blocks: of every sub-GCN.
 
@@ -54,29 +69,35 @@ class Pending(ABC):
         members: the sub-GCNs that this process trains, all of them where it trains alone.
     """
 
-    def __init__(self, theta: Theta, number: int, blocks: Sequence[Blocks]) -> None:
-        self._theta, self.number, self.blocks = theta, number, blocks
+    def __init__(self, number: int, blocks: Sequence[Blocks]) -> None:
+        self.number, self.blocks = number, blocks
         self.members = list(range(len(blocks)))
 
+    @abstractmethod
     def take(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module.
 
         Raises:
             InputError: the module's parameters do not have the slice's names or shapes.
         """
-        self._theta.take(self.blocks[i], sub)
 
+    @abstractmethod
     def slices(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        return self._theta.take_slices(self.blocks[i])
 
+    @abstractmethod
     def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
         """Give an optimiser of sub-GCN i the moments that were put back for its entries, if there are any."""
-        self._theta.take_moments(self.blocks[i], sub, optimizer)
 
     @abstractmethod
     def set_aside(self, i: int, trained: Trained) -> None:
         """Keep what sub-GCN i has become until the round's end."""
+
+    def agree(self, said: Said) -> Said:
+        """Put together what all processes have to say of their sub-GCNs; the first error of any is raised in all."""
+        if said.error:
+            raise said.error
+        return said
 
     @abstractmethod
     def commit(self, loss: float) -> None:
@@ -109,26 +130,8 @@ class Theta(ABC):
 
     @property
     @abstractmethod
-    def tensors(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer of the full model, by name."""
-
-    @property
-    @abstractmethod
-    def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """The moments that are carried: parameter -> the optimiser's key -> state."""
-
-    @property
-    @abstractmethod
     def shapes(self) -> dict[str, torch.Size]:
         """The shape of every parameter and buffer."""
-
-    @abstractmethod
-    def slice(self, name: str, blocks: Blocks) -> Tensor:
-        """The entries of a tensor in the blocks."""
-
-    @abstractmethod
-    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
-        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
 
     @abstractmethod
     def begin(self, number: int, blocks: Sequence[Blocks]) -> Pending:
@@ -146,6 +149,52 @@ class Theta(ABC):
     def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
         """Go on from what `checkpoint` gave after some rounds."""
 
+    def led(self, work: Callable[[], T]) -> T:
+        """Do some work that reads all of Θ: where there are several ranks, on rank 0, and all get what it returns."""
+        return work()
+
+    def any_of(self, flag: bool) -> bool:
+        """Whether a flag is set, on any rank where there are several."""
+        return flag
+
+    def counts(self, name: str, key: str, state: Tensor) -> bool:
+        """Say whether an optimiser's state of a parameter is one number for all of it."""
+        return is_counter(key, state.shape, self.shapes[name])
+
+    def give_moments(self, sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Set an optimiser's state of every parameter for which there is one, on the devices that torch expects."""
+        fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+        for name, parameter in sub.named_parameters():
+            if not (found := moments.get(name)):
+                continue
+            counter_device = parameter.device if fused else torch.device("cpu")
+            optimizer.state[parameter] = {
+                key: value.to(counter_device) if self.counts(name, key, value) else value.to(parameter)
+                for key, value in found.items()
+            }
+
+
+class LocalTheta(Theta):
+    """Θ that this process has all of, in its memory or in files."""
+
+    @property
+    @abstractmethod
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer of the full model, by name."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """The moments that are carried: parameter -> the optimiser's key -> state."""
+
+    @abstractmethod
+    def slice(self, name: str, blocks: Blocks) -> Tensor:
+        """The entries of a tensor in the blocks."""
+
+    @abstractmethod
+    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
+        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
+
     def load_into(self, module: nn.Module) -> None:
         """Copy all of Θ into a module of the full widths."""
         fill(module, self.tensors)
@@ -156,7 +205,7 @@ class Theta(ABC):
         Raises:
             InputError: the module's parameters do not have the slice's names or shapes.
         """
-        check_fits(sub, {name: self.slice_shape(name, blocks) for name in self.shapes})
+        check_fits(sub, {name: self.slices.shape(name, self.shapes[name], blocks) for name in self.shapes})
         with torch.no_grad():
             for name, target in named_tensors(sub).items():
                 self.slice_into(target, name, blocks)
@@ -165,30 +214,34 @@ class Theta(ABC):
         """Copy the entries of a tensor in the blocks into another of their shape."""
         target.copy_(self.slice(name, blocks))
 
-    def slice_shape(self, name: str, blocks: Blocks) -> torch.Size:
-        """The shape of what `slice` gives."""
-        cut = self.slices.cut(name, blocks)
-        return torch.Size(d if p is None else len(p) for d, p in zip(self.shapes[name], cut, strict=True))
-
     def take_slices(self, blocks: Blocks) -> dict[str, Tensor]:
         """The slice of Θ that belongs to the blocks, by name."""
         return {name: self.slice(name, blocks) for name in self.shapes}
 
-    def counts(self, name: str, key: str, state: Tensor) -> bool:
-        """Say whether an optimiser's state of a parameter is one number for all of it."""
-        return is_counter(key, state.shape, self.shapes[name])
-
     def take_moments(self, blocks: Blocks, sub: nn.Module, optimizer: Optimizer) -> None:
         """Give an optimiser of the sub-GCN the moments that were put back for its entries, if there are any."""
-        fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
-        for name, parameter in sub.named_parameters():
-            if not (found := self.slice_moments(name, blocks)):
-                continue
-            counter_device = parameter.device if fused else torch.device("cpu")
-            optimizer.state[parameter] = {
-                key: value.to(counter_device) if self.counts(name, key, value) else value.to(parameter)
-                for key, value in found.items()
-            }
+        names = (name for name, _ in sub.named_parameters())
+        self.give_moments(sub, optimizer, {name: self.slice_moments(name, blocks) for name in names})
+
+
+class LocalPending(Pending):
+    """A round of a process that has all of Θ."""
+
+    def __init__(self, theta: LocalTheta, number: int, blocks: Sequence[Blocks]) -> None:
+        super().__init__(number, blocks)
+        self._theta = theta
+
+    def take(self, i: int, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to sub-GCN i into its module; see `Pending`."""
+        self._theta.take(self.blocks[i], sub)
+
+    def slices(self, i: int) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to sub-GCN i, by name."""
+        return self._theta.take_slices(self.blocks[i])
+
+    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i its moments."""
+        self._theta.take_moments(self.blocks[i], sub, optimizer)
 
 
 def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:

@@ -1,0 +1,59 @@
+"""Ranks of a run on this machine, each a process of its own."""
+
+import multiprocessing
+import os
+import pickle
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from commands import ready
+
+from gistgnn.distributed import Ranks
+
+
+def on_ranks(count: int, work: Callable[..., Any], *args: Any, timeout: float = 100) -> list[Any]:
+    """Run `work(ranks, *args)` on every one of some ranks, and return what each returns, in order.
+
+    An error on a rank ends up in the list in the place of what it returns.
+    """
+    context = ready()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ends = [context.Pipe(duplex=False) for _ in range(count)]
+    processes = [
+        context.Process(target=_rank, args=(rank, count, port, end, work, args), daemon=True)
+        for rank, (_, end) in enumerate(ends)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        found = []
+        for rank, (end, _) in enumerate(ends):
+            assert end.poll(timeout), f"rank {rank} has nothing to say after {timeout} s"
+            found.append(pickle.loads(end.recv_bytes()))
+        return found
+    finally:
+        for process in processes:
+            process.join(10)
+            process.kill()
+
+
+def _rank(
+    rank: int,
+    count: int,
+    port: int,
+    end: multiprocessing.connection.Connection,
+    work: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    try:
+        ranks = Ranks(timeout=60)
+        found = work(ranks, *args)
+    except Exception as error:
+        found = error
+    end.send_bytes(pickle.dumps(found))  # tensors by value, not by the handles of a process that ends

@@ -1,0 +1,77 @@
+"""Wherever the sub-GCNs train and Θ lies, it ends up the same, bit for bit."""
+
+from typing import Any
+
+import pytest
+import torch
+from models import every_model, tiny_graph
+from torch import Tensor
+
+from gistgnn import GIST
+from gistgnn.distributed import Ranks
+from gistgnn.result import Result
+from gistgnn.theta import InMemory, Sharded
+
+from .launch import on_ranks
+
+RANKS = (1, 2, 4)
+SETTINGS = {"epochs": 24, "local_steps": 2, "lr": 0.05, "progress": False}
+Case = tuple[str, int, str]  # model, m, the optimisers' state
+OURS = ("gcn batch 2", "graphsage layer 2", "gat none 2")
+CASES: list[Case] = [(model, m, state) for model in OURS for m in (4, 8) for state in ("reset", "carry")]
+CASES += [(model, 4, "carry") for model in ("pyg gin batch_norm cat", "residual", "features", "jumping over x")]
+
+
+def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None) -> tuple[GIST, Result]:
+    model, m, state = case
+    build, widths = every_model()[model]
+    widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
+    gist = GIST(build, widths, m, store=store, ranks=ranks)
+    return gist, gist.fit(tiny_graph(), optimizer_state=state, **SETTINGS)
+
+
+def left(gist: GIST, result: Result) -> dict[str, Any]:
+    """What a rank has of Θ, its moments and the best Θ, and what it knows of the run."""
+    theta = gist.theta
+    assert isinstance(theta, (InMemory, Sharded))
+    parts = {"theta": theta.rows if isinstance(theta, Sharded) else theta.tensors, "best": theta.best}
+    tensors = {f"{kind}/{name}": tensor.clone() for kind, own in parts.items() for name, tensor in own.items()}
+    for name, moments in theta.moments.items():
+        tensors |= {f"{name}/{key}": value for key, value in moments.items() if key != "step"}
+    counters = theta.counters if isinstance(theta, Sharded) else theta.moments
+    steps = {name: float(counts["step"]) for name, counts in counters.items() if "step" in counts}
+    history = [{key: value for key, value in entry.items() if key != "train_seconds"} for entry in result.history]
+    return {"tensors": tensors, "steps": steps, "history": history, "test": result.test}
+
+
+def train_all(ranks: Ranks, store: str, cases: list[Case]) -> list[dict[str, Any]]:
+    return [left(*fitted(case, store, ranks)) for case in cases]
+
+
+def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name].view(tensor.shape), tensor), name
+
+
+@pytest.mark.parametrize("store", ["memory", "sharded"])
+@pytest.mark.parametrize("count", RANKS)
+def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str) -> None:
+    every = on_ranks(count, train_all, store, CASES)
+    for found in every:
+        if isinstance(found, Exception):
+            raise found
+    for k, case in enumerate(CASES):
+        expected = left(*fitted(case))
+        own = [found[k] for found in every]
+        for key in ("steps", "history", "test"):
+            assert all(each[key] == expected[key] for each in own), (case, key)
+        if store == "sharded":
+            same(joined([each["tensors"] for each in own]), expected["tensors"])
+        else:
+            for each in own:
+                same(each["tensors"], expected["tensors"])
