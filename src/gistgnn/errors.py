@@ -10,7 +10,12 @@ class InputError(ValueError):
 
     The message is one line that says what is wrong, which value, and what to do; the command line
     prints it as it is and exits with status 2.
+
+    Attributes:
+        relayed: all ranks of a run raise it, and rank 0 alone has to say so.
     """
+
+    relayed = False
 
 
 class DivergedError(InputError):

@@ -168,6 +168,8 @@ class GIST:
         """
         training = make_training(settings)
         note = say if progress else lambda _: None
+        if saving and self.store.kind == "sharded":
+            raise InputError("saving is given, but the store is sharded, which cannot be saved yet: use memory")
         make_runner(runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one

@@ -114,7 +114,7 @@ class Monitor:
         self.interrupted = self._theta.any_of(self._hooks.stop()) and not finished
         saving = self._hooks.saving
         if saving and (self.interrupted or self._theta.lasts or (saving.every and progress.rounds % saving.every == 0)):
-            self._save(saving.path)
+            self._theta.led(lambda: self._save(saving.path))
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 from gistgnn.gist import GIST
@@ -77,7 +78,7 @@ class RunConfig:
         inductive: training sees the training nodes' subgraph alone.
         standardise: features are scaled to mean 0 and deviation 1 over the training nodes.
         evaluation: how models are run on the whole graph.
-        store: where Θ is between rounds, "memory", "host" or "mapped".
+        store: where Θ is between rounds, "memory", "host", "mapped" or "sharded".
         store_precision: of the numbers in the files of "mapped", "float32" or "bf16".
     """
 
@@ -109,7 +110,7 @@ class RunConfig:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
 
-    def gist(self, graph: Graph, out: Path | None = None) -> GIST:
+    def gist(self, graph: Graph, out: Path | None = None, ranks: Ranks | None = None) -> GIST:
         """Return the GIST of this run for a graph; a Θ in files lies in the run's directory ``out``.
 
         Raises:
@@ -136,6 +137,7 @@ class RunConfig:
             seed=self.seed,
             device=self.device,
             store=Store(self.store, folder, self.store_precision),
+            ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )
 

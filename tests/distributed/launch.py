@@ -10,13 +10,23 @@ from typing import Any
 import torch
 from commands import ready
 
-from gistgnn.distributed import Ranks
+from gistgnn.distributed import RankLostError, Ranks
 
 
-def on_ranks(count: int, work: Callable[..., Any], *args: Any, timeout: float = 100) -> list[Any]:
+def on_ranks(
+    count: int, work: Callable[..., Any], *args: Any, only: int | None = None, timeout: float = 100
+) -> list[Any]:
     """Run `work(ranks, *args)` on every one of some ranks, and return what each returns, in order.
 
-    An error on a rank ends up in the list in the place of what it returns.
+    Args:
+        count: how many.
+        work: a function that a process can import.
+        args: its arguments after the ranks.
+        only: the rank that is listened to, where others die.
+        timeout: in seconds, for each.
+
+    Raises:
+        Exception: what the work raises on a rank.
     """
     context = ready()
     with socket.socket() as probe:
@@ -31,9 +41,13 @@ def on_ranks(count: int, work: Callable[..., Any], *args: Any, timeout: float = 
         process.start()
     try:
         found = []
-        for rank, (end, _) in enumerate(ends):
+        for rank in range(count) if only is None else [only]:
+            end, _ = ends[rank]
             assert end.poll(timeout), f"rank {rank} has nothing to say after {timeout} s"
             found.append(pickle.loads(end.recv_bytes()))
+        errors = [each for each in found if isinstance(each, Exception)]
+        for error in sorted(errors, key=lambda error: isinstance(error, RankLostError)):  # the cause first
+            raise error
         return found
     finally:
         for process in processes:

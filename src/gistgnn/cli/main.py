@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gistgnn.cli import datasets, evaluate, partition, plan, predict, reproduce, train
+from gistgnn.cli.joining import leads
 from gistgnn.errors import InputError, reason
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -52,7 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except InputError as error:
-        print(f"gistgnn: error: {error}", file=sys.stderr)
+        if leads():
+            print(f"gistgnn: error: {error}", file=sys.stderr)
+        elif not error.relayed:
+            print(f"gistgnn: error: rank {os.environ['RANK']}: {error}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,6 +94,17 @@ def gibibytes(text: str) -> int:
     if size < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of GiB above 0")
     return size
+
+
+def seconds(text: str) -> float:
+    """Read a positive number of seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
+    return value
 
 
 def count(text: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.directory import choose_directory, finished_run
 from gistgnn.cli.interrupt import Interrupt
+from gistgnn.cli.joining import joined, leads
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -16,11 +17,14 @@ from gistgnn.cli.options import (
     add_memory_option,
     count,
     natural,
+    seconds,
 )
 from gistgnn.cli.training_options import add_training_options, config_of
 
 if TYPE_CHECKING:
+    from gistgnn.distributed import Ranks
     from gistgnn.graphs import Graph, Standardisation
+    from gistgnn.monitor import Saving
     from gistgnn.result import Result
     from gistgnn.run import RunConfig
 
@@ -45,6 +49,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)"
     )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        default=1800.0,
+        metavar="SECONDS",
+        help="how long another rank is waited for, where torchrun has started several (default: 1800)",
+    )
     group.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR, if there is one")
     group.add_argument(
         "--json", action="store_true", help="print result.json on standard output, and nothing else there"
@@ -53,39 +64,68 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    config = config_of(args, args.sub_gcns, args.store)
+    with joined(args, config.device) as ranks:
+        return _train(args, config, ranks)
+
+
+def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None") -> int:
+    """Run the command on this rank, or in the only process."""
     from gistgnn.errors import DivergedError
     from gistgnn.graphs import find, load
-    from gistgnn.monitor import Saving
     from gistgnn.planning import GraphSizes, Resources, require_room
-    from gistgnn.run import CHECKPOINT
+    from gistgnn.theta import lead
 
-    config = config_of(args, args.sub_gcns, args.store)
-    out = args.out = choose_directory(args, config)
-    if finished := finished_run(out, config) if args.resume else None:
+    out = args.out = Path(lead(ranks, lambda: str(choose_directory(args, config))))
+    if finished := lead(ranks, lambda: finished_run(out, config)) if args.resume else None:
         _report(finished, out, args.json)
         return 0
-    resources = Resources.here(config.device, out, args.memory)
-    if known := find(args.dataset):
+    resources = None if ranks else Resources.here(config.device, out, args.memory)
+    if resources and (known := find(args.dataset)):
         require_room(config, GraphSizes.of_dataset(known), resources)
     graph = load(args.dataset, args.data_root)
-    if not known:
+    if resources and not known:
         require_room(config, GraphSizes.of_graph(graph), resources)
     scale = config.scale(graph)
     graph = scale.graph(graph) if scale else graph
-    gist = config.gist(graph, out)
-    _warn_of_few_rounds(config)
+    gist = config.gist(graph, out, ranks)
+    if leads():
+        _warn_of_few_rounds(config)
     with Interrupt() as interrupt:
-        saving = Saving(out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
+        hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config), "progress": leads()}
         try:
-            result = config.fit(gist, graph, stop=lambda: interrupt.asked, saving=saving)
+            result = config.fit(gist, graph, **hooks)
         except DivergedError as error:
-            _finish(config, graph, error.result, args, scale, diverged=str(error))
+            found, why = error.result, str(error)
+            gist.theta.led(lambda: _finish(config, graph, found, args, scale, diverged=why))
             raise
     if result.interrupted:
-        print(f"gistgnn: interrupted; go on with the same command and --out {out} --resume", file=sys.stderr)
+        if leads():
+            print(f"gistgnn: interrupted; {_how_to_go_on(args)}", file=sys.stderr)
         return 130
-    _report(_finish(config, graph, result, args, scale), out, args.json)
+    _report(gist.theta.led(lambda: _finish(config, graph, result, args, scale)), out, args.json)
     return 0
+
+
+def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving | None":
+    """Where the run is saved, or None where it cannot be."""
+    from gistgnn.monitor import Saving
+    from gistgnn.run import CHECKPOINT
+
+    if args.store == "sharded":
+        if leads():
+            print(
+                "gistgnn: note: with --store sharded a run is written at its end, not before",
+                file=sys.stderr,
+            )
+        return None
+    return Saving(args.out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
+
+
+def _how_to_go_on(args: argparse.Namespace) -> str:
+    if args.store == "sharded":
+        return "nothing is kept of a run with --store sharded that does not come to its end"
+    return f"go on with the same command and --out {args.out} --resume"
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
@@ -124,7 +164,9 @@ def _finish(
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
-    """Print the result: as JSON, or as a table and where the files are."""
+    """Print the result: as JSON, or as a table and where the files are; on rank 0 alone."""
+    if not leads():
+        return
     if as_json:
         print(json.dumps(record, indent=2))
         return

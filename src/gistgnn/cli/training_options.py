@@ -91,10 +91,10 @@ def _add_store_options(group: argparse._ArgumentGroup, *, several: bool) -> None
     if not several:
         group.add_argument(
             "--store",
-            choices=("memory", "host", "mapped"),
+            choices=("memory", "host", "mapped", "sharded"),
             default="memory",
             help="where Θ is between rounds: on the device; in the host's memory, with one sub-GCN at a time on the "
-            "device; in files in DIR, with one at a time in memory (default: memory)",
+            "device; in files in DIR, with one at a time in memory; by rows over the ranks (default: memory)",
         )
     group.add_argument(
         "--store-precision",

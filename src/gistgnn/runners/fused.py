@@ -42,13 +42,14 @@ class Fused:
             self._checked = why_not is None
             if why_not:
                 self._note(f"the sub-GCNs train in turn, not fused: {why_not}")
-        if not self._checked or len(round_) == 1:
+        if not self._checked or len(round_.members) == 1:
             return train_in_turn(round_, sampler, training, stretch, seed)
-        groups = [Group(round_, members, training) for members in by_shape(round_.subs)]
+        groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
+        stream = (round_.number, *(i for i in round_.members[:1] if i))  # other ranks draw other dropout
         losses = []
         with (
             closing(sampler.batches(stretch.first, stretch.count)) as batches,
-            torch_stream(seed, "dropout", round_.number, device=next(round_.subs[0].parameters()).device),
+            torch_stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():
@@ -67,18 +68,22 @@ class Group:
 
     Args:
         round_: the round.
-        members: which of its sub-GCNs.
+        places: which of its `Round.subs`.
         training: optimiser, clipping, precision.
+
+    Attributes:
+        members: the sub-GCNs' numbers.
     """
 
-    def __init__(self, round_: Round, members: list[int], training: Training) -> None:
-        self.members, self._training = members, training
-        self._stack = Stack([round_.subs[i] for i in members])
+    def __init__(self, round_: Round, places: list[int], training: Training) -> None:
+        self.members, self._training = [round_.members[k] for k in places], training
+        subs = [round_.subs[k] for k in places]
+        self._stack = Stack(subs)
         self._optimizer = training.make_optimizer(self._stack.parameters.values())
         self._singles: list[Optimizer] = []
         if keeps_moments(round_, training):
-            for i in members:
-                self._singles.append(training.make_optimizer(round_.subs[i].parameters()))
+            for i, sub in zip(self.members, subs, strict=True):
+                self._singles.append(training.make_optimizer(sub.parameters()))
                 round_.carry(i, self._singles[-1])
             self._stack.take_states(self._optimizer, self._singles)
 

@@ -1,5 +1,6 @@
 """The global parameters Θ, wherever they lie."""
 
+from gistgnn.theta.agreement import lead
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.initial import build_from_seed
 from gistgnn.theta.memory import InMemory
@@ -26,6 +27,7 @@ __all__ = [
     "build_from_seed",
     "fill",
     "full_model",
+    "lead",
     "make_theta",
     "open_theta",
 ]

@@ -47,7 +47,7 @@ class DealtPending(Pending):
         own = {"losses": said.losses, "error": _words(said.error), "cut": cut, "counters": counters}
         every = self._ranks.gather(own)
         if found := [words["error"] for words in every if words["error"]]:
-            raise said.error or _error(found[0])
+            raise _relayed(said.error or _error(found[0]))
         for words in every:
             for name, keys in words["cut"].items():
                 known = self._keys.setdefault(name, [])
@@ -76,17 +76,19 @@ class DealtPending(Pending):
         return cut, counters
 
 
-def lead(ranks: Ranks, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
+def lead(ranks: Ranks | None, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
     """Do some work on rank 0, and give all ranks what it returns.
 
     Args:
-        ranks: all of them call this.
+        ranks: all of them call this; None: this process is alone.
         work: returns what JSON can hold.
         meanwhile: what the other ranks do; it returns when rank 0 is done.
 
     Raises:
         InputError: on rank 0 what the work raises; elsewhere the same message.
     """
+    if ranks is None:
+        return work()
     found, error = None, None
     if ranks.leads:
         try:
@@ -97,7 +99,7 @@ def lead(ranks: Ranks, work: Callable[[], T], meanwhile: Callable[[], None] = la
         meanwhile()
     said = ranks.gather([found, _words(error)])[0]
     if said[1]:
-        raise error or _error(said[1])
+        raise _relayed(error or _error(said[1]))
     return said[0]
 
 
@@ -109,6 +111,11 @@ def full_moments(like: Mapping[str, Tensor], keys: Mapping[str, Sequence[str]], 
         return torch.zeros_like(like[name]) if found is None else found
 
     return {name: {key: of(name, key) for key in own} for name, own in keys.items()}
+
+
+def _relayed(error: InputError) -> InputError:
+    error.relayed = True
+    return error
 
 
 def _words(error: InputError | None) -> list[Any] | None:

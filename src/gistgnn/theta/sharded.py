@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from gistgnn.axes import Layout
 from gistgnn.distributed import Ranks
+from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.theta.agreement import DealtPending, full_moments, lead
 from gistgnn.theta.editable import Spec
@@ -77,12 +78,16 @@ class Sharded(Theta):
         self.best = {name: tensor.clone() for name, tensor in self.rows.items()}
 
     def checkpoint(self) -> dict[str, Tensor]:
-        """This rank's rows of Θ, the best Θ and the moments."""
-        raise NotImplementedError
+        """Refused: it is not in one place.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError("the store is sharded, and cannot be saved in the middle of a run yet: leave `saving` out")
 
     def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
-        """Go on from what `checkpoint` gave."""
-        raise NotImplementedError
+        """Refused, as there is nothing that could be gone on from."""
+        raise InputError("the store is sharded: a run cannot be resumed")
 
     def led(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ through `stand_in`, and give all ranks what it returns."""
@@ -136,14 +141,14 @@ class PendingSharded(DealtPending):
         arrived = ranks.exchange(parts, [packed_bytes(each) for each in forms])
         del parts
         for name, keys in self._keys.items():  # on all ranks, whether they own a row of them or not
-            for key in keys:
-                theta.moments.setdefault(name, {}).setdefault(key, torch.zeros_like(theta.rows[name]))
+            for each in keys:
+                theta.moments.setdefault(name, {}).setdefault(each, torch.zeros_like(theta.rows[name]))
         merged: dict[tuple[str, str | None], dict[int, tuple[Piece, Tensor]]] = {}
-        for buffer, each, form in zip(arrived, items, forms, strict=True):
-            for (i, piece, key), value in zip(each, unpack(buffer, form), strict=True):
+        for buffer, sent, form in zip(arrived, items, forms, strict=True):
+            for (i, piece, key), value in zip(sent, unpack(buffer, form), strict=True):
                 merged.setdefault((piece.name, key), {})[i] = piece, value
-        for (name, key), found in merged.items():
-            self._merge(self._own(name, key), name, [found[i] for i in sorted(found)])
+        for (name, kind), found in merged.items():
+            self._merge(self._own(name, kind), name, [found[i] for i in sorted(found)])
         theta.counters |= self._counters
         theta.round, theta.loss = self.number + 1, loss
 

@@ -27,7 +27,8 @@ from gistgnn.theta.replicated import Replicated
 from gistgnn.theta.sharded import Sharded
 from gistgnn.theta.theta import Theta
 
-STORES = ("memory", "host", "mapped", "sharded")
+STORES = ("memory", "host", "mapped")  # of a process that trains alone
+SHARDED = "sharded"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Store:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        if self.kind not in STORES:
-            raise InputError(f"store is '{self.kind}', expected one of {', '.join(STORES)}")
+        if self.kind not in (*STORES, SHARDED):
+            raise InputError(f"store is '{self.kind}', expected one of {', '.join((*STORES, SHARDED))}")
         if self.precision not in PRECISIONS:
             raise InputError(f"the store's precision is '{self.precision}', expected one of {', '.join(PRECISIONS)}")
         if self.kind == "mapped" and self.folder is None:
@@ -108,7 +109,7 @@ def make_theta(store: Store, model: Model, *, replace: bool = False) -> Theta:
     Raises:
         InputError: the files cannot be written, or the folder is not empty.
     """
-    if store.kind == "sharded":
+    if store.kind == SHARDED:
         return _shard(model)
     if model.ranks is not None:
         return Replicated(model.layout, model.widths, _on(_built(model), model.device), model.ranks)

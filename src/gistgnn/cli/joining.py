@@ -1,0 +1,44 @@
+"""A command that torchrun has started on several ranks."""
+
+import argparse
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gistgnn.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gistgnn.distributed import Ranks
+
+
+def leads() -> bool:
+    """Whether this process is the one that speaks to the user: rank 0, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def joined(args: argparse.Namespace, device: str) -> "Iterator[Ranks | None]":
+    """The ranks of the run while the block lasts, or None where torchrun has not started this process.
+
+    Raises:
+        InputError: they cannot be reached, or an option does not go with them.
+    """
+    from gistgnn.distributed import Ranks, started_by_torchrun
+
+    if not started_by_torchrun():
+        yield None
+        return
+    if args.store == "sharded" and args.resume:
+        raise InputError("--resume is given, but the store is sharded, which is saved at its end alone: use memory")
+    ranks = Ranks(_local(device), args.timeout)
+    try:
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def _local(device: str) -> str:
+    """The GPU of this rank on its machine, where it is to be a GPU and none is named."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device

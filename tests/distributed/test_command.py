@@ -1,0 +1,71 @@
+"""`torchrun -m gistgnn train`, as a user calls it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import environment, run_command
+
+TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
+CARRY = ("--optimizer-state", "carry")
+
+
+def torchrun(folder: Path, count: int, *args: object) -> subprocess.CompletedProcess[str]:
+    program = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node", str(count)]
+    return subprocess.run(
+        [*program, "-m", "gistgnn", *map(str, args)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("store", ["memory", "sharded"])
+def test_it_leaves_the_model_of_one_process(tmp_path: Path, store: str) -> None:
+    assert run_command(tmp_path, *TRAIN, *CARRY, "--out", "alone").returncode == 0
+    done = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", store, "--json")
+    assert done.returncode == 0, done.stderr
+    alone, ranks = tmp_path / "alone", tmp_path / "ranks"
+    assert (ranks / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+    record, expected = json.loads(done.stdout), json.loads((alone / "result.json").read_text())
+    assert record == json.loads((ranks / "result.json").read_text())  # printed once
+    assert record["test"] == expected["test"]
+    assert record["config"]["store"] == store
+    assert sorted(path.name for path in ranks.iterdir()) == ["curves.png", "model.safetensors", "result.json"]
+    again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", store)
+    assert again.returncode != 0
+    said = [line for line in again.stderr.splitlines() if line.startswith("gistgnn: error")]
+    assert said == ["gistgnn: error: ranks already holds a result: choose another --out, or add --overwrite"]
+
+
+def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
+    """The checkpoint is the same, whoever writes it."""
+    longer = (*TRAIN, *CARRY, "--checkpoint-every", 1)
+    assert run_command(tmp_path, *longer, "--out", "whole").returncode == 0
+    program = (
+        "import os, signal; from gistgnn.monitor import Monitor; save = Monitor._save\n"
+        "def stop(self, path):\n"
+        "    save(self, path); os.kill(os.getpid(), signal.SIGKILL) if self.progress.rounds == 2 else None\n"
+        "Monitor._save = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", program, *map(str, longer), "--out", "cut"]
+    assert subprocess.run(words, cwd=tmp_path, env=environment(), check=False, capture_output=True).returncode == -9
+    done = torchrun(tmp_path, 2, *longer, "--out", "cut", "--resume")
+    assert done.returncode == 0, done.stderr
+    models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
+    assert models[0] == models[1]
+
+
+def test_what_ranks_cannot_do_is_said(tmp_path: Path) -> None:
+    done = torchrun(tmp_path, 2, *TRAIN[:-6], "--sub-gcns", 1, "--epochs", 1, "--out", "run")
+    assert done.returncode != 0
+    assert "gistgnn: error: sub_gcns is 1, fewer than the 2 ranks" in done.stderr
+    assert run_command(tmp_path, "train", "--timeout", 0).stderr.count("'0' is not a number of seconds above 0") == 1
+    alone = run_command(tmp_path, *TRAIN, "--store", "sharded", "--out", "run")
+    assert alone.returncode == 2
+    assert "the store is sharded, but there are no ranks: start by torchrun, or use memory" in alone.stderr

@@ -1,0 +1,149 @@
+"""What ranks exchange, and what becomes of a run when one of them fails."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models import OURS, tiny_graph
+from refusals import refused
+
+from gistgnn import GIST, DivergedError, Saving
+from gistgnn.axes import named_tensors
+from gistgnn.distributed import RankLostError, Ranks
+from gistgnn.theta import Sharded
+from gistgnn.theta.slices import gather
+
+from .launch import on_ranks
+
+M = 4
+
+
+def sharded(ranks: Ranks, m: int = M) -> GIST:
+    return GIST(OURS["graphsage"], (9, 10), m, store="sharded", ranks=ranks)
+
+
+def talk(ranks: Ranks) -> list[Any]:
+    said = ranks.gather({"rank": ranks.rank, "third": 1 / 3, "text": "Θ" * ranks.rank})
+    parts = [torch.full((8 * ranks.rank + rank,), rank, dtype=torch.uint8) for rank in range(ranks.count)]
+    arrived = ranks.exchange(parts, [8 * rank + ranks.rank for rank in range(ranks.count)])
+    return [said, [part.tolist() for part in arrived], ranks.traffic.sent, ranks.traffic.received]
+
+
+def test_everyone_hears_what_everyone_says() -> None:
+    for rank, (said, arrived, sent, received) in enumerate(on_ranks(3, talk)):
+        assert said == [{"rank": r, "third": 1 / 3, "text": "Θ" * r} for r in range(3)]
+        assert arrived == [[rank] * (8 * r + rank) for r in range(3)]
+        assert sent == sum(8 * rank + r for r in range(3) if r != rank)
+        assert received == sum(8 * r + rank for r in range(3) if r != rank)
+
+
+def bytes_of_two_rounds(ranks: Ranks) -> tuple[int, int, int]:
+    """What was sent and received, and what the formula says of either: the slices, but for what is here already."""
+    gist, expected = sharded(ranks), 0
+    for round_ in gist.rounds(2):
+        for i in range(ranks.rank, M, ranks.count):
+            for name, tensor in named_tensors(OURS["graphsage"]((9, 10))).items():
+                rows = torch.arange(len(tensor)).view(-1, *[1] * (tensor.dim() - 1)).expand_as(tensor)
+                chunks = torch.arange(len(tensor)).chunk(ranks.count)
+                own = chunks[ranks.rank] if ranks.rank < len(chunks) else torch.tensor([])
+                taken = gather(rows, gist.theta.slices.cut(name, round_.blocks[i]))
+                expected += 4 * int((~torch.isin(taken, own)).sum())
+        assert len(list(round_)) == M // ranks.count
+    return ranks.traffic.received, ranks.traffic.sent, expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_rank_moves_its_slices_and_nothing_else(count: int) -> None:
+    """A round's traffic is 2 Σ_l |slice_l|, less the rows that a rank owns itself; each part is padded to 8 bytes."""
+    every = on_ranks(count, bytes_of_two_rounds)
+    padding = 8 * 2 * 2 * count
+    for received, sent, _ in every:
+        # What others took of this rank's rows, and what came back of its own sub-GCNs.
+        assert abs(received - sent) <= sum(e for _, _, e in every)
+    total = sum(received for received, _, _ in every)
+    assert total == sum(sent for _, sent, _ in every)
+    expected = 2 * sum(e for _, _, e in every)
+    assert expected <= total <= expected + padding * count
+    assert (total == 0) == (count == 1)
+
+
+def holds(ranks: Ranks) -> tuple[int, int]:
+    theta = GIST(OURS["graphsage"], (64, 64), M, store="sharded", ranks=ranks).theta
+    assert isinstance(theta, Sharded)
+    return sum(t.nbytes for t in theta.rows.values()), sum(4 * shape.numel() for shape in theta.shapes.values())
+
+
+def test_nobody_holds_more_than_a_share() -> None:
+    for own, whole in on_ranks(4, holds):
+        assert own <= 1.1 * whole / 4
+
+
+def diverge(ranks: Ranks) -> str:
+    gist = sharded(ranks)
+    before = {name: rows.clone() for name, rows in gist.theta.rows.items()}  # type: ignore[attr-defined]
+    round_ = gist.begin_round()
+    if ranks.rank == 1:
+        with torch.no_grad():
+            named_tensors(round_.subs[0])["convs.1.bias"].fill_(float("nan"))
+    with pytest.raises(DivergedError) as caught:
+        round_.aggregate({ranks.rank: 0.5})
+    assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.rows.items())  # type: ignore[attr-defined]
+    assert caught.value.relayed
+    return str(caught.value)
+
+
+def test_all_ranks_hear_of_one_that_diverged() -> None:
+    messages = on_ranks(2, diverge)
+    assert len(set(messages)) == 1
+    assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in messages[0]
+
+
+def die(ranks: Ranks) -> str:
+    gist = sharded(ranks)
+    round_ = gist.begin_round()
+    if ranks.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RankLostError) as caught:
+        round_.aggregate()
+    return str(caught.value)
+
+
+def hang(ranks: Ranks) -> str:
+    ranks._patience = type(ranks._patience)(seconds=2)
+    if ranks.rank == 1:
+        time.sleep(4)
+        return ""
+    with pytest.raises(RankLostError) as caught:
+        ranks.gather(None)
+    return str(caught.value)
+
+
+def test_a_rank_that_hangs_is_named() -> None:
+    message = on_ranks(2, hang)[0]
+    assert message.startswith("rank 0 has lost another rank (RuntimeError: [Rank 0]: Rank 1 failed")
+    assert "see what that one printed last" in message
+
+
+def test_a_rank_that_dies_ends_the_others() -> None:
+    found = on_ranks(2, die, only=0)
+    assert found[0].startswith("rank 0 has lost another rank")
+
+
+def refusals(ranks: Ranks, folder: Path) -> None:
+    build = OURS["gcn"]
+    with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer, or split into more"):
+        GIST(build, (8,), 1, ranks=ranks)
+    with refused("the store is host, but there are ranks: use memory or sharded"):
+        GIST(build, (8,), 2, store="host", ranks=ranks)
+    with refused("saving is given, but the store is sharded"):
+        sharded(ranks).fit(tiny_graph(), epochs=1, saving=Saving(folder / "c"))
+
+
+def test_what_does_not_go_together(tmp_path: Path) -> None:
+    assert on_ranks(2, refusals, tmp_path) == [None, None]
+    with refused("the store is sharded, but there are no ranks", "torchrun"):
+        GIST(OURS["gcn"], (8,), 2, store="sharded")
