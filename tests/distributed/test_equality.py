@@ -1,5 +1,6 @@
 """Wherever the sub-GCNs train and Θ lies, it ends up the same, bit for bit."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from .launch import on_ranks
 
 RANKS = (1, 2, 4)
 SETTINGS = {"epochs": 24, "local_steps": 2, "lr": 0.05, "progress": False}
+# Adam makes a large step of a gradient that is zero but for rounding.
+BY_SGD = {**SETTINGS, "optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry"}
 Case = tuple[str, int, str]  # model, m, the optimisers' state
 OURS = ("gcn batch 2", "graphsage layer 2", "gat none 2")
 CASES: list[Case] = [(model, m, state) for model in OURS for m in (4, 8) for state in ("reset", "carry")]
@@ -47,17 +50,22 @@ def left(gist: GIST, result: Result) -> dict[str, Any]:
 def train_fused(ranks: Ranks) -> dict[str, Any]:
     build, _ = every_model()["graphsage layer 2"]
     gist = GIST(build, (9, 10), 5, ranks=ranks)
-    return left(gist, gist.fit(tiny_graph(), runner="fused", optimizer_state="carry", **SETTINGS))
+    return left(gist, gist.fit(tiny_graph(), runner="fused", **BY_SGD))
 
 
 def test_ranks_may_fuse_their_own_sub_gcns() -> None:
     build, _ = every_model()["graphsage layer 2"]
     gist = GIST(build, (9, 10), 5)
-    expected = left(gist, gist.fit(tiny_graph(), optimizer_state="carry", **SETTINGS))
+    expected = left(gist, gist.fit(tiny_graph(), **BY_SGD))
     first, second = on_ranks(2, train_fused)
     for name, tensor in expected["tensors"].items():
         torch.testing.assert_close(first["tensors"][name], tensor, rtol=1e-3, atol=1e-4)
         assert torch.equal(first["tensors"][name], second["tensors"][name])
+
+
+@cache
+def alone(case: Case) -> dict[str, Any]:
+    return left(*fitted(case))
 
 
 def train_all(ranks: Ranks, store: str, cases: list[Case]) -> list[dict[str, Any]]:
@@ -79,7 +87,7 @@ def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str) -> None:
     every = on_ranks(count, train_all, store, CASES)
     for k, case in enumerate(CASES):
-        expected = left(*fitted(case))
+        expected = alone(case)
         own = [found[k] for found in every]
         for key in ("steps", "history", "test"):
             assert all(each[key] == expected[key] for each in own), (case, key)
