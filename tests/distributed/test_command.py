@@ -1,21 +1,26 @@
 """`torchrun -m gistgnn train`, as a user calls it."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-import pytest
 from commands import environment, run_command
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")
 
 
-def torchrun(folder: Path, count: int, *args: object) -> subprocess.CompletedProcess[str]:
+def words(count: int, *args: object) -> list[str]:
     program = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node", str(count)]
+    return [*program, "-m", "gistgnn", *map(str, args)]
+
+
+def torchrun(folder: Path, count: int, *args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*program, "-m", "gistgnn", *map(str, args)],
+        words(count, *args),
         cwd=folder,
         env=environment(),
         capture_output=True,
@@ -25,19 +30,18 @@ def torchrun(folder: Path, count: int, *args: object) -> subprocess.CompletedPro
     )
 
 
-@pytest.mark.parametrize("store", ["memory", "sharded"])
-def test_it_leaves_the_model_of_one_process(tmp_path: Path, store: str) -> None:
+def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert run_command(tmp_path, *TRAIN, *CARRY, "--out", "alone").returncode == 0
-    done = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", store, "--json")
+    done = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded", "--json")
     assert done.returncode == 0, done.stderr
     alone, ranks = tmp_path / "alone", tmp_path / "ranks"
     assert (ranks / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
     record, expected = json.loads(done.stdout), json.loads((alone / "result.json").read_text())
     assert record == json.loads((ranks / "result.json").read_text())  # printed once
     assert record["test"] == expected["test"]
-    assert record["config"]["store"] == store
+    assert record["config"]["store"] == "sharded"
     assert sorted(path.name for path in ranks.iterdir()) == ["curves.png", "model.safetensors", "result.json"]
-    again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", store)
+    again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
     assert again.returncode != 0
     said = [line for line in again.stderr.splitlines() if line.startswith("gistgnn: error")]
     assert said == ["gistgnn: error: ranks already holds a result: choose another --out, or add --overwrite"]
@@ -53,10 +57,30 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
         "    save(self, path); os.kill(os.getpid(), signal.SIGKILL) if self.progress.rounds == 2 else None\n"
         "Monitor._save = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
     )
-    words = [sys.executable, "-c", program, *map(str, longer), "--out", "cut"]
-    assert subprocess.run(words, cwd=tmp_path, env=environment(), check=False, capture_output=True).returncode == -9
+    killed = [sys.executable, "-c", program, *map(str, longer), "--out", "cut"]
+    assert subprocess.run(killed, cwd=tmp_path, env=environment(), check=False, capture_output=True).returncode == -9
     done = torchrun(tmp_path, 2, *longer, "--out", "cut", "--resume")
     assert done.returncode == 0, done.stderr
+    models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
+    assert models[0] == models[1]
+
+
+def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
+    longer = (*TRAIN, *CARRY, "--epochs", 800, "--checkpoint-every", 1)
+    command = words(2, *longer, "--out", "cut")
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "cut/checkpoint.safetensors").exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    for line in ("stopping after this round", "interrupted; go on with the same command and --out cut --resume"):
+        assert said.count(f"gistgnn: {line}") == 1, said
+    assert not (tmp_path / "cut/result.json").exists()
+    for out in ("cut", "whole"):
+        assert run_command(tmp_path, *longer, "--out", out, "--resume").returncode == 0
     models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
     assert models[0] == models[1]
 

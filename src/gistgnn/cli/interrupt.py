@@ -4,6 +4,8 @@ import signal
 import sys
 from types import FrameType, TracebackType
 
+from gistgnn.cli.joining import leads
+
 
 class Interrupt:
     """Within the block the first Ctrl-C asks the run to end after its round; a second one ends it at once."""
@@ -26,4 +28,5 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)
+        if leads():
+            print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)

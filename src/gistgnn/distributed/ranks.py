@@ -98,7 +98,7 @@ class Ranks:
             padded = torch.cat([own, own.new_zeros(longest - len(own))])
             said = [torch.empty_like(padded) for _ in range(self.count)]
             dist.all_gather(said, padded, self._words)
-        return [json.loads(bytes(text[: int(n)].tolist())) for text, n in zip(said, sizes, strict=True)]
+        return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(said, sizes, strict=True)]
 
     def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         """Send every rank its bytes and receive those for this one: a single all-to-all.
