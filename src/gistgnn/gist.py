@@ -25,7 +25,7 @@ from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
-from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, full_model, make_theta, open_theta
+from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, check_ranks, full_model, make_theta, open_theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -79,7 +79,7 @@ class GIST:
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.store, self.ranks = store if isinstance(store, Store) else Store(store), ranks
-        _check_ranks(self.store, ranks, sub_gcns)
+        check_ranks(self.store, ranks, sub_gcns)
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
@@ -190,13 +190,7 @@ class GIST:
             hooks = Hooks(bar.advance, bar.update, stop, saving)
             chooses = "f1_micro" if graph.multi_label else "accuracy"
             monitor = Monitor(self.theta, scorer, chooses, training, self.sub_gcns, hooks, run)
-            for entry in monitor.progress.history:  # of a resumed run
-                bar.update(entry)
-            bar.advance(monitor.progress.rounds)
-            stopped = monitor.progress.stopped_early  # a resumed run may have been
-            if self.theta.round > monitor.progress.rounds:  # it was killed before it could record the last round
-                stopped = monitor.after_round(plan.stretch(monitor.progress.rounds), self.theta.loss)
-            self.next_round = monitor.progress.rounds
+            stopped = self._take_up(monitor, plan)
             try:
                 if not stopped:
                     train(self, seen, training, make_runner(runner, note), monitor.after_round)
@@ -204,6 +198,18 @@ class GIST:
                 error.result = self._result(monitor, running, scorer)
                 raise
         return self._result(monitor, running, scorer)
+
+    def _take_up(self, monitor: Monitor, plan: Schedule) -> bool:
+        """Stand at the round after the last one of a resumed run, and show that; return True where it had stopped."""
+        progress, hooks = monitor.progress, monitor.hooks
+        for entry in progress.history:
+            hooks.report(entry)
+        hooks.advance(progress.rounds)
+        stopped = progress.stopped_early
+        if self.theta.round > progress.rounds:  # it was killed before it could record the last round
+            stopped = monitor.after_round(plan.stretch(progress.rounds), self.theta.loss)
+        self.next_round = progress.rounds
+        return stopped
 
     def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
         if sampler is None:
@@ -273,20 +279,6 @@ def train(
         loss = round_.aggregate(losses)  # subAgg
         if after_round(stretch, loss):
             break
-
-
-def _check_ranks(store: Store, ranks: Ranks | None, sub_gcns: int) -> None:
-    if ranks is None:
-        if store.kind == "sharded":
-            raise InputError("the store is sharded, but there are no ranks: start by torchrun, or use memory")
-        return
-    if store.kind not in ("memory", "sharded"):
-        raise InputError(f"the store is {store.kind}, but there are ranks: use memory or sharded")
-    if sub_gcns < ranks.count:
-        raise InputError(
-            f"sub_gcns is {sub_gcns}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
-            "fewer, or split into more"
-        )
 
 
 def _check_widths(widths: Any, input_axis: int | None) -> Widths:

@@ -93,7 +93,7 @@ class Monitor:
         self.interrupted = False
         self._theta, self._score, self._chooses = theta, score, chooses
         self._training, self._sub_gcns = training, sub_gcns
-        self._hooks, self._run = hooks, run
+        self.hooks, self._run = hooks, run
         if (saving := hooks.saving) and saving.resume and saving.path.exists():
             self._restore(saving.path)
         self._clock = time.perf_counter()
@@ -103,7 +103,7 @@ class Monitor:
         progress = self.progress
         progress.train_seconds += time.perf_counter() - self._clock
         progress.rounds += 1
-        self._hooks.advance(progress.rounds)
+        self.hooks.advance(progress.rounds)
         progress.steps += stretch.count * self._sub_gcns
         finished = stretch.first + stretch.count >= stretch.total
         if progress.rounds % self._training.evaluate_every == 0 or finished:
@@ -111,8 +111,8 @@ class Monitor:
         patience = self._training.patience
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
-        self.interrupted = self._theta.any_of(self._hooks.stop()) and not finished
-        saving = self._hooks.saving
+        self.interrupted = self._theta.any_of(self.hooks.stop()) and not finished
+        saving = self.hooks.saving
         if saving and (self.interrupted or self._theta.lasts or (saving.every and progress.rounds % saving.every == 0)):
             self._theta.led(lambda: self._save(saving.path))
         self._clock = time.perf_counter()
@@ -138,7 +138,7 @@ class Monitor:
             "train_seconds": progress.train_seconds,
         }
         progress.history.append(entry)
-        self._hooks.report(entry)
+        self.hooks.report(entry)
 
     def _save(self, path: Path) -> None:
         Checkpoint(self._theta.checkpoint(), vars(self.progress), self._run).save(path)

@@ -7,7 +7,7 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.replicated import Replicated
 from gistgnn.theta.running import Running, full_model
 from gistgnn.theta.sharded import Sharded
-from gistgnn.theta.store import STORES, Model, Store, make_theta, open_theta
+from gistgnn.theta.store import STORES, Model, Store, check_ranks, make_theta, open_theta
 from gistgnn.theta.theta import LocalTheta, Pending, Said, Theta, Trained, fill
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Theta",
     "Trained",
     "build_from_seed",
+    "check_ranks",
     "fill",
     "full_model",
     "lead",

@@ -64,6 +64,25 @@ class Store:
             raise InputError(f"the store's precision is {self.precision}, but the store is {self.kind}: use mapped")
 
 
+def check_ranks(store: Store, ranks: Ranks | None, sub_gcns: int) -> None:
+    """Refuse ranks that do not go with the store or with m.
+
+    Raises:
+        InputError: they do not.
+    """
+    if ranks is None:
+        if store.kind == SHARDED:
+            raise InputError("the store is sharded, but there are no ranks: start by torchrun, or use memory")
+        return
+    if store.kind not in ("memory", SHARDED):
+        raise InputError(f"the store is {store.kind}, but there are ranks: use memory or sharded")
+    if sub_gcns < ranks.count:
+        raise InputError(
+            f"sub_gcns is {sub_gcns}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
+            "fewer, or split into more"
+        )
+
+
 @dataclass(frozen=True)
 class Model:
     """The model whose parameters Θ are.
