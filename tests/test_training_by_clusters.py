@@ -35,7 +35,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int
     options = {**OPTIONS, "sampler": sampler}
     unbroken = make(m)
     expected = state(unbroken, fit(unbroken, **options))
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in (1, 2):
         fit(make(m), stop=after(rounds), saving=saving, **options)
     resumed = make(m)
@@ -43,7 +43,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int
 
 
 def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
     fit(make(), stop=after(1), saving=saving, sampler=ClusterSampling(6, 2), **OPTIONS)
     others = [None, ClusterSampling(6, 3), ClusterSampling(5, 2), ClusterSampling(6, 2, "random")]
     for other in (*others, ClusterSampling(6, 2, batches="independent")):

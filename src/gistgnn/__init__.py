@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from gistgnn.errors import InputError
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph
-    from gistgnn.monitor import Saving
     from gistgnn.result import Result
     from gistgnn.rounds import Round
+    from gistgnn.saving import Saving
     from gistgnn.settings import Training
 
 __version__ = "0.1.0"
@@ -23,7 +23,7 @@ _HOMES = {
     "InputError": "errors",
     "Result": "result",
     "Round": "rounds",
-    "Saving": "monitor",
+    "Saving": "saving",
     "Training": "settings",
 }
 

@@ -15,7 +15,7 @@ from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
 from gistgnn.memory import keep_freed_memory, peak_memory_bytes
-from gistgnn.monitor import Hooks, Monitor, Saving
+from gistgnn.monitor import Hooks, Monitor
 from gistgnn.partition import Blocks, Partition
 from gistgnn.progress import RoundBar, say, waiting
 from gistgnn.proof import prove_layout
@@ -23,6 +23,7 @@ from gistgnn.result import Result
 from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
+from gistgnn.saving import Saving
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, check_ranks, full_model, make_theta, open_theta
@@ -168,15 +169,13 @@ class GIST:
         """
         training = make_training(settings)
         note = say if progress else lambda _: None
-        if saving and self.store.kind == "sharded":
-            raise InputError("saving is given, but the store is sharded, which cannot be saved yet: use memory")
         make_runner(runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
         seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
-        self._begin(going_on=saving is not None and saving.resume and saving.path.exists())
+        self._begin(going_on=saving is not None and saving.goes_on)
         running = Running(self.theta, self._what())
         evaluation = evaluation or Evaluation()
         scorer = Scorer(self.theta, running, graph, evaluation)

@@ -3,31 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from gistgnn.checkpoint import Checkpoint, load_checkpoint
 from gistgnn.runners import Stretch
+from gistgnn.saving import Saver, Saving
 from gistgnn.scoring import ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta import Theta
-
-
-@dataclass(frozen=True)
-class Saving:
-    """Where and how often a run's state is saved.
-
-    Args:
-        path: the checkpoint file.
-        every: rounds between checkpoints, or None to save only when the run is stopped.
-        resume: go on from the file, if there is one.
-        config: what else tells this run from others, such as a model's dropout; it must be the same on resuming.
-    """
-
-    path: Path
-    every: int | None = None
-    resume: bool = False
-    config: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,8 +54,8 @@ class Monitor:
         chooses: which validation score says which Θ is best, "accuracy" or "f1_micro".
         training: the run's settings.
         sub_gcns: m.
-        hooks: progress bar, stop signal, checkpoint file.
-        run: what this run is, to tell its checkpoint from another's.
+        hooks: progress bar, stop signal, checkpoints.
+        run: what this run is, to tell its checkpoints from another's.
 
     Raises:
         InputError: the checkpoint to go on from cannot be read, or is of another run.
@@ -93,9 +75,11 @@ class Monitor:
         self.interrupted = False
         self._theta, self._score, self._chooses = theta, score, chooses
         self._training, self._sub_gcns = training, sub_gcns
-        self.hooks, self._run = hooks, run
-        if (saving := hooks.saving) and saving.resume and saving.path.exists():
-            self._restore(saving.path)
+        self.hooks = hooks
+        self._saver = Saver(theta, hooks.saving, run) if hooks.saving else None
+        if self._saver and (found := self._saver.begin()):
+            self.progress = Progress(**found.state)
+            theta.together(lambda: theta.restore(found, self.progress.rounds))
         self._clock = time.perf_counter()
 
     def after_round(self, stretch: Stretch, loss: float) -> bool:
@@ -103,6 +87,8 @@ class Monitor:
         progress = self.progress
         progress.train_seconds += time.perf_counter() - self._clock
         progress.rounds += 1
+        if self._saver:
+            self._saver.round_is_over()
         self.hooks.advance(progress.rounds)
         progress.steps += stretch.count * self._sub_gcns
         finished = stretch.first + stretch.count >= stretch.total
@@ -112,9 +98,7 @@ class Monitor:
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
         self.interrupted = self._theta.any_of(self.hooks.stop()) and not finished
-        saving = self.hooks.saving
-        if saving and (self.interrupted or self._theta.lasts or (saving.every and progress.rounds % saving.every == 0)):
-            self._theta.led(lambda: self._save(saving.path))
+        self._save(last=finished or progress.stopped_early or self.interrupted)
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
 
@@ -140,10 +124,11 @@ class Monitor:
         progress.history.append(entry)
         self.hooks.report(entry)
 
-    def _save(self, path: Path) -> None:
-        Checkpoint(self._theta.checkpoint(), vars(self.progress), self._run).save(path)
-
-    def _restore(self, path: Path) -> None:
-        found = load_checkpoint(path, self._run)
-        self.progress = Progress(**found.state)
-        self._theta.restore(found.tensors, self.progress.rounds)
+    def _save(self, *, last: bool) -> None:
+        saving, rounds = self.hooks.saving, self.progress.rounds
+        if self._saver is None or saving is None:
+            return
+        if last or self._theta.lasts or (saving.every and rounds % saving.every == 0):
+            self._saver.save(rounds, vars(self.progress))
+        if last:
+            self._saver.finish()

@@ -102,12 +102,13 @@ class Round:
         Raises:
             DivergedError: a loss is not finite, or a sub-GCN holds such a value; Θ is left as it was.
             InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
-                or Θ cannot be written.
+                or Θ, or the checkpoint that was being written of it, cannot be written.
         """
         said = Said(dict(losses or {}))
         try:
             self._check_losses(said.losses)
             self._put_all_aside()
+            self._theta.settle()
         except InputError as error:
             said.error = error
         said = self._pending.agree(said)

@@ -2,7 +2,7 @@
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
 shards and their index, see `gistgnn.model_files`), curves.png; features.safetensors, where features are standardised;
-and, while the run is not finished, checkpoint.safetensors and, where Θ is in files, theta/.
+and, while the run is not finished, checkpoints/ and, where Θ is in files, theta/.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
@@ -29,9 +30,9 @@ from gistgnn.sampling import ClusterSampling
 from gistgnn.stored import LARGE, stored_model
 from gistgnn.theta import Store
 
-RESULT, CURVES, CHECKPOINT = "result.json", "curves.png", "checkpoint.safetensors"
+RESULT, CURVES = "result.json", "curves.png"
 FEATURES = "features.safetensors"  # how they are standardised
-THETA = "theta"  # the folder of a Θ in files
+CHECKPOINTS, THETA = "checkpoints", "theta"  # folders of a run that goes on, the second of a Θ in files
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
         plot_curves(record, path)
     with replacing(out / RESULT) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    (out / CHECKPOINT).unlink(missing_ok=True)
+    Checkpoints(out / CHECKPOINTS).remove()
     shutil.rmtree(out / THETA, ignore_errors=True)
 
 

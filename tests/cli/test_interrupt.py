@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from commands import command, environment
 
+from gistgnn.checkpoint import Checkpoints
+
 from .conftest import Cli
 
 RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
@@ -20,17 +22,18 @@ def _start(directory: Path, *args: object) -> subprocess.Popen[str]:
     )
 
 
-def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
+def _wait_for_a_checkpoint(run: Path, process: subprocess.Popen[str]) -> Path:
+    deadline, found = time.monotonic() + 120, None
+    while not (found := Checkpoints(run / "checkpoints").newest()):
         assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, f"{path} did not appear"
+        assert time.monotonic() < deadline, f"no checkpoint appeared in {run}"
         time.sleep(0.01)
+    return found
 
 
 def _stop_midway(directory: Path, out: str, number: signal.Signals, *options: str) -> tuple[int, str, str]:
     process = _start(directory, *RUN, "--out", out, *options)
-    _wait_for(directory / out / "checkpoint.safetensors", process)
+    _wait_for_a_checkpoint(directory / out, process)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=120)
     return process.returncode, stdout, stderr
@@ -57,17 +60,19 @@ def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, numbe
         for entry in history:
             entry.pop("train_seconds")
     assert histories[0] == histories[1]
-    assert not (stopped / "checkpoint.safetensors").exists()
+    assert not (stopped / "checkpoints").exists()
     assert not (stopped / "theta").exists()
 
 
 def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Path) -> None:
     _stop_midway(tmp_path, "run", signal.SIGINT)
-    checkpoint = tmp_path / "run/checkpoint.safetensors"
+    place = Checkpoints(tmp_path / "run/checkpoints").newest()
+    assert place
     other = cli(*RUN, "--out", "run", "--resume", "--lr", 0.5)
     assert other.returncode == 2
     assert "lr was 0.01, now 0.5" in other.stderr
-    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    file = next(place.glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:1000])
     torn = cli(*RUN, "--out", "run", "--resume")
     assert torn.returncode == 2
     assert "cannot be read" in torn.stderr
@@ -91,21 +96,26 @@ def test_resume_of_a_finished_run_with_other_settings_is_refused(cli: Cli, own_g
 
 def test_an_unfinished_run_is_not_lost_unasked(cli: Cli, tmp_path: Path) -> None:
     _stop_midway(tmp_path, "run", signal.SIGKILL)
-    checkpoint = tmp_path / "run/checkpoint.safetensors"
-    before = checkpoint.read_bytes()
+    before = _contents(tmp_path / "run/checkpoints")
     again = cli(*RUN, "--out", "run")
     assert again.returncode == 2
     assert "holds an unfinished run: add --resume" in again.stderr
     other = cli(*RUN, "--out", "run", "--resume", "--dropout", 0)
     assert other.returncode == 2
     assert "is of another run: model was" in other.stderr
-    assert checkpoint.read_bytes() == before
+    assert before
+    assert _contents(tmp_path / "run/checkpoints") == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Of the whole checkpoints; torn ones are removed by the next run."""
+    return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
 
 
 def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, tmp_path: Path) -> None:
     assert cli(*RUN, "--epochs", 5, "--out", "run").returncode == 0
     process = _start(tmp_path, *RUN, "--out", "run", "--overwrite")
-    _wait_for(tmp_path / "run/checkpoint.safetensors", process)
+    _wait_for_a_checkpoint(tmp_path / "run", process)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=120)
     resumed = cli(*RUN, "--out", "run", "--resume", "--json")

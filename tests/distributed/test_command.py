@@ -52,10 +52,10 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
     longer = (*TRAIN, *CARRY, "--checkpoint-every", 1)
     assert run_command(tmp_path, *longer, "--out", "whole").returncode == 0
     program = (
-        "import os, signal; from gistgnn.monitor import Monitor; save = Monitor._save\n"
-        "def stop(self, path):\n"
-        "    save(self, path); os.kill(os.getpid(), signal.SIGKILL) if self.progress.rounds == 2 else None\n"
-        "Monitor._save = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
+        "import os, signal; from gistgnn.checkpoint import Checkpoints; complete = Checkpoints.complete\n"
+        "def stop(self, rounds, *args):\n"
+        "    complete(self, rounds, *args); os.kill(os.getpid(), signal.SIGKILL) if rounds == 2 else None\n"
+        "Checkpoints.complete = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
     )
     killed = [sys.executable, "-c", program, *map(str, longer), "--out", "cut"]
     assert subprocess.run(killed, cwd=tmp_path, env=environment(), check=False, capture_output=True).returncode == -9
@@ -70,7 +70,7 @@ def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
     command = words(2, *longer, "--out", "cut")
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not (tmp_path / "cut/checkpoint.safetensors").exists():
+    while not (tmp_path / "cut/checkpoints").exists():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -3,15 +3,14 @@
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from models import OURS, tiny_graph
+from models import OURS
 from refusals import refused
 
-from gistgnn import GIST, DivergedError, Saving
+from gistgnn import GIST, DivergedError
 from gistgnn.axes import named_tensors
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.theta import Sharded
@@ -133,17 +132,15 @@ def test_a_rank_that_dies_ends_the_others() -> None:
     assert found[0].startswith("rank 0 has lost another rank")
 
 
-def refusals(ranks: Ranks, folder: Path) -> None:
+def refusals(ranks: Ranks) -> None:
     build = OURS["gcn"]
     with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer, or split into more"):
         GIST(build, (8,), 1, ranks=ranks)
     with refused("the store is host, but there are ranks: use memory or sharded"):
         GIST(build, (8,), 2, store="host", ranks=ranks)
-    with refused("saving is given, but the store is sharded"):
-        sharded(ranks).fit(tiny_graph(), epochs=1, saving=Saving(folder / "c"))
 
 
-def test_what_does_not_go_together(tmp_path: Path) -> None:
-    assert on_ranks(2, refusals, tmp_path) == [None, None]
+def test_what_does_not_go_together() -> None:
+    assert on_ranks(2, refusals) == [None, None]
     with refused("the store is sharded, but there are no ranks", "torchrun"):
         GIST(OURS["gcn"], (8,), 2, store="sharded")

@@ -211,7 +211,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Any) -> None
     options: dict[str, Any] = {"runner": "fused", "optimizer_state": "carry"}
     unbroken = make()
     expected = state(unbroken, fit_resumable(unbroken, **options))
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
     fit_resumable(make(), stop=after(2), saving=saving, **options)
     with refused("another run", "runner was 'fused', now 'in-turn'"):
         fit_resumable(make(), saving=saving, **{**options, "runner": "in-turn"})

@@ -18,6 +18,7 @@ from resuming import fit, make
 
 from gistgnn import Saving
 from gistgnn.axes import named_tensors
+from gistgnn.checkpoint import Checkpoints
 from gistgnn.theta import Store
 from gistgnn.theta.editable import EditableFile
 from theta.stores import values
@@ -28,8 +29,8 @@ CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 def digest(folder: Path | None) -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
     gist = make(store=Store("mapped", folder / "theta")) if folder else make()
-    saving = Saving(folder / "state.safetensors", resume=True) if folder else None
-    if folder and not (folder / "state.safetensors").exists():
+    saving = Saving(folder / "checkpoints", resume=True) if folder else None
+    if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)
     result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
     found = hashlib.sha256()

@@ -75,7 +75,7 @@ def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
     fit(make(store=store("mapped", tmp_path)), stop=after(4), saving=saving)
     shutil.rmtree(tmp_path / "theta")
     make(store=store("mapped", tmp_path)).theta  # noqa: B018

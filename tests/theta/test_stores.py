@@ -79,7 +79,7 @@ def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, opt
 def test_a_run_in_files_goes_on(tmp_path: Path, stops: list[int], optimizer_state: str) -> None:
     plain = make()
     expected = state(plain, fit(plain, optimizer_state=optimizer_state))
-    saving = Saving(tmp_path / "state.safetensors", resume=True)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in stops:
         gist = make(store=store("mapped", tmp_path))
         if not saving.path.exists():

@@ -18,20 +18,22 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
     Raises:
         InputError: it cannot be written, or holds a run that was not asked to be replaced or resumed.
     """
+    from gistgnn.checkpoint import Checkpoints
     from gistgnn.files import check_writable
-    from gistgnn.run import CHECKPOINT, RESULT, THETA
+    from gistgnn.run import CHECKPOINTS, RESULT, THETA
 
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run is to go on")
     out: Path = args.out or _new_directory(config)
     check_writable(out)
+    checkpoints = Checkpoints(out / CHECKPOINTS)
     if args.overwrite and not args.resume:
-        (out / CHECKPOINT).unlink(missing_ok=True)
-    elif (out / CHECKPOINT).exists() and not args.resume:
+        checkpoints.remove()
+    elif checkpoints.newest() and not args.resume:
         raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
     elif (out / RESULT).exists() and not args.resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    if not (out / CHECKPOINT).exists():  # of a run that came to no checkpoint, or is written over
+    if not checkpoints.newest():  # of a run that came to no checkpoint, or is written over
         shutil.rmtree(out / THETA, ignore_errors=True)
     return out
 
@@ -42,10 +44,10 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     Raises:
         InputError: the finished run is another one, or diverged.
     """
-    from gistgnn.checkpoint import require_same_run
-    from gistgnn.run import CHECKPOINT, RESULT, config_of, read_record
+    from gistgnn.checkpoint import Checkpoints, require_same_run
+    from gistgnn.run import CHECKPOINTS, RESULT, config_of, read_record
 
-    if (out / CHECKPOINT).exists() or not (out / RESULT).exists():
+    if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None
     record = read_record(out)
     require_same_run(out / RESULT, config_of(record).identity, config.identity)

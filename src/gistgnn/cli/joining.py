@@ -30,8 +30,11 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[Ranks | None]":
     if not started_by_torchrun():
         yield None
         return
-    if args.store == "sharded" and args.resume:
-        raise InputError("--resume is given, but the store is sharded, which is saved at its end alone: use memory")
+    if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
+        raise InputError(
+            "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR, "
+            "so that they go on from the last checkpoint"
+        )
     ranks = Ranks(_local(device), args.timeout)
     try:
         yield ranks

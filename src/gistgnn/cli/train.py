@@ -24,9 +24,9 @@ from gistgnn.cli.training_options import add_training_options, config_of
 if TYPE_CHECKING:
     from gistgnn.distributed import Ranks
     from gistgnn.graphs import Graph, Standardisation
-    from gistgnn.monitor import Saving
     from gistgnn.result import Result
     from gistgnn.run import RunConfig
+    from gistgnn.saving import Saving
 
 
 def add_parser(commands: Any) -> None:
@@ -56,7 +56,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long another rank is waited for, where torchrun has started several (default: 1800)",
     )
-    group.add_argument("--resume", action="store_true", help="go on from the checkpoint in DIR, if there is one")
+    group.add_argument("--resume", action="store_true", help="go on from the last checkpoint in DIR, if there is one")
     group.add_argument(
         "--json", action="store_true", help="print result.json on standard output, and nothing else there"
     )
@@ -101,31 +101,18 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
             raise
     if result.interrupted:
         if leads():
-            print(f"gistgnn: interrupted; {_how_to_go_on(args)}", file=sys.stderr)
+            print(f"gistgnn: interrupted; go on with the same command and --out {args.out} --resume", file=sys.stderr)
         return 130
     _report(gist.theta.led(lambda: _finish(config, graph, result, args, scale)), out, args.json)
     return 0
 
 
-def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving | None":
-    """Where the run is saved, or None where it cannot be."""
-    from gistgnn.monitor import Saving
-    from gistgnn.run import CHECKPOINT
+def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
+    """Where the run is saved."""
+    from gistgnn.run import CHECKPOINTS
+    from gistgnn.saving import Saving
 
-    if args.store == "sharded":
-        if leads():
-            print(
-                "gistgnn: note: with --store sharded a run is written at its end, not before",
-                file=sys.stderr,
-            )
-        return None
-    return Saving(args.out / CHECKPOINT, args.checkpoint_every, args.resume, config.identity)
-
-
-def _how_to_go_on(args: argparse.Namespace) -> str:
-    if args.store == "sharded":
-        return "nothing is kept of a run with --store sharded that does not come to its end"
-    return f"go on with the same command and --out {args.out} --resume"
+    return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.identity)
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -101,6 +101,23 @@ def lead(ranks: Ranks | None, work: Callable[[], T], meanwhile: Callable[[], Non
     if said[1]:
         raise _relayed(error or _error(said[1]))
     return said[0]
+
+
+def together(ranks: Ranks, work: Callable[[], T]) -> T:
+    """Do some work on every rank; the error of the first rank that has one is raised in all.
+
+    Raises:
+        InputError: what the work raises on any rank.
+    """
+    found: T | None = None
+    error = None
+    try:
+        found = work()
+    except InputError as caught:
+        error = caught
+    if words := next(filter(None, ranks.gather(_words(error))), None):
+        raise _relayed(error or _error(words))
+    return cast(T, found)
 
 
 def full_moments(like: Mapping[str, Tensor], keys: Mapping[str, Sequence[str]], trained: Trained) -> Moments:

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from gistgnn.axes import Layout
+from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.theta.editable import Rows, Spec, unwritable
 from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.journal import Journal
-from gistgnn.theta.merge import MOMENTS, THETA, Merge, keyed, name_of
+from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
+from gistgnn.theta.merge import Merge
 from gistgnn.theta.slices import Cut
 from gistgnn.theta.state import check_shapes, read_state, write_state
 from gistgnn.theta.theta import LocalPending, LocalTheta, Trained
@@ -137,11 +139,11 @@ class InFiles(LocalTheta):
         """Remember that Θ as it stands is the best one."""
         self._change_state(best=self.round)
 
-    def checkpoint(self) -> dict[str, Tensor]:
+    def checkpoint(self) -> dict[str, Part]:
         """Nothing: Θ is in its files after every round."""
         return {}
 
-    def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
+    def restore(self, saved: Checkpoint, rounds: int) -> None:
         """Go on after some rounds, or after one more: a run may be killed when Θ is written, and its scores are not.
 
         Raises:
@@ -225,9 +227,9 @@ class InFiles(LocalTheta):
         if self._moments is None:
             return {}
         own = [key for key in self._moments.specs if key.rsplit("/", 1)[0] == name]
-        found = {key.rsplit("/", 1)[1]: self._moments.slice(key, cut) for key in own}
+        found = {moment_of(key): self._moments.slice(key, cut) for key in own}
         counters = {key: value for key, value in self._state["counters"].items() if name_of(key) == name}
-        return found | {key.rsplit("/", 1)[1]: torch.tensor(value) for key, value in counters.items()}
+        return found | {moment_of(key): torch.tensor(value) for key, value in counters.items()}
 
     @property
     def _best_folder(self) -> Path | None:
@@ -263,7 +265,7 @@ class PendingInFiles(LocalPending):
         Raises:
             InputError: the disk has no room.
         """
-        self._journal.add(i, self.blocks[i], keyed(trained))
+        self._journal.add(i, self.blocks[i], keyed(trained.tensors, trained.moments))
 
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg)."""

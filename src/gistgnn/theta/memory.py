@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from gistgnn.axes import Layout
+from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.partition import Blocks
+from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
 from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
 from gistgnn.theta.theta import LocalPending, LocalTheta, Moments, Trained
 
@@ -105,27 +107,23 @@ class InMemory(LocalTheta):
         """Return a copy of every parameter and buffer."""
         return {name: tensor.clone() for name, tensor in self._tensors.items()}
 
-    def checkpoint(self) -> dict[str, Tensor]:
+    def checkpoint(self) -> dict[str, Part]:
         """Θ, the best Θ and the moments."""
-        tensors = {f"theta/{name}": tensor for name, tensor in self._tensors.items()}
-        tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
-        for name, moments in self._moments.items():
-            tensors |= {f"moments/{name}/{key}": tensor for key, tensor in moments.items()}
-        return tensors
+        return {key: Part.whole(tensor) for key, tensor in keyed(self._tensors, self._moments, self.best).items()}
 
-    def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
-        """Go on from what `checkpoint` gave."""
+    def restore(self, saved: Checkpoint, rounds: int) -> None:
+        """Go on from a checkpoint."""
+        check_held(saved, self.shapes)
         self.round = rounds
-        for key, tensor in tensors.items():
-            kind, name = key.split("/", 1)
-            if kind == "theta":
-                self._tensors[name].copy_(tensor)
-            elif kind == "best":
-                self.best[name] = tensor.to(self._tensors[name].device)
-            else:  # torch's optimisers count their steps on the host
-                name, moment = name.rsplit("/", 1)
-                device = tensor.device if moment == "step" else self._tensors[name].device
-                self._moments.setdefault(name, {})[moment] = tensor.to(device)
+        saved.read({f"{THETA}{name}": Part.whole(tensor) for name, tensor in self._tensors.items()})
+        for key in saved.tensors:
+            name, device = name_of(key), self._tensors[name_of(key)].device
+            if key.startswith(BEST):
+                self.best[name] = saved.read_whole(key, device)
+            elif key.startswith(MOMENTS):  # torch's optimisers count their steps on the host
+                moment = moment_of(key)
+                where = "cpu" if moment == "step" else device
+                self._moments.setdefault(name, {})[moment] = saved.read_whole(key, where)
 
     def _merge(self, name: str, target: Tensor, blocks: Sequence[Blocks], values: Sequence[Tensor]) -> None:
         cuts = [self.slices.cut(name, own) for own in blocks]

@@ -11,19 +11,10 @@ from torch import Tensor
 from gistgnn.partition import Blocks
 from gistgnn.theta.editable import EditableFile, Rows
 from gistgnn.theta.journal import BLOCKS
+from gistgnn.theta.keys import MOMENTS, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
 from gistgnn.theta.slices import Cut, Slices
-from gistgnn.theta.theta import Trained, is_counter
-
-THETA, MOMENTS = "theta/", "moments/"  # what the keys of parameters and buffers, and those of moments, begin with
-
-
-def keyed(trained: Trained) -> dict[str, Tensor]:
-    """What a sub-GCN has become, under the keys of the journal: theta/NAME and moments/NAME/KEY."""
-    tensors = {THETA + name: tensor for name, tensor in trained.tensors.items()}
-    for name, moments in trained.moments.items():
-        tensors |= {f"{MOMENTS}{name}/{key}": value for key, value in moments.items()}
-    return tensors
+from gistgnn.theta.theta import is_counter
 
 
 class Merge:
@@ -82,12 +73,7 @@ class Merge:
         if not key.startswith(MOMENTS):
             return False
         shape = next(file.specs[key].shape for file, _ in self._subs if key in file.specs)
-        return is_counter(key.rsplit("/", 1)[1], shape, shapes[name_of(key)])
-
-
-def name_of(key: str) -> str:
-    """The parameter or buffer that a key is about."""
-    return key.removeprefix(THETA) if key.startswith(THETA) else key.removeprefix(MOMENTS).rsplit("/", 1)[0]
+        return is_counter(moment_of(key), shape, shapes[name_of(key)])
 
 
 def _shape(tensor: Tensor, cut: Cut) -> list[int]:

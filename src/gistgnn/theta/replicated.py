@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from gistgnn.axes import Layout
 from gistgnn.distributed import Ranks
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments, lead
+from gistgnn.theta.agreement import DealtPending, full_moments, lead, together
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.shares import Form, pack, packed_bytes, unpack
 from gistgnn.theta.theta import Trained
@@ -33,6 +33,7 @@ class Replicated(InMemory):
     def __init__(self, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
         super().__init__(layout, widths, tensors)
         self.ranks = ranks
+        self.shard = 0 if ranks.leads else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingReplicated:  # type: ignore[override]
         """Begin round t."""
@@ -41,6 +42,10 @@ class Replicated(InMemory):
     def led(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0, and give all ranks what it returns."""
         return lead(self.ranks, work)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do some work on every rank; what fails on any of them is raised on all."""
+        return together(self.ranks, work)
 
     def any_of(self, flag: bool) -> bool:
         """Whether a flag is set on some rank."""

@@ -10,16 +10,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.axes import Layout
+from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import Ranks
-from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments, lead
+from gistgnn.theta.agreement import DealtPending, full_moments, lead, together
 from gistgnn.theta.editable import Spec
+from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
 from gistgnn.theta.remote import Reader
 from gistgnn.theta.shares import Piece, Shares, pack, packed_bytes, unpack
 from gistgnn.theta.slices import gather, scatter
-from gistgnn.theta.theta import Moments, Theta, fill
+from gistgnn.theta.theta import Moments, Theta, fill, is_counter
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Sharded(Theta):
     ) -> None:
         super().__init__(layout, widths)
         self.ranks, self.device = ranks, device
+        self.shards, self.shard = ranks.count, ranks.rank
         self.shares = Shares(self.slices, specs, ranks.count)
         self.rows = {
             name: torch.zeros(self.shares.shape(name, ranks.rank), dtype=spec.dtype, device=device)
@@ -77,21 +79,48 @@ class Sharded(Theta):
         """Copy this rank's rows as those of the best Θ."""
         self.best = {name: tensor.clone() for name, tensor in self.rows.items()}
 
-    def checkpoint(self) -> dict[str, Tensor]:
-        """Refused: it is not in one place.
+    def checkpoint(self) -> dict[str, Part]:
+        """This rank's rows of Θ, the best Θ and the moments; counters are rank 0's."""
+        parts = {}
+        for key, tensor in keyed(self.rows, self.moments, self.best).items():
+            if tensor.numel():
+                parts[key] = self._part(name_of(key), tensor)
+        if self.ranks.leads:
+            for name, counts in self.counters.items():
+                parts |= {f"{MOMENTS}{name}/{key}": Part.whole(torch.tensor(n)) for key, n in counts.items()}
+        return parts
 
-        Raises:
-            InputError: always.
-        """
-        raise InputError("the store is sharded, and cannot be saved in the middle of a run yet: leave `saving` out")
+    def restore(self, saved: Checkpoint, rounds: int) -> None:
+        """Go on from a checkpoint: this rank reads its own rows."""
+        check_held(saved, self.shapes)
+        self.round = rounds
+        parts = {}
+        for key, (shape, _) in saved.tensors.items():
+            name, rows = name_of(key), self.rows[name_of(key)]
+            if key.startswith(BEST):
+                rows = self.best[name] = torch.empty_like(rows)
+            elif key.startswith(MOMENTS) and is_counter(moment_of(key), shape, self.shapes[name]):
+                self.counters.setdefault(name, {})[moment_of(key)] = float(saved.read_whole(key))
+                continue
+            elif key.startswith(MOMENTS):
+                rows = self.moments.setdefault(name, {})[moment_of(key)] = torch.empty_like(rows)
+            if rows.numel():
+                parts[key] = self._part(name, rows)
+        saved.read(parts)
 
-    def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
-        """Refused, as there is nothing that could be gone on from."""
-        raise InputError("the store is sharded: a run cannot be resumed")
+    def _part(self, name: str, rows: Tensor) -> Part:
+        shape = self.shapes[name]
+        return Part(
+            rows.view(-1, *shape[1:]) if shape else rows.view(()), shape, self.shares.rows(name, self.ranks.rank).start
+        )
 
     def led(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ through `stand_in`, and give all ranks what it returns."""
         return lead(self.ranks, self._reader.closing(work), self._reader.serve)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do some work on every rank; what fails on any of them is raised on all."""
+        return together(self.ranks, work)
 
     def any_of(self, flag: bool) -> bool:
         """Whether a flag is set on some rank."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.axes import Layout, named_tensors
+from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Slices
@@ -118,15 +120,20 @@ class Theta(ABC):
         round: the next round's number t, from 0.
         loss: the mean loss of the last round that was written.
         lasts: Θ is on the disk after every round, so that the rest of a run's state should be, too.
+        shards: how many processes write a checkpoint together.
+        shard: which of them this one is, or None where it writes nothing.
     """
 
     streams: bool = False
     lasts: bool = False
+    shards: int = 1
+    shard: int | None = 0
 
     def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
         self.slices = Slices(layout, widths)
         self.round = 0
         self.loss = 0.0
+        self._busy: Future[None] | None = None
 
     @property
     @abstractmethod
@@ -142,15 +149,33 @@ class Theta(ABC):
         """Keep Θ as it stands as the best one."""
 
     @abstractmethod
-    def checkpoint(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold for Θ, its moments and the best Θ to be restored."""
+    def checkpoint(self) -> dict[str, Part]:
+        """What this process has of the tensors that Θ, its moments and the best Θ are restored from, not copied."""
 
     @abstractmethod
-    def restore(self, tensors: Mapping[str, Tensor], rounds: int) -> None:
-        """Go on from what `checkpoint` gave after some rounds."""
+    def restore(self, saved: Checkpoint, rounds: int) -> None:
+        """Go on from a checkpoint, whatever store it was made of, after some rounds.
+
+        Raises:
+            InputError: it cannot be read, or Θ is not in it.
+        """
+
+    def wait_for(self, work: Future[None]) -> None:
+        """Let a thread read Θ: the next round is written into it when the work is done."""
+        self._busy = work
+
+    def settle(self) -> None:
+        """Wait for the thread that reads Θ, if there is one, and raise what it has raised."""
+        busy, self._busy = self._busy, None
+        if busy:
+            busy.result()
 
     def led(self, work: Callable[[], T]) -> T:
         """Do some work that reads all of Θ: where there are several ranks, on rank 0, and all get what it returns."""
+        return work()
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do some work here, and on every rank where there are several; what fails on any of them is raised on all."""
         return work()
 
     def any_of(self, flag: bool) -> bool:

@@ -1,0 +1,6 @@
+"""A run's state on disk, from which it goes on as if it had never stopped."""
+
+from gistgnn.checkpoint.folder import Checkpoint, Checkpoints, require_same_run
+from gistgnn.checkpoint.parts import Part
+
+__all__ = ["Checkpoint", "Checkpoints", "Part", "require_same_run"]

@@ -1,0 +1,51 @@
+"""What the tensors of Θ are called in checkpoints and in the journal of a Θ in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from gistgnn.checkpoint import Checkpoint
+from gistgnn.errors import InputError
+
+THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
+
+
+def keyed(
+    theta: Mapping[str, Tensor], moments: Mapping[str, Mapping[str, Tensor]], best: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Tensors under names that tell them apart: theta/NAME, moments/NAME/KEY and best/NAME."""
+    tensors = {f"{THETA}{name}": tensor for name, tensor in theta.items()}
+    tensors |= {f"{BEST}{name}": tensor for name, tensor in (best or {}).items()}
+    for name, own in moments.items():
+        tensors |= {f"{MOMENTS}{name}/{key}": tensor for key, tensor in own.items()}
+    return tensors
+
+
+def name_of(key: str) -> str:
+    """The parameter or buffer that a key belongs to."""
+    name = key.split("/", 1)[1]
+    return name.rsplit("/", 1)[0] if key.startswith(MOMENTS) else name
+
+
+def moment_of(key: str) -> str:
+    """The optimiser's own key of a moment."""
+    return key.rsplit("/", 1)[1]
+
+
+def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
+    """Refuse a checkpoint that does not hold a Θ of these shapes.
+
+    Raises:
+        InputError: it does not.
+    """
+    for name, shape in shapes.items():
+        if f"{THETA}{name}" not in saved.tensors:
+            raise InputError(
+                f"the checkpoint holds no '{name}': the run's parameters are in files of their own; go on with --store "
+                "mapped, or start again"
+            )
+        if (found := saved.tensors[f"{THETA}{name}"][0]) != shape:
+            raise InputError(f"'{name}' is {list(found)} in the checkpoint, {list(shape)} in this model: start again")

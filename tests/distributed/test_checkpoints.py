@@ -1,0 +1,129 @@
+"""A run that some ranks have saved goes on with others, wherever Θ was and is."""
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models import every_model, tiny_graph
+from refusals import refused
+from resuming import after
+
+from gistgnn import GIST, InputError, Saving
+from gistgnn.checkpoint import Checkpoints
+from gistgnn.distributed import Ranks
+
+from .launch import on_ranks
+from .test_equality import joined, left, same
+
+M = 4
+MODELS = ("graphsage layer 2", "gcn batch 2", "residual")
+# W and the store before and after the stop; W = 0 is a single process without ranks.
+CHANGES = [
+    ((4, "sharded"), (2, "sharded")),
+    ((2, "sharded"), (4, "memory")),
+    ((3, "sharded"), (0, "memory")),
+    ((0, "memory"), (3, "sharded")),
+    ((2, "memory"), (1, "sharded")),
+]
+Where = tuple[int, str]
+
+
+def fitted(model: str, ranks: Ranks | None, store: str, **options: Any) -> dict[str, Any]:
+    """Six rounds of two steps, scored after each, with moments that are carried."""
+    build, widths = every_model()[model]
+    widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
+    gist = GIST(build, widths, M, store=store, ranks=ranks)
+    result = gist.fit(
+        tiny_graph(),
+        epochs=11 * M,
+        local_steps=2,
+        lr=0.05,
+        optimizer_state="carry",
+        progress=False,
+        **options,
+    )
+    return left(gist, result)
+
+
+def work(ranks: Ranks | None, store: str, models: list[str], folder: Path, stop: int) -> list[dict[str, Any]]:
+    return [
+        fitted(model, ranks, store, stop=after(stop), saving=Saving(folder / model, every=2, resume=True))
+        for model in models
+    ]
+
+
+def run(where: Where, folder: Path, stop: int) -> list[dict[str, Any]]:
+    """What is left of every model's run: of all ranks, joined where Θ is sharded."""
+    (count, store), models = where, list(MODELS)
+    every = on_ranks(count, work, store, models, folder, stop) if count else [work(None, store, models, folder, stop)]
+    found = []
+    for k in range(len(MODELS)):
+        own = [each[k] for each in every]
+        tensors = [each["tensors"] for each in own]
+        found.append({**own[0], "tensors": joined(tensors) if store == "sharded" else tensors[0]})
+        assert all(each["history"] == own[0]["history"] and each["steps"] == own[0]["steps"] for each in own)
+    return found
+
+
+@pytest.mark.parametrize(("before", "then"), CHANGES, ids=str)
+def test_a_run_goes_on_with_other_ranks_and_another_store(tmp_path: Path, before: Where, then: Where) -> None:
+    run(before, tmp_path, 3)
+    for model in MODELS:
+        names = [place.name for place in Checkpoints(tmp_path / model).whole()]
+        assert names == ["round-00000002", "round-00000003"]
+    found = run(then, tmp_path, 1000)
+    for model, own in zip(MODELS, found, strict=True):
+        expected = fitted(model, None, "memory")
+        same(own["tensors"], expected["tensors"])
+        assert [own[key] for key in ("steps", "history", "test")] == [
+            expected[key] for key in ("steps", "history", "test")
+        ]
+
+
+def save_where_it_cannot_be_seen(ranks: Ranks, folder: Path) -> str:
+    """Each rank has a disk of its own."""
+    own = folder / str(ranks.rank)
+    with pytest.raises(InputError) as caught:
+        fitted(MODELS[0], ranks, "sharded", saving=Saving(own, every=1))
+    assert caught.value.relayed
+    return str(caught.value)
+
+
+def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None:
+    messages = on_ranks(2, save_where_it_cannot_be_seen, tmp_path)
+    assert messages[0] == messages[1]
+    assert "lacks rows of" in messages[0]
+    assert not Checkpoints(tmp_path / "0").whole()
+
+
+def resume_what_rank_0_has(ranks: Ranks, folder: Path) -> None:
+    own = folder if ranks.leads else folder / "elsewhere"
+    with refused("cannot be read", "No such file"):
+        fitted(MODELS[0], ranks, "memory", saving=Saving(own, resume=True))
+
+
+def test_a_checkpoint_that_one_rank_does_not_see_is_refused(tmp_path: Path) -> None:
+    fitted(MODELS[0], None, "memory", stop=after(2), saving=Saving(tmp_path))
+    on_ranks(2, resume_what_rank_0_has, tmp_path)
+
+
+def fill_up(ranks: Ranks, folder: Path) -> str:
+    """The disk of rank 1 is full."""
+    saving = Saving(folder, every=1, resume=True)
+    fitted(MODELS[0], ranks, "sharded", stop=after(2), saving=saving)
+    if ranks.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    with pytest.raises(InputError) as caught:
+        fitted(MODELS[0], ranks, "sharded", saving=saving)
+    return str(caught.value)
+
+
+def test_a_disk_that_fills_up_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_path: Path) -> None:
+    messages = on_ranks(2, fill_up, tmp_path)
+    assert messages[0] == messages[1]
+    assert f"cannot write {tmp_path / 'round-00000003'}: File too large; make room and resume the run" in messages[0]
+    names = [place.name for place in Checkpoints(tmp_path).whole()]
+    assert names == ["round-00000001", "round-00000002"]
+    expected = fitted(MODELS[0], None, "memory")
+    same(fitted(MODELS[0], None, "memory", saving=Saving(tmp_path, resume=True))["tensors"], expected["tensors"])
