@@ -1,12 +1,15 @@
-"""Kills a run with Θ in files at random times, resumes it, and compares what it ends with with an unbroken run's model.
+"""Kills runs at random times, lets them go on, and compares what they end with with an unbroken run's model.
 
-    python -m benchmarks.kills --kills 20
+    python -m benchmarks.kills --kills 20                     # of one process with Θ in files, resumed by another
+    python -m benchmarks.kills --kills 20 --ranks 4           # of one rank of four, which torchrun starts again
+    python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # of all four, at half time; two ranks go on
 
-A run is resumed and killed again until it comes to its end; then another one starts.
+Alone, a run is resumed and killed again until it comes to its end; with ranks, one run is killed once.
 """
 
 import argparse
 import hashlib
+import os
 import random
 import shutil
 import subprocess
@@ -14,51 +17,112 @@ import sys
 import time
 from pathlib import Path
 
-OPTIONS = "--model graphsage --sub-gcns 8 --epochs 48 --local-steps 1 --optimizer-state carry"
-OPTIONS += " --store mapped --evaluate-every 2"
+import psutil
+
+TRAIN = ["train", "--model", "graphsage", "--sub-gcns", "8", "--optimizer-state", "carry", "--evaluate-every", "2"]
+ALONE = ["--epochs", "48", "--local-steps", "1", "--store", "mapped"]
+RANKS = ["--epochs", "1200", "--local-steps", "5", "--store", "sharded", "--checkpoint-every", "1"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kills",
+        description=__doc__.split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="of both layers")
     parser.add_argument("--seed", type=int, default=0, help="of the times")
+    parser.add_argument("--ranks", type=int, default=0, metavar="W", help="of a run; 0: one process without torchrun")
+    parser.add_argument("--then", type=int, metavar="W", help="ranks that go on when all have been killed at half time")
     parser.add_argument("--folder", type=Path, default=Path("runs/kills"))
     options = parser.parse_args()
-    command = [str(Path(sys.executable).with_name("gistgnn")), "train", *OPTIONS.split()]
-    command += ["--hidden", str(options.hidden), str(options.hidden)]
+    os.environ["OMP_NUM_THREADS"] = "1"
     shutil.rmtree(options.folder, ignore_errors=True)
+    options.folder.mkdir(parents=True)
+    rng, killed, different = random.Random(options.seed), 0, 0
+    words = [*TRAIN, *(RANKS if options.ranks else ALONE), "--hidden", *[str(options.hidden)] * 2, "--resume"]
     started = time.perf_counter()
-    subprocess.run([*command, "--out", str(options.folder / "whole")], check=True, capture_output=True)
+    run = launch(words, options.folder / "whole", options.ranks)
+    if run.wait():
+        raise SystemExit((options.folder / "whole.log").read_text())
     length, whole = time.perf_counter() - started, digest(options.folder / "whole")
     print(f"unbroken: {length:.1f} s", flush=True)
-    rng, killed, different = random.Random(options.seed), 0, 0
     while killed < options.kills:
         out = options.folder / "cut"
         shutil.rmtree(out, ignore_errors=True)
-        after = to_its_end([*command, "--out", str(out), "--resume"], rng, length)
+        if options.then:
+            after = halved(words, out, options.ranks, options.then, length * rng.uniform(0.4, 0.6))
+        elif options.ranks:
+            after = one_rank_less(words, out, options.ranks, length * rng.uniform(0.05, 0.95), rng)
+        else:
+            after = to_its_end(words, out, rng, length)
         killed, different = killed + len(after), different + (digest(out) != whole)
-        print(f"killed after {after} s: {'the same' if digest(out) == whole else 'ANOTHER'} model", flush=True)
+        print(f"killed after {', '.join(after)}: {'the same' if digest(out) == whole else 'ANOTHER'} model", flush=True)
     print(f"{killed} kills, {different} runs with another model")
     sys.exit(different > 0)
 
 
-def to_its_end(command: list[str], rng: random.Random, length: float) -> list[float]:
-    """Run a command until it ends by itself; the seconds after which it was killed before that."""
-    after: list[float] = []
+def launch(words: list[str], out: Path, ranks: int) -> "subprocess.Popen[bytes]":
+    """Start a run; what it says goes into a file beside its directory."""
+    own = Path(sys.executable)
+    start = [str(own.with_name("gistgnn"))]
+    if ranks:
+        restarts = ["--nproc-per-node", str(ranks), "--max-restarts", "5"]
+        start = [str(own.with_name("torchrun")), "--standalone", *restarts, "-m", "gistgnn"]
+    with out.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen([*start, *words, "--out", str(out)], stdout=log, stderr=log)
+
+
+def to_its_end(words: list[str], out: Path, rng: random.Random, length: float) -> list[str]:
+    """Run until it ends by itself; the times after which it was killed before that."""
+    after: list[str] = []
     while True:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        patience = rng.uniform(4, 4 + 0.7 * length)
+        process, patience = launch(words, out, 0), rng.uniform(4, 4 + 0.7 * length)
         try:
-            _, error = process.communicate(timeout=patience)
+            status = process.wait(patience)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
-            after.append(round(patience, 1))
+            process.wait()
+            after.append(f"{patience:.1f} s")
             continue
-        if process.returncode:
-            raise SystemExit(error)
-        return after
+        return after if not status else failed(out)
+
+
+def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng: random.Random) -> list[str]:
+    """Kill a rank after some seconds; torchrun starts all of them again."""
+    process = launch(words, out, ranks)
+    time.sleep(patience)
+    rank, worker = rng.choice(workers(process.pid))
+    worker.kill()
+    return [f"{patience:.1f} s (rank {rank}, {newest(out)})"] if not process.wait() else failed(out)
+
+
+def halved(words: list[str], out: Path, ranks: int, fewer: int, patience: float) -> list[str]:
+    """Kill all ranks after some seconds; fewer go on."""
+    process = launch(words, out, ranks)
+    time.sleep(patience)
+    for each in [process, *(worker for _, worker in workers(process.pid))]:
+        each.kill()
+    process.wait()
+    where = newest(out)
+    return [f"{patience:.1f} s ({where})"] if not launch(words, out, fewer).wait() else failed(out)
+
+
+def workers(torchrun: int) -> list[tuple[int, psutil.Process]]:
+    """The ranks that torchrun has started, with their numbers."""
+    children = psutil.Process(torchrun).children()
+    found = [(child.environ().get("RANK"), child) for child in children]
+    return [(int(rank), child) for rank, child in found if rank is not None] or workers(torchrun)
+
+
+def newest(out: Path) -> str:
+    """The last checkpoint at the time."""
+    return max((path.parent.name for path in out.glob("checkpoints/*/state.json")), default="before any checkpoint")
+
+
+def failed(out: Path) -> list[str]:
+    raise SystemExit(out.with_suffix(".log").read_text())
 
 
 def digest(out: Path) -> str:

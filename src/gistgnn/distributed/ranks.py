@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gistgnn.distributed.meeting import meet
 from gistgnn.errors import InputError, reason
 
 TIMEOUT = 1800.0  # seconds that a rank is waited for: the others may have more steps to do, or rank 0 may evaluate
@@ -143,7 +144,9 @@ class Ranks:
         if gpu:
             torch.cuda.set_device(self._device)
         try:
-            dist.init_process_group("nccl" if gpu else "gloo", timeout=self._patience)
+            store, rank, count = meet(self._patience)
+            backend = "nccl" if gpu else "gloo"
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
         except (RuntimeError, ValueError) as error:
             raise RankLostError(
                 f"the other ranks cannot be reached ({reason(error)}): start all of them by torchrun, with one "
