@@ -13,14 +13,14 @@ TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "
 CARRY = ("--optimizer-state", "carry")
 
 
-def words(count: int, *args: object) -> list[str]:
+def words(count: int, *args: object, restarts: int = 0) -> list[str]:
     program = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node", str(count)]
-    return [*program, "-m", "gistgnn", *map(str, args)]
+    return [*program, "--max-restarts", str(restarts), "-m", "gistgnn", *map(str, args)]
 
 
-def torchrun(folder: Path, count: int, *args: object) -> subprocess.CompletedProcess[str]:
+def torchrun(folder: Path, count: int, *args: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words(count, *args),
+        words(count, *args, restarts=restarts),
         cwd=folder,
         env=environment(),
         capture_output=True,
