@@ -8,6 +8,7 @@ Alone, a run is resumed and killed again until it comes to its end; with ranks, 
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import random
@@ -93,7 +94,11 @@ def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng:
     """Kill a rank after some seconds; torchrun starts all of them again."""
     process = launch(words, out, ranks)
     time.sleep(patience)
-    rank, worker = rng.choice(workers(process.pid))
+    while not (found := workers(process.pid)):
+        if process.poll() is not None:
+            return ["its end"] if not process.returncode else failed(out)
+        time.sleep(0.05)
+    rank, worker = rng.choice(found)
     worker.kill()
     return [f"{patience:.1f} s (rank {rank}, {newest(out)})"] if not process.wait() else failed(out)
 
@@ -110,10 +115,13 @@ def halved(words: list[str], out: Path, ranks: int, fewer: int, patience: float)
 
 
 def workers(torchrun: int) -> list[tuple[int, psutil.Process]]:
-    """The ranks that torchrun has started, with their numbers."""
-    children = psutil.Process(torchrun).children()
-    found = [(child.environ().get("RANK"), child) for child in children]
-    return [(int(rank), child) for rank, child in found if rank is not None] or workers(torchrun)
+    """The ranks that torchrun has started, with their numbers; there may be none at the moment."""
+    found = []
+    for child in psutil.Process(torchrun).children():
+        with contextlib.suppress(psutil.Error):  # it is ending
+            if rank := child.environ().get("RANK"):
+                found.append((int(rank), child))
+    return found
 
 
 def newest(out: Path) -> str:
