@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gistgnn.axes import Build, Widths
-from gistgnn.distributed import Ranks
+from gistgnn.distributed import Machine, Ranks
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
@@ -22,7 +22,7 @@ from gistgnn.proof import prove_layout
 from gistgnn.result import Result
 from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, Share, training_subgraph, whole_graph
 from gistgnn.saving import Saving
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
@@ -174,7 +174,8 @@ class GIST:
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
         batch = whole_graph(graph)
-        seen = self._sampler(sampler, training_subgraph(graph) if inductive else batch, progress)
+        share = Machine(self.ranks).share
+        seen = self._sampler(sampler, training_subgraph(graph, share) if inductive else batch, share, progress)
         self._begin(going_on=saving is not None and saving.goes_on)
         running = Running(self.theta, self._what())
         evaluation = evaluation or Evaluation()
@@ -210,11 +211,11 @@ class GIST:
         self.next_round = progress.rounds
         return stopped
 
-    def _sampler(self, sampler: ClusterSampling | None, batch: Batch, progress: bool) -> Sampler:
+    def _sampler(self, sampler: ClusterSampling | None, batch: Batch, share: Share, progress: bool) -> Sampler:
         if sampler is None:
             return FullGraph(batch)
         with waiting("clustering", shown=progress):
-            return sampler.sampler(batch, self.seed, say if progress else lambda _: None)
+            return sampler.sampler(batch, self.seed, say if progress else lambda _: None, share)
 
     def _begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from models import built, every_model, layout_of
 
 from gistgnn.axes import named_tensors
+from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Partition
 from gistgnn.theta.editable import Spec
-from gistgnn.theta.shares import Shares, pack, packed_bytes, unpack
+from gistgnn.theta.shares import Shares
 from gistgnn.theta.slices import Slices, gather
 
 NAMES = ["gcn batch 2", "graphsage layer 3", "gat none 2", "residual", "features", "jumping over x"]

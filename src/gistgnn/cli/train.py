@@ -71,10 +71,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None") -> int:
     """Run the command on this rank, or in the only process."""
+    from gistgnn.distributed import lead, load_once
     from gistgnn.errors import DivergedError
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Resources, require_room
-    from gistgnn.theta import lead
 
     out = args.out = Path(lead(ranks, lambda: str(choose_directory(args, config))))
     if finished := lead(ranks, lambda: finished_run(out, config)) if args.resume else None:
@@ -83,11 +83,17 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     resources = None if ranks else Resources.here(config.device, out, args.memory)
     if resources and (known := find(args.dataset)):
         require_room(config, GraphSizes.of_dataset(known), resources)
-    graph = load(args.dataset, args.data_root)
-    if resources and not known:
-        require_room(config, GraphSizes.of_graph(graph), resources)
-    scale = config.scale(graph)
-    graph = scale.graph(graph) if scale else graph
+    scale: Standardisation | None = None  # on rank 0, which writes it
+
+    def loaded() -> "Graph":
+        nonlocal scale
+        graph = load(args.dataset, args.data_root)
+        if resources and not known:
+            require_room(config, GraphSizes.of_graph(graph), resources)
+        scale = config.scale(graph)
+        return scale.graph(graph) if scale else graph
+
+    graph = load_once(ranks, loaded)
     gist = config.gist(graph, out, ranks)
     if leads():
         _warn_of_few_rounds(config)

@@ -7,7 +7,7 @@ import secrets
 import time
 from datetime import timedelta
 
-from torch.distributed import PrefixStore, Store, rendezvous
+from torch.distributed import PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
 _PAUSE = 0.02  # seconds between looks
 

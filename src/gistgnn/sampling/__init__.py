@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from gistgnn.sampling.batch import Batch, arguments, check_fits, forward, training_subgraph, whole_graph
+from gistgnn.sampling.batch import Batch, Share, arguments, check_fits, forward, training_subgraph, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
 from gistgnn.sampling.full import FullGraph
 
@@ -36,6 +36,7 @@ __all__ = [
     "ClusterSampling",
     "FullGraph",
     "Sampler",
+    "Share",
     "arguments",
     "check_fits",
     "forward",

@@ -18,6 +18,9 @@ from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import Operator
 
+Make = Callable[[], dict[str, Tensor]]
+Share = Callable[[Make], dict[str, Tensor]]  # gives what is made, which others may have in their memory, too
+
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
 
 
@@ -90,13 +93,23 @@ def whole_graph(graph: Graph) -> Batch:
     return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1), splits=splits)
 
 
-def training_subgraph(graph: Graph) -> Batch:
+def alone(make: Make) -> dict[str, Tensor]:
+    """What is made is for this process alone; see `gistgnn.distributed.Machine.share`."""
+    return make()
+
+
+def training_subgraph(graph: Graph, share: Share = alone) -> Batch:
     """Return the training nodes and the edges between them as one batch: what inductive training sees."""
-    nodes = graph.train.nonzero().squeeze(1)
-    inside = graph.train[graph.edge_index].all(dim=0)
-    number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
-    edge_index = number[graph.edge_index[:, inside]]
-    return Batch(graph.x[nodes], edge_index, graph.y[nodes], torch.arange(len(nodes), device=nodes.device))
+
+    def make() -> dict[str, Tensor]:
+        nodes = graph.train.nonzero().squeeze(1)
+        inside = graph.train[graph.edge_index].all(dim=0)
+        number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
+        return {"x": graph.x[nodes], "edges": number[graph.edge_index[:, inside]], "y": graph.y[nodes]}
+
+    found = share(make)
+    everyone = torch.arange(len(found["x"]), device=graph.x.device)
+    return Batch(found["x"], found["edges"], found["y"], everyone)
 
 
 _WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked at every step, and slow to find out

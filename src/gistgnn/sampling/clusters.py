@@ -17,7 +17,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import Operator, SparseMatrix
-from gistgnn.sampling.batch import Batch
+from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.seeds import generator
 
 Array = npt.NDArray[Any]
@@ -64,20 +64,26 @@ class ClusterSampling:
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
 
-    def sampler(self, whole: Batch, seed: int, note: Note = lambda _: None) -> ClusterBatches:
+    def sampler(self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone) -> ClusterBatches:
         """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
 
         Raises:
             InputError: more clusters than nodes, or METIS failed.
         """
-        found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed, note)
+
+        def make() -> dict[str, Tensor]:
+            found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed, note)
+            return {"order": found.order, "ptr": found.ptr}
+
+        found = share(make)
         return ClusterBatches(
             whole,
-            found,
+            Clusters(found["order"], found["ptr"]),
             self.clusters_per_batch,
             seed,
             independent=self.batches == "independent",
             precompute=self.precompute,
+            share=share,
         )
 
 
@@ -99,6 +105,7 @@ class ClusterBatches:
         independent: every sub-GCN draws an order of its own; otherwise all draw the same one (the default, as in the
             authors' experiments).
         precompute: as in `ClusterSampling`.
+        share: gives the copy of the graph that is made.
 
     Raises:
         InputError: q < 1, or clusters of another graph.
@@ -113,6 +120,7 @@ class ClusterBatches:
         *,
         independent: bool = False,
         precompute: bool = True,
+        share: Share = alone,
     ) -> None:
         nodes = whole.x.shape[0]
         if per_batch < 1:
@@ -123,7 +131,7 @@ class ClusterBatches:
         self._per_batch, self._seed, self._independent = per_batch, seed, independent
         self._stream: tuple[int, ...] = ()
         self._columns: Tensor | None = None
-        self._graph = Renumbered(whole, clusters, precompute=precompute)
+        self._graph = Renumbered(whole, clusters, precompute=precompute, share=share)
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
@@ -164,25 +172,15 @@ class Renumbered:
     of the training nodes are where the whole graph's are.
     """
 
-    def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool) -> None:
+    def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool, share: Share = alone) -> None:
         self._whole, self._order = (whole if precompute else None), clusters.order
         self._products: dict[Operator, Tensor] = {}
         self._sparse = whole.is_sparse
-        nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
         self.clusters = len(clusters)
         self.ptr = clusters.ptr.numpy()
-        self.x, self.y = whole.x.index_select(0, order), whole.y.index_select(0, order)
-        train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
-        train[whole.loss_nodes] = True
-        self.train = train.index_select(0, order)
-        pattern = whole.adj.pattern.to(torch.device("cpu"))
-        entries = np.ones(pattern.nnz, np.int8)
-        rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[
-            clusters.order.numpy()
-        ]
-        place = np.empty(nodes, rows.indices.dtype)
-        place[clusters.order.numpy()] = np.arange(nodes)
-        self.rowptr, self.col = rows.indptr, place[rows.indices]
+        found = share(lambda: _renumbered(whole, clusters))
+        self.x, self.y, self.train = found["x"], found["y"], found["train"]
+        self.rowptr, self.col = found["rowptr"].numpy(), found["col"].numpy()
         self.cluster_of = np.arange(self.clusters, dtype=np.int32).repeat(self.ptr[1:] - self.ptr[:-1])
 
     def batch(self, group: Array) -> Batch:
@@ -235,6 +233,24 @@ class Renumbered:
             bounds.append(self.rowptr[start + 1 : stop + 1] + (before - begin))
             before += end - begin
         return source, np.concatenate(bounds), before
+
+
+def _renumbered(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
+    nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
+    train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
+    train[whole.loss_nodes] = True
+    pattern = whole.adj.pattern.to(torch.device("cpu"))
+    entries = np.ones(pattern.nnz, np.int8)
+    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[clusters.order.numpy()]
+    place = np.empty(nodes, rows.indices.dtype)
+    place[clusters.order.numpy()] = np.arange(nodes)
+    return {
+        "x": whole.x.index_select(0, order),
+        "y": whole.y.index_select(0, order),
+        "train": train.index_select(0, order),
+        "rowptr": torch.from_numpy(rows.indptr),
+        "col": torch.from_numpy(place[rows.indices]),
+    }
 
 
 def _joined(values: Tensor, ranges: list[tuple[int, int]]) -> Tensor:

@@ -1,6 +1,5 @@
 """The global parameters Θ, wherever they lie."""
 
-from gistgnn.theta.agreement import lead
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.initial import build_from_seed
 from gistgnn.theta.memory import InMemory
@@ -28,7 +27,6 @@ __all__ = [
     "check_ranks",
     "fill",
     "full_model",
-    "lead",
     "make_theta",
     "open_theta",
 ]

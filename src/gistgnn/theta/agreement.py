@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.distributed.agreeing import raise_first, words_of
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Moments, Pending, Said, Theta, Trained, is_counter
-
-T = TypeVar("T")
 
 
 class DealtPending(Pending):
@@ -44,10 +41,9 @@ class DealtPending(Pending):
     def agree(self, said: Said) -> Said:
         """Gather what all ranks have to say; the error of the first rank that has one is raised in all."""
         cut, counters = self._moments()
-        own = {"losses": said.losses, "error": _words(said.error), "cut": cut, "counters": counters}
+        own = {"losses": said.losses, "error": words_of(said.error), "cut": cut, "counters": counters}
         every = self._ranks.gather(own)
-        if found := [words["error"] for words in every if words["error"]]:
-            raise _relayed(said.error or _error(found[0]))
+        raise_first([words["error"] for words in every], said.error)
         for words in every:
             for name, keys in words["cut"].items():
                 known = self._keys.setdefault(name, [])
@@ -76,50 +72,6 @@ class DealtPending(Pending):
         return cut, counters
 
 
-def lead(ranks: Ranks | None, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-    """Do some work on rank 0, and give all ranks what it returns.
-
-    Args:
-        ranks: all of them call this; None: this process is alone.
-        work: returns what JSON can hold.
-        meanwhile: what the other ranks do; it returns when rank 0 is done.
-
-    Raises:
-        InputError: on rank 0 what the work raises; elsewhere the same message.
-    """
-    if ranks is None:
-        return work()
-    found, error = None, None
-    if ranks.leads:
-        try:
-            found = work()
-        except InputError as caught:
-            error = caught
-    else:
-        meanwhile()
-    said = ranks.gather([found, _words(error)])[0]
-    if said[1]:
-        raise _relayed(error or _error(said[1]))
-    return said[0]
-
-
-def together(ranks: Ranks, work: Callable[[], T]) -> T:
-    """Do some work on every rank; the error of the first rank that has one is raised in all.
-
-    Raises:
-        InputError: what the work raises on any rank.
-    """
-    found: T | None = None
-    error = None
-    try:
-        found = work()
-    except InputError as caught:
-        error = caught
-    if words := next(filter(None, ranks.gather(_words(error))), None):
-        raise _relayed(error or _error(words))
-    return cast(T, found)
-
-
 def full_moments(like: Mapping[str, Tensor], keys: Mapping[str, Sequence[str]], trained: Trained) -> Moments:
     """The moments of a sub-GCN that are cut; where its optimiser has no state yet they are zero."""
 
@@ -128,18 +80,3 @@ def full_moments(like: Mapping[str, Tensor], keys: Mapping[str, Sequence[str]], 
         return torch.zeros_like(like[name]) if found is None else found
 
     return {name: {key: of(name, key) for key in own} for name, own in keys.items()}
-
-
-def _relayed(error: InputError) -> InputError:
-    error.relayed = True
-    return error
-
-
-def _words(error: InputError | None) -> list[Any] | None:
-    if error is None:
-        return None
-    return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
-
-
-def _error(words: list[Any]) -> InputError:
-    return DivergedError(*words[1:]) if words[0] == "diverged" else InputError(words[1])

@@ -11,10 +11,11 @@ from torch.optim import Optimizer
 
 from gistgnn.axes import Layout
 from gistgnn.distributed import Ranks
+from gistgnn.distributed.agreeing import lead, together
+from gistgnn.distributed.packing import Form, pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments, lead, together
+from gistgnn.theta.agreement import DealtPending, full_moments
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.shares import Form, pack, packed_bytes, unpack
 from gistgnn.theta.theta import Trained
 
 T = TypeVar("T")

@@ -12,13 +12,15 @@ from torch.optim import Optimizer
 from gistgnn.axes import Layout
 from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import Ranks
+from gistgnn.distributed.agreeing import lead, together
+from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments, lead, together
+from gistgnn.theta.agreement import DealtPending, full_moments
 from gistgnn.theta.editable import Spec
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
 from gistgnn.theta.remote import Reader
-from gistgnn.theta.shares import Piece, Shares, pack, packed_bytes, unpack
+from gistgnn.theta.shares import Piece, Shares
 from gistgnn.theta.slices import gather, scatter
 from gistgnn.theta.theta import Moments, Theta, fill, is_counter
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from gistgnn.partition import Blocks
 from gistgnn.theta.editable import Spec
@@ -79,35 +78,3 @@ class Shares:
         others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
         shape = torch.Size((rows.stop - rows.start, *others))
         return Piece(name, rows, (places, *columns), shape, spec.dtype)
-
-
-Form = tuple[torch.Size, torch.dtype]
-
-_ALIGNED = 8  # bytes: the largest number
-
-
-def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """The bytes of some tensors, those of large numbers first: uint8 [`packed_bytes`]."""
-    forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
-    buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
-    for tensor, place in zip(tensors, unpack(buffer, forms), strict=True):
-        place.copy_(tensor)
-    return buffer
-
-
-def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
-    """The tensors whose bytes lie in a buffer as `pack` packs them; they share its memory."""
-    found: dict[int, Tensor] = {}
-    start = 0
-    for k in sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize):
-        shape, dtype = forms[k]
-        stop = start + shape.numel() * dtype.itemsize
-        found[k] = buffer[start:stop].view(dtype).view(shape)
-        start = stop
-    return [found[k] for k in range(len(forms))]
-
-
-def packed_bytes(forms: Sequence[Form]) -> int:
-    """How many bytes `pack` makes."""
-    size = sum(shape.numel() * dtype.itemsize for shape, dtype in forms)
-    return -(-size // _ALIGNED) * _ALIGNED
