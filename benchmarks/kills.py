@@ -22,7 +22,7 @@ import psutil
 
 TRAIN = ["train", "--model", "graphsage", "--sub-gcns", "8", "--optimizer-state", "carry", "--evaluate-every", "2"]
 ALONE = ["--epochs", "48", "--local-steps", "1", "--store", "mapped"]
-RANKS = ["--epochs", "48000", "--local-steps", "5", "--store", "sharded", "--checkpoint-every", "1"]
+RANKS = ["--epochs", "8000", "--local-steps", "5", "--store", "sharded", "--checkpoint-every", "3"]
 
 
 def main() -> None:

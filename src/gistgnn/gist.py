@@ -229,8 +229,8 @@ class GIST:
         return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device, self.ranks)
 
     def _result(self, monitor: Monitor, running: Running, scorer: Scorer) -> Result:
-        peak = peak_memory_bytes(self.device)
-        return Result(running.best(), monitor.progress, monitor.interrupted, peak, scorer.description)
+        peak, moved = peak_memory_bytes(self.device), self.theta.communication(monitor.training.local_steps)
+        return Result(running.best(), monitor.progress, monitor.interrupted, peak, scorer.description, moved)
 
     def _describe(self, graph: Graph) -> dict[str, Any]:
         """Say what is trained on what, so that its checkpoint is not taken for another's."""

@@ -74,7 +74,7 @@ class Monitor:
         self.progress = Progress()
         self.interrupted = False
         self._theta, self._score, self._chooses = theta, score, chooses
-        self._training, self._sub_gcns = training, sub_gcns
+        self.training, self._sub_gcns = training, sub_gcns
         self.hooks = hooks
         self._saver = Saver(theta, hooks.saving, run) if hooks.saving else None
         if self._saver and (found := self._saver.begin()):
@@ -92,9 +92,9 @@ class Monitor:
         self.hooks.advance(progress.rounds)
         progress.steps += stretch.count * self._sub_gcns
         finished = stretch.first + stretch.count >= stretch.total
-        if progress.rounds % self._training.evaluate_every == 0 or finished:
+        if progress.rounds % self.training.evaluate_every == 0 or finished:
             self._evaluate(stretch, loss)
-        patience = self._training.patience
+        patience = self.training.patience
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
         self.interrupted = self._theta.any_of(self.hooks.stop()) and not finished
@@ -113,10 +113,10 @@ class Monitor:
             self._theta.keep_best()
         entry = {
             "round": progress.rounds,
-            "epoch": self._training.epochs * done / stretch.total,
+            "epoch": self.training.epochs * done / stretch.total,
             "step": done,
             "loss": loss,
-            "lr": self._training.rate((done - 1) / stretch.total),
+            "lr": self.training.rate((done - 1) / stretch.total),
             "validation": score,
             "test": progress.last["test"][self._chooses],
             "train_seconds": progress.train_seconds,

@@ -18,6 +18,7 @@ class Result:
         interrupted: the run was stopped before its end by `stop`.
         peak_memory_bytes: the most memory the process held.
         evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
+        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
     """
 
     model: nn.Module
@@ -25,6 +26,7 @@ class Result:
     interrupted: bool
     peak_memory_bytes: int
     evaluation: dict[str, Any] = field(default_factory=dict)
+    communication: dict[str, Any] | None = None
 
     @property
     def test(self) -> dict[str, float] | None:
@@ -55,5 +57,6 @@ class Result:
             "stopped_early": p.stopped_early,
             "peak_memory_bytes": self.peak_memory_bytes,
             "evaluation": self.evaluation,
+            "communication": self.communication,
             "history": p.history,
         }

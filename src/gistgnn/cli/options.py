@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -120,3 +121,22 @@ def natural(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 0")
     return int(text)
+
+
+def bits(text: str) -> float:
+    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
+    if not found or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
+    return float(found[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[found[2]] / 8
+
+
+def milliseconds(text: str) -> float:
+    """Read a number of milliseconds >= 0; return seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds >= 0")
+    return value / 1000

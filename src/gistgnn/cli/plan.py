@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,18 @@ from gistgnn.cli.options import (
     add_device_option,
     add_evaluation_options,
     add_memory_option,
+    bits,
+    count,
+    milliseconds,
     natural,
 )
 from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gistgnn.planning import Plan
+    from gistgnn.planning import Plan, Spread
 
 
 def add_parser(commands: Any) -> None:
@@ -39,6 +44,15 @@ def add_parser(commands: Any) -> None:
     add_memory_option(group)
     group.add_argument("--out", type=Path, metavar="DIR", help="where files would go: its disk is looked at")
     group.add_argument("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
+    group.add_argument(
+        "--ranks", type=count, nargs="+", metavar="W", help="project the run on W ranks, each a machine like this one"
+    )
+    group.add_argument(
+        "--bandwidth", type=bits, default=bits("10Gbit"), help="of a rank's network, for --ranks (default: 10Gbit)"
+    )
+    group.add_argument(
+        "--latency", type=milliseconds, default=0.0, metavar="MS", help="of a message, in milliseconds (default: 0)"
+    )
     group.add_argument("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)
     group.add_argument("--json", action="store_true", help="print JSON on standard output, and nothing else there")
@@ -47,23 +61,28 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Resources, make_plan
+    from gistgnn.planning import GraphSizes, Network, Resources, make_plan, spread
     from gistgnn.progress import waiting
 
+    if args.ranks and not args.timed:
+        raise InputError("--ranks is given with --no-measure, but its times are of this machine: leave one of them out")
     config = config_of(args, sub_gcns=1, store="memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
     with waiting("planning", shown=not args.json):
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, timed=args.timed)
+        network = Network(args.bandwidth, args.latency)
+        spreads = spread(config, sizes, args.ranks, network, args.sub_gcns) if args.ranks else []
     if args.json:
-        print(json.dumps(plan.as_dict(), indent=2))
+        ranks = {"ranks": [{**asdict(each), "round": each.round} for each in spreads]} if spreads else {}
+        print(json.dumps({**plan.as_dict(), **ranks}, indent=2))
     else:
-        _print(plan)
+        _print(plan, spreads)
     return 0
 
 
-def _print(plan: "Plan") -> None:
+def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     from rich.console import Console
 
     from gistgnn.planning.plan import said
@@ -78,6 +97,9 @@ def _print(plan: "Plan") -> None:
     print()
     Console().print(_time_table(plan))
     print(f"\n{plan.advice}")
+    if spreads:
+        print()
+        Console().print(_ranks_table(spreads))
 
 
 def _memory_table(plan: "Plan") -> "Table":
@@ -103,6 +125,37 @@ def _time_table(plan: "Plan") -> "Table":
         times = option.seconds
         shown = (times.step, times.round, times.epoch, times.evaluation) if times else ()
         table.add_row(f"{option.sub_gcns}", option.store, *moved, *(f"{value:.2g}" for value in shown))
+    return table
+
+
+def _ranks_table(spreads: "list[Spread]") -> "Table":
+    from rich.table import Table
+
+    from gistgnn.planning.plan import said
+
+    title = (
+        "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, times sooner to an epoch's end"
+    )
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for column in (
+        "ranks",
+        "m",
+        "holds",
+        "sends",
+        "s train",
+        "s send",
+        "vs 1 rank",
+        "vs m=1",
+        "s data par.",
+        "s local SGD",
+    ):
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in spreads:
+        times = (each.training, each.exchange, each.data_parallel, each.local_sgd)
+        train, send, parallel, local = (f"{value:.2g}" if value < 100 else f"{value:,.0f}" for value in times)
+        gains = (f"{value:,.3g}x" if value < 1000 else f"{value:,.0f}x" for value in (each.speedup, each.over_baseline))
+        sizes = (said(each.theta), said(round(each.costs.gist)))
+        table.add_row(f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, parallel, local)
     return table
 
 

@@ -30,14 +30,22 @@ class Traffic:
     """What this rank has exchanged with others.
 
     Attributes:
-        sent: bytes to other ranks.
-        received: bytes from other ranks.
-        seconds: spent in exchanges, waiting for the others included.
+        rounds: that have ended.
+        sent: bytes to other ranks, of slices.
+        received: bytes from other ranks, of slices.
+        seconds: spent in exchanging them.
+        waited: seconds until all others were there, and words were exchanged.
+        slices: bytes of the slices of all sub-GCNs, of all ranks, in these rounds (once for there and back).
+        read: bytes of Θ that went to rank 0, to be evaluated and written.
     """
 
+    rounds: int = 0
     sent: int = 0
     received: int = 0
     seconds: float = 0.0
+    waited: float = 0.0
+    slices: int = 0
+    read: int = 0
 
 
 def started_by_torchrun() -> bool:
@@ -89,6 +97,7 @@ class Ranks:
         Raises:
             RankLostError: a rank does not answer; the first such is named.
         """
+        begun = time.perf_counter()
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         with self._talking():
             dist.monitored_barrier(self._words, self._patience)
@@ -99,6 +108,7 @@ class Ranks:
             padded = torch.cat([own, own.new_zeros(longest - len(own))])
             said = [torch.empty_like(padded) for _ in range(self.count)]
             dist.all_gather(said, padded, self._words)
+        self.traffic.waited += time.perf_counter() - begun
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(said, sizes, strict=True)]
 
     def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
@@ -131,6 +141,7 @@ class Ranks:
 
     def send(self, tensor: Tensor) -> None:
         """Send rank 0 a contiguous tensor on the host."""
+        self.traffic.read += tensor.nbytes
         with self._talking():
             dist.send(tensor, 0, self._words)
 

@@ -3,5 +3,17 @@
 from gistgnn.planning.plan import Option, Plan, Resources, Seconds, make_plan
 from gistgnn.planning.refusal import require_room
 from gistgnn.planning.sizes import GraphSizes
+from gistgnn.planning.spread import Network, Spread, spread
 
-__all__ = ["GraphSizes", "Option", "Plan", "Resources", "Seconds", "make_plan", "require_room"]
+__all__ = [
+    "GraphSizes",
+    "Network",
+    "Option",
+    "Plan",
+    "Resources",
+    "Seconds",
+    "Spread",
+    "make_plan",
+    "require_room",
+    "spread",
+]

@@ -42,8 +42,10 @@ class DealtPending(Pending):
         """Gather what all ranks have to say; the error of the first rank that has one is raised in all."""
         cut, counters = self._moments()
         own = {"losses": said.losses, "error": words_of(said.error), "cut": cut, "counters": counters}
-        every = self._ranks.gather(own)
+        every = self._ranks.gather({**own, "bytes": self._bytes()})
         raise_first([words["error"] for words in every], said.error)
+        self._ranks.traffic.rounds += 1
+        self._ranks.traffic.slices += sum(words["bytes"] for words in every)
         for words in every:
             for name, keys in words["cut"].items():
                 known = self._keys.setdefault(name, [])
@@ -56,6 +58,16 @@ class DealtPending(Pending):
     @abstractmethod
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg)."""
+
+    def _bytes(self) -> int:
+        """What this rank's sub-GCNs have become, counters left out."""
+        total = 0
+        for trained in self._kept.values():
+            total += sum(tensor.nbytes for tensor in trained.tensors.values())
+            for name, moments in trained.moments.items():
+                own = (value for key, value in moments.items() if not is_counter(key, value.shape, self._shapes[name]))
+                total += sum(value.nbytes for value in own)
+        return total
 
     def _moments(self) -> tuple[dict[str, list[str]], dict[str, dict[str, float]]]:
         """The keys of the moments that are cut, and the largest counters, of this rank's sub-GCNs."""

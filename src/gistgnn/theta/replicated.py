@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.axes import Layout
-from gistgnn.distributed import Ranks
+from gistgnn.distributed import Ranks, communication
 from gistgnn.distributed.agreeing import lead, together
 from gistgnn.distributed.packing import Form, pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
@@ -51,6 +51,11 @@ class Replicated(InMemory):
     def any_of(self, flag: bool) -> bool:
         """Whether a flag is set on some rank."""
         return any(self.ranks.gather(flag))
+
+    def communication(self, local_steps: int) -> dict[str, Any]:
+        """What the ranks have exchanged so far."""
+        size = sum(tensor.nbytes for tensor in self.tensors.values())
+        return communication(self.ranks, size, local_steps, sharded=False)
 
 
 class PendingReplicated(DealtPending):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from gistgnn.axes import Layout
 from gistgnn.checkpoint import Checkpoint, Part
-from gistgnn.distributed import Ranks
+from gistgnn.distributed import Ranks, communication
 from gistgnn.distributed.agreeing import lead, together
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
@@ -127,6 +127,11 @@ class Sharded(Theta):
     def any_of(self, flag: bool) -> bool:
         """Whether a flag is set on some rank."""
         return any(self.ranks.gather(flag))
+
+    def communication(self, local_steps: int) -> dict[str, Any]:
+        """What the ranks have exchanged so far."""
+        size = sum(spec.nbytes for spec in self.shares.specs.values())
+        return communication(self.ranks, size, local_steps, sharded=True)
 
     def stand_in(self, module: nn.Module, *, best: bool = False) -> nn.Module:
         """Give a module on the meta device the parameters of Θ, the large ones to be read from the other ranks.

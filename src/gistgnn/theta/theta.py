@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -181,6 +181,10 @@ class Theta(ABC):
     def any_of(self, flag: bool) -> bool:
         """Whether a flag is set, on any rank where there are several."""
         return flag
+
+    def communication(self, local_steps: int) -> dict[str, Any] | None:
+        """What ranks have exchanged so far (see `gistgnn.distributed.communication`); None where there are none."""
+        return None
 
     def counts(self, name: str, key: str, state: Tensor) -> bool:
         """Say whether an optimiser's state of a parameter is one number for all of it."""
