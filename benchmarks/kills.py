@@ -100,7 +100,8 @@ def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng:
         time.sleep(0.05)
     rank, worker = rng.choice(found)
     worker.kill()
-    return [f"{patience:.1f} s (rank {rank}, {newest(out)})"] if not process.wait() else failed(out)
+    where = newest(out)
+    return [f"{patience:.1f} s (rank {rank}, {where})"] if not process.wait() else failed(out)
 
 
 def halved(words: list[str], out: Path, ranks: int, fewer: int, patience: float) -> list[str]:

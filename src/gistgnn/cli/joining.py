@@ -28,6 +28,8 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[Ranks | None]":
     from gistgnn.distributed import Ranks, started_by_torchrun
 
     if not started_by_torchrun():
+        if args.interface:
+            raise InputError(f"--interface is {args.interface}, but there are no ranks: start by torchrun")
         yield None
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
@@ -35,7 +37,7 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[Ranks | None]":
             "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR, "
             "so that they go on from the last checkpoint"
         )
-    ranks = Ranks(_local(device), args.timeout)
+    ranks = Ranks(_local(device), args.timeout, args.interface)
     try:
         yield ranks
     finally:

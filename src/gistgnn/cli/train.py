@@ -56,6 +56,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long another rank is waited for, where torchrun has started several (default: 1800)",
     )
+    group.add_argument(
+        "--interface",
+        metavar="NAME",
+        help="the network interface, such as eth0, that ranks listen on and reach each other through",
+    )
     group.add_argument("--resume", action="store_true", help="go on from the last checkpoint in DIR, if there is one")
     group.add_argument(
         "--json", action="store_true", help="print result.json on standard output, and nothing else there"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -59,15 +60,25 @@ class Ranks:
     Args:
         device: where the tensors are that `exchange` is given: NCCL moves those of a GPU, Gloo all others.
         timeout: seconds that another rank is waited for.
+        interface: of the network, such as "eth0", on whose address this rank listens and through which it reaches the
+            others; None: that of the machine's name.
 
     Attributes:
         rank: this process's number, from 0.
         count: W.
         traffic: what `exchange` has moved.
+
+    Raises:
+        InputError: there is no such interface.
+        RankLostError: the others cannot be reached.
     """
 
-    def __init__(self, device: str | torch.device = "cpu", timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
+    ) -> None:
         self._device = torch.device(device)
+        if interface is not None:
+            _bind_to(interface)
         self._patience = timedelta(seconds=timeout)
         if not dist.is_initialized():
             self._begin()
@@ -172,3 +183,10 @@ class Ranks:
             raise RankLostError(
                 f"rank {self.rank} has lost another rank ({reason(error)}): see what that one printed last"
             ) from error
+
+
+def _bind_to(interface: str) -> None:
+    names = [name for _, name in socket.if_nameindex()]
+    if interface not in names:
+        raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
+    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
