@@ -132,3 +132,22 @@ def test_train_refuses_what_the_disk_cannot_hold(
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/left.bin").write_bytes(bytes(3 * THETA))  # as of a run that goes on
     assert Resources.here("cpu", tmp_path / "run").disk == 4 * THETA
+
+
+def test_ranks_are_projected(capsys: pytest.CaptureFixture[str]) -> None:
+    network = ("--ranks", 2, 8, "--bandwidth", "100Mbit", "--latency", 20)
+    two, eight = planned(capsys, *WIDE, "--sub-gcns", 8, *network)["ranks"]
+    assert (two["ranks"], two["sub_gcns"], eight["ranks"], eight["sub_gcns"]) == (2, 8, 8, 8)
+    assert two["exchange"] == pytest.approx(two["costs"]["gist"] / 12.5e6 + 14 * 0.02)
+    assert two["round"] == two["training"] + two["exchange"]
+    assert eight["theta"] == -(-THETA // 8)
+    assert run("plan", *WIDE, "--sub-gcns", 8, *network) == 0
+    assert "on ranks, the parameters sharded" in capsys.readouterr().out
+
+
+def test_what_ranks_need_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, "--ranks is given with --no-measure", "plan", "--ranks", 2, "--no-measure")
+    refused(capsys, "'10' is not a bandwidth such as 25Gbit", "plan", "--ranks", 2, "--bandwidth", 10)
+    refused(capsys, "'-1' is not a number of milliseconds >= 0", "plan", "--ranks", 2, "--latency", -1)
+    refused(capsys, "m = 4096 is more than the widths allow", "plan", *WIDE, "--ranks", 4096)
+    refused(capsys, "ranks is 8, more than any m (4)", "plan", *WIDE, "--ranks", 8, "--sub-gcns", 4)

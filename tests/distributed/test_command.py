@@ -32,7 +32,7 @@ def torchrun(folder: Path, count: int, *args: object, restarts: int = 0) -> subp
 
 def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert run_command(tmp_path, *TRAIN, *CARRY, "--out", "alone").returncode == 0
-    done = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded", "--json")
+    done = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded", "--json", "--interface", "lo")
     assert done.returncode == 0, done.stderr
     alone, ranks = tmp_path / "alone", tmp_path / "ranks"
     assert (ranks / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
@@ -40,6 +40,11 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert record == json.loads((ranks / "result.json").read_text())  # printed once
     assert record["test"] == expected["test"]
     assert record["config"]["store"] == "sharded"
+    assert expected["communication"] is None
+    said = record["communication"]
+    assert said["ranks"] == 2
+    assert said["rounds"] == record["rounds"]
+    assert sum(said["sent"]) == sum(said["received"]) > 0
     assert sorted(path.name for path in ranks.iterdir()) == ["curves.png", "model.safetensors", "result.json"]
     again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
     assert again.returncode != 0
@@ -90,6 +95,12 @@ def test_what_ranks_cannot_do_is_said(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "gistgnn: error: sub_gcns is 1, fewer than the 2 ranks" in done.stderr
     assert run_command(tmp_path, "train", "--timeout", 0).stderr.count("'0' is not a number of seconds above 0") == 1
+    done = torchrun(tmp_path, 2, *TRAIN, "--out", "run", "--interface", "none0")
+    assert done.returncode != 0
+    assert "gistgnn: error: interface is 'none0', expected one of this machine's: lo" in done.stderr
+    alone = run_command(tmp_path, *TRAIN, "--interface", "lo", "--out", "run")
+    assert alone.returncode == 2
+    assert "--interface is lo, but there are no ranks: start by torchrun" in alone.stderr
     alone = run_command(tmp_path, *TRAIN, "--store", "sharded", "--out", "run")
     assert alone.returncode == 2
     assert "the store is sharded, but there are no ranks: start by torchrun, or use memory" in alone.stderr

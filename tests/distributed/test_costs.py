@@ -1,0 +1,61 @@
+"""What a round moves, measured beside the formula, and the projection that is made of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import OURS, tiny_graph
+
+from gistgnn import GIST
+from gistgnn.axes import named_tensors
+from gistgnn.distributed import Ranks, costs
+
+from .launch import on_ranks
+
+M, D, ROUNDS = 4, 256, 6
+
+
+def fitted(ranks: Ranks, store: str, state: str) -> dict[str, Any]:
+    gist = GIST(OURS["graphsage"], (D, D), M, store=store, ranks=ranks)
+    epochs = ROUNDS * 2 * M
+    result = gist.fit(tiny_graph(), epochs=epochs, local_steps=2, lr=0.01, optimizer_state=state, progress=False)
+    assert result.as_dict()["communication"] == result.communication
+    assert result.communication
+    return result.communication
+
+
+@pytest.mark.parametrize(("store", "state"), [("sharded", "reset"), ("memory", "reset"), ("memory", "carry")])
+def test_what_is_sent_is_what_the_formula_says(store: str, state: str) -> None:
+    slices = M * sum(t.nbytes for t in named_tensors(OURS["graphsage"]((D // M, D // M))).values())
+    theta = sum(t.nbytes for t in named_tensors(OURS["graphsage"]((D, D))).values())
+    if state == "carry":
+        slices *= 3
+    for count in (2, 4):
+        found = on_ranks(count, fitted, store, state)
+        assert all(each == found[0] for each in found)
+        said, sharded = found[0], store == "sharded"
+        assert (said["ranks"], said["rounds"]) == (count, ROUNDS)
+        assert sum(said["sent"]) == sum(said["received"])
+        expected = costs(theta, [slices], count, 2, sharded=sharded)
+        assert said["formula"] == pytest.approx(vars(expected))
+        mean = sum(said["sent"]) / count
+        assert mean == pytest.approx(expected.gist, rel=0.04)  # the rows that a rank owns itself are random
+        assert (said["read"] > 0) == sharded  # rank 0 evaluates
+        assert min(said["seconds"]) > 0
+        assert min(said["waited"]) > 0
+
+
+@given(st.integers(1, 64), st.integers(1, 10**9), st.integers(1, 1000), st.integers(1, 16))
+def test_the_formula(ranks: int, theta: int, local_steps: int, per_rank: int) -> None:
+    m = ranks * per_rank
+    found = costs(theta, [theta / m] * m, ranks, local_steps, sharded=True)
+    assert found.data_parallel == local_steps * found.local_sgd
+    assert found.gist == pytest.approx(found.local_sgd / ranks)  # even where slices are no narrower than 1/m of Θ
+    if ranks == 1:
+        assert found.gist == found.local_sgd == 0
+
+
+def test_a_process_alone_has_exchanged_nothing() -> None:
+    gist = GIST(OURS["graphsage"], (8, 8), 2)
+    assert gist.fit(tiny_graph(), epochs=4, progress=False).communication is None
