@@ -184,7 +184,7 @@ class GIST:
             scorer.prepare(next(first), self.seed, note, shown=progress)
         plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
         with RoundBar(plan.rounds, shown=progress) as bar:
-            how = {"sampler": sampler and asdict(sampler), "runner": runner, "inductive": inductive}
+            how = {"sampler": sampler and asdict(sampler), "inductive": inductive}
             run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)

@@ -107,6 +107,11 @@ class RunConfig:
         return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
 
     @property
+    def goes_on_from(self) -> dict[str, Any]:
+        """What a run that is resumed has in common with what it goes on from: any runner may go on."""
+        return {key: value for key, value in self.identity.items() if key != "runner"}
+
+    @property
     def partitioned_dims(self) -> set[int]:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)

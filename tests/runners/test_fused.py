@@ -1,6 +1,7 @@
 """The fused runner does what the in-turn runner does, where it can."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,10 +214,37 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Any) -> None
     expected = state(unbroken, fit_resumable(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
     fit_resumable(make(), stop=after(2), saving=saving, **options)
-    with refused("another run", "runner was 'fused', now 'in-turn'"):
-        fit_resumable(make(), saving=saving, **{**options, "runner": "in-turn"})
     resumed = make()
     assert state(resumed, fit_resumable(resumed, saving=saving, **options)) == expected
+
+
+@pytest.mark.parametrize("runners", [("fused", "in-turn"), ("in-turn", "fused")])
+def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> None:
+    """Without dropout, with the same Θ but for rounding."""
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+
+    def fitted(stop: int, runner: str) -> GIST:
+        gist = GIST(OURS["graphsage"], (9, 10), 3)
+        options: dict[str, Any] = {"optimizer": "sgd", "optimizer_state": "carry", "momentum": 0.9, "lr": 0.05}
+        gist.fit(
+            tiny_graph(),
+            epochs=36,
+            local_steps=2,
+            progress=False,
+            stop=after(stop),
+            saving=saving,
+            runner=runner,
+            **options,
+        )
+        return gist
+
+    fitted(3, runners[0])
+    resumed = fitted(1000, runners[1])
+    saving = Saving(tmp_path / "others")
+    expected = fitted(1000, "in-turn")
+    assert resumed.next_round == expected.next_round == 6
+    for name, tensor in expected.theta.tensors.items():  # type: ignore[attr-defined]
+        torch.testing.assert_close(resumed.theta.tensors[name], tensor, rtol=1e-4, atol=1e-5)  # type: ignore[attr-defined]
 
 
 def test_a_loss_that_is_not_finite_names_the_sub_gcn() -> None:

@@ -50,7 +50,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None
     record = read_record(out)
-    require_same_run(out / RESULT, config_of(record).identity, config.identity)
+    require_same_run(out / RESULT, config_of(record).goes_on_from, config.goes_on_from)
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record

@@ -123,7 +123,7 @@ def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
     from gistgnn.run import CHECKPOINTS
     from gistgnn.saving import Saving
 
-    return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.identity)
+    return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.goes_on_from)
 
 
 def _warn_of_few_rounds(config: "RunConfig") -> None:
