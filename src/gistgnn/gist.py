@@ -197,6 +197,8 @@ class GIST:
             except DivergedError as error:
                 error.result = self._result(monitor, running, scorer)
                 raise
+            finally:
+                monitor.close()
         return self._result(monitor, running, scorer)
 
     def _take_up(self, monitor: Monitor, plan: Schedule) -> bool:

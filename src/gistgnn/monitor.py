@@ -102,6 +102,11 @@ class Monitor:
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
 
+    def close(self) -> None:
+        """Wait for what is being written, when the run has ended one way or another."""
+        if self._saver:
+            self._saver.close()
+
     def _evaluate(self, stretch: Stretch, loss: float) -> None:
         progress, done = self.progress, stretch.first + stretch.count
         progress.last = self._score()

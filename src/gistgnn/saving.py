@@ -97,6 +97,10 @@ class Saver:
         self._theta.together(self._theta.settle)
         self.round_is_over()
 
+    def close(self) -> None:
+        """Let nothing be written any more when this returns; errors of what was being written are passed over."""
+        self._background.shutdown()
+
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
         place = self._checkpoints.place(rounds)
         try:

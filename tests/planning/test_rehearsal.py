@@ -95,7 +95,7 @@ def test_files_take_the_parameters_out_of_memory() -> None:
     saved = memory.peak("cpu") - mapped.peak("cpu")
     others = sum(memory.slices[1:]) * 2  # with their gradients
     assert saved > memory.theta + others
-    assert memory.peak("disk") == 0
+    assert memory.peak("disk") == 3 * 2 * memory.theta  # of three checkpoints, with the best
     best = mapped.theta * 2  # and the one before
     assert mapped.phases["aggregation"]["disk"] >= mapped.theta + sum(mapped.slices)
     assert mapped.peak("disk") >= mapped.theta + best

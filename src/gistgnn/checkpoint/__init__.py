@@ -1,6 +1,6 @@
 """A run's state on disk, from which it goes on as if it had never stopped."""
 
-from gistgnn.checkpoint.folder import Checkpoint, Checkpoints, require_same_run
+from gistgnn.checkpoint.folder import FILE_BYTES, KEPT, Checkpoint, Checkpoints, require_same_run
 from gistgnn.checkpoint.parts import Part
 
-__all__ = ["Checkpoint", "Checkpoints", "Part", "require_same_run"]
+__all__ = ["FILE_BYTES", "KEPT", "Checkpoint", "Checkpoints", "Part", "require_same_run"]

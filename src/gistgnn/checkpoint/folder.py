@@ -16,6 +16,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
 
 KEPT = 2  # of the last checkpoints
+FILE_BYTES = 64 * 2**20  # of a file of tensors, unless one takes more; torch copies each file twice to write it
 _STATE = "state.json"
 _VERSION = 1
 

@@ -39,11 +39,11 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from gistgnn.checkpoint.folder import FILE_BYTES
 from gistgnn.checkpoint.parts import Part
 from gistgnn.tensor_files import shards_of
 
 SUFFIX = ".safetensors"
-_FILE = 64 * 2**20  # bytes; torch makes a copy of each file before it writes it
 
 # `no_dist` is meant.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch.distributed.checkpoint")
@@ -97,7 +97,7 @@ class _Writer(HuggingFaceStorageWriter):
     """Numbers the files by the process: torch would take each for the only one."""
 
     def __init__(self, folder: Path, parts: Mapping[str, Part], shard: int) -> None:
-        files = shards_of({name: part.tensor.nbytes for name, part in parts.items()}, _FILE)
+        files = shards_of({name: part.tensor.nbytes for name, part in parts.items()}, FILE_BYTES)
         where = {name: k for k, names in enumerate(files, 1) for name in names}
         super().__init__(str(folder), where, save_distributed=True)
         self._shard = shard

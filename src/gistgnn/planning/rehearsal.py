@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.axes import Widths, named_tensors
+from gistgnn.checkpoint import FILE_BYTES, KEPT
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.planning.evaluation import Evaluating
@@ -25,6 +26,7 @@ from gistgnn.runners.runner import keeps_moments
 from gistgnn.sampling import Batch
 from gistgnn.stored import READING
 from gistgnn.subtrain import subtrain
+from gistgnn.tensor_files import shards_of
 from gistgnn.theta import STORES, InMemory
 
 ROUNDS = STEPS = 2  # of the first, some memory is not there yet: moments, the best Θ
@@ -141,8 +143,10 @@ class _Rehearsal:
             found.method = scored.method
         for number in range(ROUNDS):
             with self._phase("training"):
+                saved = self._saved(theta) if number else []  # the last round's state is written meanwhile
                 round_ = self._begin(theta, number)  # the one before is gone, with its optimisers
                 self._train(round_, seen)
+                del saved
             with self._phase("aggregation"), self._lasting():
                 journal = passing(self._journalled()) if self._mapped else None
                 round_.aggregate()
@@ -172,6 +176,16 @@ class _Rehearsal:
         """Bytes of the trained slices that are in memory: the others are in the journal already."""
         both = [sum(sizes) for sizes in zip(self._found.slices, self._found.carried, strict=True)]
         return sum(both) if self._shapes.fused else both[0]
+
+    def _saved(self, theta: InMemory) -> list[Tensor]:
+        """What checkpoints take, unless Θ is in files: the last ones and the next, on disk; two copies of a file."""
+        if self._mapped:
+            return []
+        sizes = {name: part.tensor.nbytes for name, part in theta.checkpoint().items()}
+        largest = max(sum(sizes[name] for name in names) for names in shards_of(sizes, FILE_BYTES))
+        with self._ledger.placed(DISK):
+            files = passing((KEPT + 1) * sum(sizes.values()))
+        return [files, passing(2 * largest)]
 
     def _construct(self, widths: Widths) -> nn.Module:
         with torch.device(self._config.device):
