@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -180,6 +181,11 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            if found := re.search(r"Rank (\d+) failed to pass monitoredBarrier", str(error)):
+                raise RankLostError(
+                    f"rank {found[1]} has not answered for {self._patience.total_seconds():g} s: it hangs, or cannot be "
+                    "reached; see what it printed last, or wait longer (--timeout)"
+                ) from error
             raise RankLostError(
                 f"rank {self.rank} has lost another rank ({reason(error)}): see what that one printed last"
             ) from error
