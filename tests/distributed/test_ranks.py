@@ -123,14 +123,15 @@ def hang(ranks: Ranks) -> str:
 
 def test_a_rank_that_hangs_is_named() -> None:
     message = on_ranks(2, hang)[0]
-    assert message.startswith(
-        "rank 1 has not answered for 2 s: it hangs, or cannot be reached; see what it printed last"
+    expected = (
+        "rank 1 does not answer: it has ended, hangs (--timeout is 2 s), or cannot be reached; see what it printed"
     )
+    assert message.startswith(expected)
 
 
 def test_a_rank_that_dies_ends_the_others() -> None:
     found = on_ranks(2, die, only=0)
-    assert found[0].startswith("rank 0 has lost another rank")
+    assert found[0].startswith("rank 1 does not answer: it has ended, hangs")
 
 
 def refusals(ranks: Ranks) -> None:

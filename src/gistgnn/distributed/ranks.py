@@ -182,9 +182,10 @@ class Ranks:
             yield
         except RuntimeError as error:
             if found := re.search(r"Rank (\d+) failed to pass monitoredBarrier", str(error)):
+                waited = f"hangs (--timeout is {self._patience.total_seconds():g} s)"
                 raise RankLostError(
-                    f"rank {found[1]} has not answered for {self._patience.total_seconds():g} s: it hangs, or cannot be "
-                    "reached; see what it printed last, or wait longer (--timeout)"
+                    f"rank {found[1]} does not answer: it has ended, {waited}, or cannot be reached; see what it "
+                    "printed last"
                 ) from error
             raise RankLostError(
                 f"rank {self.rank} has lost another rank ({reason(error)}): see what that one printed last"
