@@ -43,12 +43,13 @@ def main() -> None:
         "in turn": {},
         "one rank, memory": {"ranks": ranks},
         "one rank, sharded": {"ranks": ranks, "store": "sharded"},
+        "in turn, again": {},  # how far two of the same differ
     }
     gists = {kind: GIST(case.build, case.hidden, options.sub_gcns, **how) for kind, how in kinds.items()}
     sampler, training = case.sampler(), Training(1000, local_steps=zeta, lr=1e-3, optimizer_state="carry")
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     for number in range(options.repeat + 1):
-        for kind, gist in gists.items():
+        for kind, gist in list(gists.items())[:: 1 if number % 2 else -1]:
             sample = one_round(gist, sampler, training, Stretch(number * zeta, zeta, 10**6))
             if number:
                 found[kind].append(sample)
