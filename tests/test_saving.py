@@ -134,6 +134,15 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
     assert len(list(path.iterdir())) == 2
 
 
+def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "round-1").mkdir()
+    fit(make(), stop=after(2), saving=Saving(tmp_path, every=1))
+    fit(make(seed=1), stop=after(1), saving=Saving(tmp_path))
+    Checkpoints(tmp_path).remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-1", "thesis.tex"]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -123,9 +123,7 @@ def hang(ranks: Ranks) -> str:
 
 def test_a_rank_that_hangs_is_named() -> None:
     message = on_ranks(2, hang)[0]
-    expected = (
-        "rank 1 does not answer: it has ended, hangs (--timeout is 2 s), or cannot be reached"
-    )
+    expected = "rank 1 does not answer: it has ended, hangs (--timeout is 2 s), or cannot be reached"
     assert message.startswith(expected)
 
 

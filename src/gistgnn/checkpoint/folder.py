@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -77,10 +78,11 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove them all, the folder included."""
+        """Remove them all, and the folder where it holds nothing else."""
         for path in sorted(self._all()):
             _remove(path)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
     def _all(self) -> set[Path]:
         found = self.folder.iterdir() if self.folder.is_dir() else ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 from gistgnn.distributed.agreeing import raise_first, together, words_of
 from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.ranks import Ranks
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.tensor_files import DTYPES, NAMES
 
@@ -44,9 +43,9 @@ class Machine:
     def share(self, make: Make) -> dict[str, Tensor]:
         """Make some tensors on the first rank of every machine, and map them into the memory of its others.
 
-        All ranks call this, in the same order. The tensors are not to be changed. The file that they lie in has no name
-        any more when this returns, so that nothing is left of it when the processes end, however they do. Where there
-        is no room for it, or the tensors are on a GPU, every rank makes its own.
+        All ranks call this, in the same order. The tensors are not to be changed. They lie in memory that has no name
+        (a memfd), of which nothing is left when the processes end, however they do. Where there is none, or the tensors
+        are on a GPU, every rank makes its own.
 
         Raises:
             InputError: what `make` raises, on all ranks.
@@ -54,16 +53,17 @@ class Machine:
         ranks = self._ranks
         if ranks is None or ranks.count == 1:
             return make()
-        made, path, note, error = None, None, None, None
+        made, handle, note, error = None, None, None, None
         if ranks.rank == self.first:
             try:
                 made = make()
-                path = _write(made) if len(self._here) > 1 else None
-                note = [path, {name: (list(tensor.shape), NAMES[tensor.dtype]) for name, tensor in made.items()}]
+                handle = _write(made) if len(self._here) > 1 else None
+                where = None if handle is None else f"/proc/{os.getpid()}/fd/{handle}"
+                note = [where, {name: (list(tensor.shape), NAMES[tensor.dtype]) for name, tensor in made.items()}]
             except InputError as caught:
                 error = caught
         try:
-            if path:
+            if handle is not None:
                 made = None  # the others' memory is this rank's, too
             said = ranks.gather([words_of(error), note])
             raise_first([words for words, _ in said], error)
@@ -72,8 +72,8 @@ class Machine:
                 return together(ranks, lambda: made or make())
             return together(ranks, lambda: _map(theirs, forms))
         finally:
-            if path:
-                Path(path).unlink(missing_ok=True)
+            if handle is not None:
+                os.close(handle)  # who has mapped it keeps it
 
 
 def load_once(ranks: Ranks | None, load: Callable[[], Graph]) -> Graph:
@@ -99,31 +99,21 @@ def load_once(ranks: Ranks | None, load: Callable[[], Graph]) -> Graph:
     return Graph(**tensors, **(ranks.gather(rest)[machine.first] if ranks else rest))
 
 
-def _write(tensors: Mapping[str, Tensor]) -> str | None:
-    """Copy tensors into a new file that lies in memory, or on the disk; None where there is no room."""
-    if any(tensor.device.type != "cpu" for tensor in tensors.values()):
+def _write(tensors: Mapping[str, Tensor]) -> int | None:
+    """Copy tensors into memory that others can map, and return the file that it is; None where there is none."""
+    if not hasattr(os, "memfd_create") or any(tensor.device.type != "cpu" for tensor in tensors.values()):
         return None
-    for folder in ("/dev/shm", tempfile.gettempdir()):
-        with contextlib.suppress(OSError):
-            return _write_in(folder, tensors)
-    return None
-
-
-def _write_in(folder: str, tensors: Mapping[str, Tensor]) -> str:
     forms = [(tensor.shape, tensor.dtype) for tensor in tensors.values()]
-    size = packed_bytes(forms)
-    handle, path = tempfile.mkstemp(prefix="gistgnn-", dir=folder)
+    size, handle = packed_bytes(forms), os.memfd_create("gistgnn")
     try:
         os.posix_fallocate(handle, 0, size)  # writing to a mapping without room is fatal
-        places = unpack(torch.from_file(path, shared=True, size=size, dtype=torch.uint8), forms)
-        for place, tensor in zip(places, tensors.values(), strict=True):
+        whole = torch.from_file(f"/proc/self/fd/{handle}", shared=True, size=size, dtype=torch.uint8)
+        for place, tensor in zip(unpack(whole, forms), tensors.values(), strict=True):
             place.copy_(tensor)
-    except OSError:
-        Path(path).unlink()
-        raise
-    finally:
+    except (OSError, RuntimeError):  # torch raises the latter
         os.close(handle)
-    return path
+        return None
+    return handle
 
 
 def _map(path: str, forms: Mapping[str, tuple[list[int], str]]) -> dict[str, Tensor]:
@@ -133,13 +123,13 @@ def _map(path: str, forms: Mapping[str, tuple[list[int], str]]) -> dict[str, Ten
         return dict(zip(forms, unpack(whole, known), strict=True))
     except (OSError, RuntimeError) as error:
         raise InputError(
-            f"what the first rank of this machine has loaded cannot be read ({error}): ranks that share a host name "
-            "have to share their memory (in containers, --ipc=host)"
+            f"what the first rank of this machine has loaded cannot be read ({reason(error)}): the ranks of a machine "
+            "have to run as one user"
         ) from error
 
 
 def _boot() -> str:
-    """What tells apart two machines of the same name."""
+    """What tells apart machines, and containers, of the same name."""
     with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text()
+        return Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
     return ""
