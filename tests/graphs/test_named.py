@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import DATASETS, Graph, load, save_file
@@ -46,6 +47,15 @@ def test_digits_are_as_registered_and_always_the_same() -> None:
     for split in (graph.train, graph.val, graph.test):  # stratified
         shares = torch.bincount(graph.y[split]) / split.sum()
         assert torch.allclose(shares, torch.bincount(graph.y) / graph.num_nodes, atol=0.01)
+
+
+def test_digits_are_the_same_whatever_the_number_of_threads() -> None:
+    """Or a run would not go on where there are others: its graph would be another one."""
+    found = set()
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads):
+            found.add(load("digits").checksum())
+    assert len(found) == 1
 
 
 def test_digits_edges_go_both_ways() -> None:
