@@ -42,8 +42,7 @@ def main() -> None:
 
 def of_gist(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[str, Any]:
     """Rounds of training: their seconds, those of exchanging and waiting, and bytes sent."""
-    m, training = options.sub_gcns, Training(epochs=1, local_steps=options.local_steps, lr=1e-3, training="each")
-    gist = GIST(case.build, case.hidden, m, store="sharded", ranks=ranks)
+    gist = GIST(case.build, case.hidden, options.sub_gcns, store="sharded", ranks=ranks)
     sampler = case.sampler()
     epochs = -(-options.repeat * options.local_steps // sampler.steps_per_epoch)
     training = Training(epochs=epochs, local_steps=options.local_steps, lr=1e-3, training="each")

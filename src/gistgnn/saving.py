@@ -52,7 +52,8 @@ class Saver:
         self._theta, self._saving, self._run = theta, saving, run
         self._checkpoints = Checkpoints(saving.path)
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
-        self._open: tuple[int, dict[str, Any], dict[str, Size]] | None = None  # to be completed by rank 0
+        # What all ranks are writing: rounds, state, shapes. Rank 0 declares it whole.
+        self._open: tuple[int, dict[str, Any], dict[str, Size]] | None = None
 
     def begin(self) -> Checkpoint | None:
         """Return what the run goes on from, the same on all ranks; clear the folder of everything else.
@@ -85,8 +86,9 @@ class Saver:
 
     def round_is_over(self) -> None:
         """Complete what was being written: all ranks have agreed that they have done their part."""
-        if self._theta.shards > 1:
-            self._theta.led(self._complete)
+        if self._open:
+            (rounds, state, shapes), self._open = self._open, None
+            self._theta.led(lambda: self._checkpoints.complete(rounds, state, self._run, shapes))
 
     def finish(self) -> None:
         """Wait until everything is on the disk.
@@ -122,8 +124,3 @@ class Saver:
 
         for file in files_of(place, shard):
             file.unlink(missing_ok=True)
-
-    def _complete(self) -> None:
-        if self._open:
-            self._checkpoints.complete(*self._open[:2], self._run, self._open[2])
-            self._open = None

@@ -101,11 +101,13 @@ class Checkpoint:
         tensors: the shape and type of each.
 
     Raises:
-        InputError: it is damaged, or of another run (the differing setting is named).
+        InputError: it is not there, damaged, or of another run (the differing setting is named).
     """
 
     def __init__(self, place: Path, run: dict[str, Any]) -> None:
         self._place = place
+        if not place.is_dir():
+            raise InputError(f"there is no {place} to go on from: put it where all machines see the same files")
         try:
             record = json.loads((place / _STATE).read_text(encoding="utf-8"))
             if record["version"] != _VERSION:
