@@ -2,12 +2,13 @@
 
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.initial import build_from_seed
+from gistgnn.theta.local import LocalTheta
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.replicated import Replicated
 from gistgnn.theta.running import Running, full_model
 from gistgnn.theta.sharded import Sharded
 from gistgnn.theta.store import STORES, Model, Store, check_ranks, make_theta, open_theta
-from gistgnn.theta.theta import LocalTheta, Pending, Said, Theta, Trained, fill
+from gistgnn.theta.theta import Pending, Said, Theta, Trained, fill
 
 __all__ = [
     "STORES",

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks
-from gistgnn.distributed.agreeing import raise_first, words_of
+from gistgnn.distributed.agreeing import raise_first, together, words_of
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Moments, Pending, Said, Theta, Trained, is_counter
+
+T = TypeVar("T")
+
+
+class OnRanks:
+    """Of a Θ: what its ranks do together."""
+
+    ranks: Ranks
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do some work on every rank; what fails on any of them is raised on all."""
+        return together(self.ranks, work)
+
+    def any_of(self, flag: bool) -> bool:
+        """Whether a flag is set on some rank."""
+        return any(self.ranks.gather(flag))
 
 
 class DealtPending(Pending):

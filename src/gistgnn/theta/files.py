@@ -20,10 +20,11 @@ from gistgnn.theta.editable import Rows, Spec, unwritable
 from gistgnn.theta.folder import EditableFolder
 from gistgnn.theta.journal import Journal
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
+from gistgnn.theta.local import LocalPending, LocalTheta
 from gistgnn.theta.merge import Merge
 from gistgnn.theta.slices import Cut
 from gistgnn.theta.state import check_shapes, read_state, write_state
-from gistgnn.theta.theta import LocalPending, LocalTheta, Trained
+from gistgnn.theta.theta import Trained
 
 T = TypeVar("T")
 Fill = Callable[[EditableFolder], None]

@@ -11,8 +11,9 @@ from gistgnn.axes import Layout
 from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.partition import Blocks
 from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
+from gistgnn.theta.local import LocalPending, LocalTheta
 from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
-from gistgnn.theta.theta import LocalPending, LocalTheta, Moments, Trained
+from gistgnn.theta.theta import Moments, Trained
 
 
 class InMemory(LocalTheta):

@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from gistgnn.axes import Layout
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreeing import lead, together
+from gistgnn.distributed.agreeing import lead
 from gistgnn.distributed.packing import Form, pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments
+from gistgnn.theta.agreement import DealtPending, OnRanks, full_moments
+from gistgnn.theta.local import TakesLocally
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.theta import Trained
 
 T = TypeVar("T")
 
 
-class Replicated(InMemory):
+class Replicated(OnRanks, InMemory):
     """Θ in the memory of every rank: after a round each rank sends what its sub-GCNs have become to all others.
 
     Args:
@@ -44,38 +44,20 @@ class Replicated(InMemory):
         """Do some work on rank 0, and give all ranks what it returns."""
         return lead(self.ranks, work)
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Do some work on every rank; what fails on any of them is raised on all."""
-        return together(self.ranks, work)
-
-    def any_of(self, flag: bool) -> bool:
-        """Whether a flag is set on some rank."""
-        return any(self.ranks.gather(flag))
-
     def communication(self, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far."""
         size = sum(tensor.nbytes for tensor in self.tensors.values())
         return communication(self.ranks, size, local_steps, sharded=False)
 
 
-class PendingReplicated(DealtPending):
+class PendingReplicated(TakesLocally, DealtPending):
     """One round: slices are taken here, and trained ones go to all."""
+
+    _theta: Replicated
 
     def __init__(self, theta: Replicated, number: int, blocks: Sequence[Blocks]) -> None:
         super().__init__(theta, theta.ranks, number, blocks)
         self._theta = theta
-
-    def take(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module; see `Pending`."""
-        self._theta.take(self.blocks[i], sub)
-
-    def slices(self, i: int) -> dict[str, Tensor]:
-        """The slice of Θ that belongs to sub-GCN i, by name."""
-        return self._theta.take_slices(self.blocks[i])
-
-    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i its moments."""
-        self._theta.take_moments(self.blocks[i], sub, optimizer)
 
     def commit(self, loss: float) -> None:
         """Exchange the trained slices, and write all of them into Θ (subAgg)."""

@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 from gistgnn.axes import Layout
 from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreeing import lead, together
+from gistgnn.distributed.agreeing import lead
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
-from gistgnn.theta.agreement import DealtPending, full_moments
+from gistgnn.theta.agreement import DealtPending, OnRanks, full_moments
 from gistgnn.theta.editable import Spec
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
@@ -27,7 +27,7 @@ from gistgnn.theta.theta import Moments, Theta, fill, is_counter
 T = TypeVar("T")
 
 
-class Sharded(Theta):
+class Sharded(OnRanks, Theta):
     """Θ, its moments and the best Θ by rows over the ranks, in memory.
 
     Before a round each rank receives the slices of its sub-GCNs from their owners, after it it sends them back: one
@@ -119,14 +119,6 @@ class Sharded(Theta):
     def led(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ through `stand_in`, and give all ranks what it returns."""
         return lead(self.ranks, self._reader.closing(work), self._reader.serve)
-
-    def together(self, work: Callable[[], T]) -> T:
-        """Do some work on every rank; what fails on any of them is raised on all."""
-        return together(self.ranks, work)
-
-    def any_of(self, flag: bool) -> bool:
-        """Whether a flag is set on some rank."""
-        return any(self.ranks.gather(flag))
 
     def communication(self, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far."""
