@@ -104,7 +104,7 @@ def test_foreign_contents_are_refused(tmp_path: Path) -> None:
     fit(make(), stop=after(1), saving=Saving(path))
     record, file = newest(path) / "state.json", next(newest(path).glob("*.safetensors"))
     good, tensors = record.read_text(), file.read_bytes()
-    others = [{"version": 0}, {"files": []}, {"files": None}, {"state": None}, {"run": []}]
+    others = [{"version": 0}, {"files": []}, {"files": None}, {"state": None}, {"state": {"other": 1}}, {"run": []}]
     texts = ["[]", "{}", "null", "\x00", *(json.dumps(json.loads(good) | other) for other in others)]
     for text in texts:
         record.write_text(text)

@@ -22,7 +22,7 @@ from gistgnn.proof import prove_layout
 from gistgnn.result import Result
 from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import Batch, ClusterSampling, FullGraph, Sampler, Share, training_subgraph, whole_graph
+from gistgnn.sampling import ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
 from gistgnn.saving import Saving
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
@@ -173,9 +173,7 @@ class GIST:
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
         graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
-        batch = whole_graph(graph)
-        share = Machine(self.ranks).share
-        seen = self._sampler(sampler, training_subgraph(graph, share) if inductive else batch, share, progress)
+        seen = self._sampler(graph, sampler, inductive=inductive, shown=progress)
         self._begin(going_on=saving is not None and saving.goes_on)
         running = Running(self.theta, self._what())
         evaluation = evaluation or Evaluation()
@@ -184,8 +182,8 @@ class GIST:
             scorer.prepare(next(first), self.seed, note, shown=progress)
         plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
         with RoundBar(plan.rounds, shown=progress) as bar:
-            how = {"sampler": sampler and asdict(sampler), "inductive": inductive}
-            run = {**(saving.config if saving else {}), **asdict(training), **how, **self._describe(graph)}
+            run = {**(saving.config if saving else {}), **asdict(training), **self._describe(graph)}
+            run |= {"sampler": sampler and asdict(sampler), "inductive": inductive}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)
             chooses = "f1_micro" if graph.multi_label else "accuracy"
@@ -213,11 +211,14 @@ class GIST:
         self.next_round = progress.rounds
         return stopped
 
-    def _sampler(self, sampler: ClusterSampling | None, batch: Batch, share: Share, progress: bool) -> Sampler:
-        if sampler is None:
+    def _sampler(self, graph: Graph, sampling: ClusterSampling | None, *, inductive: bool, shown: bool) -> Sampler:
+        """The batches; what they are cut out of lies once in a machine's memory."""
+        share = Machine(self.ranks).share
+        batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
+        if sampling is None:
             return FullGraph(batch)
-        with waiting("clustering", shown=progress):
-            return sampler.sampler(batch, self.seed, say if progress else lambda _: None, share)
+        with waiting("clustering", shown=shown):
+            return sampling.sampler(batch, self.seed, say if shown else lambda _: None, share)
 
     def _begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""

@@ -78,7 +78,7 @@ class Monitor:
         self.hooks = hooks
         self._saver = Saver(theta, hooks.saving, run) if hooks.saving else None
         if self._saver and (found := self._saver.begin()):
-            self.progress = Progress(**found.state)
+            self.progress = found.state_as(Progress)
             theta.together(lambda: theta.restore(found, self.progress.rounds))
         self._clock = time.perf_counter()
 
@@ -130,10 +130,9 @@ class Monitor:
         self.hooks.report(entry)
 
     def _save(self, *, last: bool) -> None:
-        saving, rounds = self.hooks.saving, self.progress.rounds
-        if self._saver is None or saving is None:
+        if self._saver is None:
             return
-        if last or self._theta.lasts or (saving.every and rounds % saving.every == 0):
-            self._saver.save(rounds, vars(self.progress))
+        if last or self._theta.lasts or self._saver.due(self.progress.rounds):
+            self._saver.save(self.progress.rounds, vars(self.progress))
         if last:
             self._saver.finish()

@@ -75,6 +75,10 @@ class Saver:
             return None
         return self._theta.together(lambda: Checkpoint(self._saving.path / name, self._run))
 
+    def due(self, rounds: int) -> bool:
+        """Whether a checkpoint is to be written after so many rounds."""
+        return self._saving.every is not None and rounds % self._saving.every == 0
+
     def save(self, rounds: int, state: dict[str, Any]) -> None:
         """Begin to write Θ and the rest of the state as they are after some rounds."""
         theta, state = self._theta, json.loads(json.dumps(state))  # the original goes on

@@ -6,15 +6,17 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from gistgnn.checkpoint.parts import Part
 from gistgnn.errors import InputError, reason
 from gistgnn.files import replacing
+
+T = TypeVar("T")
 
 KEPT = 2  # of the last checkpoints
 FILE_BYTES = 64 * 2**20  # of a file of tensors, unless one takes more; torch copies each file twice to write it
@@ -97,7 +99,6 @@ class Checkpoint:
         run: what is to go on.
 
     Attributes:
-        state: what was saved of the run beside tensors.
         tensors: the shape and type of each.
 
     Raises:
@@ -114,12 +115,23 @@ class Checkpoint:
                 raise ValueError(f"it is of version {record['version']}, this is {_VERSION}")
             if not all(isinstance(record[key], dict) for key in ("state", "run", "files")):
                 raise ValueError("it is not what this version writes")
-            self.state: dict[str, Any] = record["state"]
+            self._state: dict[str, Any] = record["state"]
             _require_files(place, record["files"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(error) from error
         require_same_run(place, record["run"], run)
         self.tensors = self._specs() if record["files"] else {}
+
+    def state_as(self, kind: Callable[..., T]) -> T:
+        """What was saved of the run beside tensors.
+
+        Raises:
+            InputError: it does not have the fields of this kind.
+        """
+        try:
+            return kind(**self._state)
+        except TypeError as error:
+            raise self._damaged(error) from error
 
     def read(self, parts: Mapping[str, Part]) -> None:
         """Fill parts of tensors, in place.
