@@ -11,7 +11,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gistgnn.errors import InputError
 from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.nn.sparse import as_adjacency
+from gistgnn.nn.adjacency import as_adjacency
 
 from .strategies import examples, graphs, random_graph
 

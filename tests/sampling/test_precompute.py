@@ -13,7 +13,7 @@ from torch_geometric.nn import SAGEConv
 
 from gistgnn import GIST
 from gistgnn.graphs.clusters import cluster
-from gistgnn.nn.sparse import Operator
+from gistgnn.nn.adjacency import Operator
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, whole_graph
 
 GRAPH = tiny_graph(40)

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
+from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.attention import attend, attention_coefficients
 from gistgnn.nn.dropout import dropout as drop
 from gistgnn.nn.gnn import GNN, Layer, Norm
 from gistgnn.nn.propagate import project
-from gistgnn.nn.sparse import Adjacency, SparseMatrix
+from gistgnn.nn.sparse import SparseMatrix
 
 _SLOPE = 0.2  # of the scores' LeakyReLU, as published
 

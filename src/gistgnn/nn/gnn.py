@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
+from gistgnn.nn.adjacency import Adjacency, as_adjacency
 from gistgnn.nn.dropout import dropout as drop
-from gistgnn.nn.sparse import Adjacency, SparseMatrix, as_adjacency
+from gistgnn.nn.sparse import SparseMatrix
 
 Norm = Literal["none", "layer", "batch"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.gnn import Layer
-from gistgnn.nn.sparse import Adjacency, Operator, SparseMatrix
+from gistgnn.nn.sparse import SparseMatrix
 
 
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
-from gistgnn.nn.sparse import Operator, SparseMatrix
+from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import passing
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.run import RunConfig

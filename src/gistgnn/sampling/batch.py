@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
-from gistgnn.nn.sparse import Operator
 
 Make = Callable[[], dict[str, Tensor]]
 Share = Callable[[Make], dict[str, Tensor]]  # gives what is made, which others may have in their memory, too

@@ -15,8 +15,9 @@ from torch import Tensor
 from gistgnn.ahead import ahead
 from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
+from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
-from gistgnn.nn.sparse import Operator, SparseMatrix
+from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.seeds import generator
 
