@@ -1,7 +1,15 @@
 """`python -m gistgnn`: the command line, as torchrun starts it."""
 
+import os
 import sys
 
 from gistgnn.cli.main import main
 
-sys.exit(main())
+status = main()
+if "TORCHELASTIC_RUN_ID" in os.environ:
+    # All is written. Threads of Gloo's have been seen to abort the interpreter on its way out, once in many runs,
+    # which torchrun takes for a rank that has failed.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+sys.exit(status)
