@@ -7,6 +7,7 @@ grow and by how much, so it needs no knowledge of the layers inside. `gistgnn.pr
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -233,3 +234,17 @@ def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator
     for chosen in itertools.islice(itertools.product(*options), MOST_CANDIDATES):
         order = dict(zip(distinct, chosen, strict=True))
         yield Layout({name: tuple(order[g] for g in dims) for name, dims in growths.items()}, units)
+
+
+def check_widths(widths: Any, input_axis: int | None) -> Widths:
+    """Return what a user has given as `widths`, as a tuple, or raise InputError."""
+    given = widths if isinstance(widths, (list, tuple)) else (widths,)
+    try:
+        axes = tuple(operator.index(w) for w in given if not isinstance(w, bool))
+    except TypeError:
+        axes = ()
+    if not axes or len(axes) < len(given) or min(axes) < 1:
+        raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
+    if input_axis is not None and input_axis not in range(len(axes)):
+        raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")
+    return axes

@@ -1,6 +1,5 @@
 """Algorithm 1 of the paper, and the public class around it."""
 
-import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gistgnn.axes import Build, Widths
+from gistgnn.axes import Build, Widths, check_widths
 from gistgnn.distributed import Machine, Ranks
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
 from gistgnn.memory import keep_freed_memory, peak_memory_bytes
@@ -22,11 +21,22 @@ from gistgnn.proof import prove_layout
 from gistgnn.result import Result
 from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import ClusterSampling, FullGraph, Sampler, training_subgraph, whole_graph
+from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.saving import Saving
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
-from gistgnn.theta import Model, Running, Store, Theta, build_from_seed, check_ranks, full_model, make_theta, open_theta
+from gistgnn.theta import (
+    Model,
+    Running,
+    Store,
+    Theta,
+    build_from_seed,
+    build_on_meta,
+    check_ranks,
+    full_model,
+    make_theta,
+    open_theta,
+)
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -71,7 +81,7 @@ class GIST:
     ) -> None:
         self.build = build
         self.shared = not isinstance(widths, (list, tuple))
-        self.widths = _check_widths(widths, input_axis)
+        self.widths = check_widths(widths, input_axis)
         self.input_axis = input_axis
         self.seed = seed
         self.device = torch.device(device)
@@ -141,7 +151,7 @@ class GIST:
         self,
         graph: "Graph | Data",
         *,
-        sampler: ClusterSampling | None = None,
+        sampler: Sampling | None = None,
         runner: str = "in-turn",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
@@ -154,7 +164,7 @@ class GIST:
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
-            sampler: how steps are made of clusters of the graph; None: every step sees the whole graph.
+            sampler: how batches are made of the graph (`gistgnn.sampling`); None: every step sees the whole graph.
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch (see `Fused`).
             inductive: train on the subgraph of the training nodes alone; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
@@ -183,7 +193,7 @@ class GIST:
         plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
         with RoundBar(plan.rounds, shown=progress) as bar:
             run = {**(saving.config if saving else {}), **asdict(training), **self._describe(graph)}
-            run |= {"sampler": sampler and asdict(sampler), "inductive": inductive}
+            run |= {"sampler": describe(sampler), "inductive": inductive}
             run["evaluation"] = evaluation.approximation
             hooks = Hooks(bar.advance, bar.update, stop, saving)
             chooses = "f1_micro" if graph.multi_label else "accuracy"
@@ -211,14 +221,16 @@ class GIST:
         self.next_round = progress.rounds
         return stopped
 
-    def _sampler(self, graph: Graph, sampling: ClusterSampling | None, *, inductive: bool, shown: bool) -> Sampler:
+    def _sampler(self, graph: Graph, sampling: Sampling | None, *, inductive: bool, shown: bool) -> Sampler:
         """The batches; what they are cut out of lies once in a machine's memory."""
         share = Machine(self.ranks).share
         batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
         if sampling is None:
             return FullGraph(batch)
-        with waiting("clustering", shown=shown):
-            return sampling.sampler(batch, self.seed, say if shown else lambda _: None, share)
+        model = build_on_meta(self.build, self.widths, shared=self.shared)
+        layers = getattr(model, "num_layers", None)  # of ours and PyG's
+        with waiting("preparing batches", shown=shown):
+            return sampling.sampler(batch, self.seed, layers, say if shown else lambda _: None, share)
 
     def _begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""
@@ -282,16 +294,3 @@ def train(
         loss = round_.aggregate(losses)  # subAgg
         if after_round(stretch, loss):
             break
-
-
-def _check_widths(widths: Any, input_axis: int | None) -> Widths:
-    given = widths if isinstance(widths, (list, tuple)) else (widths,)
-    try:
-        axes = tuple(operator.index(w) for w in given if not isinstance(w, bool))
-    except TypeError:
-        axes = ()
-    if not axes or len(axes) < len(given) or min(axes) < 1:
-        raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
-    if input_axis is not None and input_axis not in range(len(axes)):
-        raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")
-    return axes

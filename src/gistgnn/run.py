@@ -26,7 +26,7 @@ from gistgnn.inference.available import available_bytes
 from gistgnn.model_files import find_model, write_model
 from gistgnn.nn import MODELS
 from gistgnn.result import Result
-from gistgnn.sampling import ClusterSampling
+from gistgnn.sampling import Sampling, describe, described
 from gistgnn.stored import LARGE, stored_model
 from gistgnn.theta import Store
 
@@ -53,6 +53,11 @@ class ModelConfig:
     norm: str = "none"
     heads: int = 4
 
+    @property
+    def layers(self) -> int:
+        """Graph layers, the output layer included."""
+        return len(self.hidden) + 1
+
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
         """Return the model at the given sizes."""
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
@@ -74,7 +79,7 @@ class RunConfig:
         seed: of initial parameters, blocks and dropout.
         device: where it runs.
         training: settings of `gistgnn.Training`.
-        sampler: how steps are made of clusters; None: every step sees the whole graph.
+        sampler: how batches are made; None: every step sees the whole graph.
         runner: where the sub-GCNs of a round train, "in-turn" or "fused".
         inductive: training sees the training nodes' subgraph alone.
         standardise: features are scaled to mean 0 and deviation 1 over the training nodes.
@@ -91,7 +96,7 @@ class RunConfig:
     seed: int = 0
     device: str = "cpu"
     training: dict[str, Any] = field(default_factory=dict)
-    sampler: ClusterSampling | None = None
+    sampler: Sampling | None = None
     runner: str = "in-turn"
     inductive: bool = False
     standardise: bool = False
@@ -102,9 +107,13 @@ class RunConfig:
     @property
     def identity(self) -> dict[str, Any]:
         """What tells this run from another, as JSON gives it back: not where Θ is, nor how it is evaluated exactly."""
-        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        fields: dict[str, Any] = json.loads(json.dumps(self.as_dict()))
         del fields["evaluation"], fields["store"]
         return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
+
+    def as_dict(self) -> dict[str, Any]:
+        """What result.json holds of it."""
+        return {**asdict(self), "sampler": describe(self.sampler)}
 
     @property
     def goes_on_from(self) -> dict[str, Any]:
@@ -174,7 +183,7 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    return {"config": asdict(config), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    return {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
 
 
 def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
@@ -215,10 +224,9 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
-    sampler = fields.pop("sampler", None)
     return RunConfig(
         model=ModelConfig(**model),
-        sampler=sampler and ClusterSampling(**sampler),
+        sampler=described(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,
     )

@@ -12,7 +12,9 @@ from gistgnn.settings import Training
 
 
 def loss_of(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the mean loss over the batch's training nodes: cross-entropy, or binary cross-entropy for multi-label.
+    """Return the batch's loss: cross-entropy, or binary cross-entropy for multi-label.
+
+    It is the mean over the batch's training nodes, or their sum by the batch's weights.
 
     Args:
         logits: [N, C], or [m, N, C] of m sub-GCNs.
@@ -23,14 +25,16 @@ def loss_of(logits: Tensor, batch: Batch) -> Tensor:
     """
     chosen, targets = logits[..., batch.loss_nodes, :], batch.y[batch.loss_nodes]
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
-    if logits.dim() == 2:
+    if logits.dim() == 2 and batch.loss_weights is None:
         loss = F.binary_cross_entropy_with_logits if targets.dim() == 2 else F.cross_entropy
         return loss(chosen, targets)
     if targets.dim() == 2:
-        each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none")
+        each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none").mean(dim=-1)
     else:
-        each = F.cross_entropy(chosen.flatten(0, 1), targets.repeat(len(chosen)), reduction="none")
-    return each.view(len(chosen), -1).mean(dim=1)
+        members = chosen.numel() // chosen.shape[-1] // len(targets)
+        each = F.cross_entropy(chosen.flatten(0, -2), targets.repeat(members), reduction="none")
+    each = each.view(*logits.shape[:-2], len(targets))
+    return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
 
 
 def subtrain(

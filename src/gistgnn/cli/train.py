@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     graph = load_once(ranks, loaded)
     gist = config.gist(graph, out, ranks)
     if leads():
-        _warn_of_few_rounds(config)
+        _warn_of_few_rounds(config, graph)
     with Interrupt() as interrupt:
         hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config), "progress": leads()}
         try:
@@ -126,12 +125,15 @@ def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
     return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.goes_on_from)
 
 
-def _warn_of_few_rounds(config: "RunConfig") -> None:
+def _warn_of_few_rounds(config: "RunConfig", graph: "Graph") -> None:
     """Say so where much of Θ would stay untrained: a weight between two split layers is in 1/m of the rounds."""
+    from gistgnn.planning import GraphSizes
     from gistgnn.settings import make_training
 
-    training, m, sampler = make_training(config.training), config.sub_gcns, config.sampler
-    steps = training.steps(math.ceil(sampler.clusters / sampler.clusters_per_batch) if sampler else 1, m)
+    training, m, sizes = make_training(config.training), config.sub_gcns, GraphSizes.of_graph(graph)
+    seen = sizes.training() if config.inductive else sizes
+    expected = seen.expected(config.sampler, config.model.layers)
+    steps = training.steps(expected.steps if expected else 1, m)
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if m > 1 and between and rounds < m:

@@ -8,7 +8,12 @@ from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     from gistgnn.run import RunConfig
-    from gistgnn.sampling import ClusterSampling
+    from gistgnn.sampling import Sampling
+
+
+# As gistgnn.sampling has them, whose import would take seconds.
+SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
+_OPTION = {"method": "cluster_method", "fanouts": "fanout"}  # what a setting is called on the command line
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -108,23 +113,59 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batches")
     group.add_argument(
         "--sampler",
-        choices=("full", "clusters"),
+        choices=SAMPLERS,
         default="full",
-        help="a step sees the whole graph, or a few of its clusters (default: full)",
+        help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
+        "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )
-    group.add_argument("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
-    group.add_argument("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
-    group.add_argument("--cluster-method", choices=METHODS, help="(default: metis)")
-    group.add_argument(
-        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
+    add = group.add_argument
+    add(
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="output nodes of a batch (default: 512); saint-*: nodes, edges or "
+        "walks drawn for one (default: 6000, 4000, 2000)",
     )
-    group.add_argument(
+    add("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
+    add("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
+    add("--cluster-method", dest="method", choices=METHODS, help="(default: metis)")
+    add(
         "--no-precompute",
         dest="precompute",
         action="store_false",
         default=None,
-        help="the first layer sums over the batch's edges, not over all of the graph's",
+        help="clusters: the first layer sums over the batch's edges, not over all of the graph's",
     )
+    add(
+        "--nodes-per-layer",
+        type=int,
+        nargs="+",
+        metavar="S",
+        help="ladies, fastgcn: nodes drawn for a layer; one number, or one for each layer (default: 512)",
+    )
+    add(
+        "--row-normalise",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="ladies, fastgcn: scale rows to the sums they have in the graph; without, sums are unbiased (default: do)",
+    )
+    add(
+        "--fanout",
+        dest="fanouts",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="neighbor: neighbours drawn for a node; one number, or one for each hop from the output nodes on; "
+        "-1: all (default: 10)",
+    )
+    add("--walk-length", type=int, metavar="H", help="saint-rw: steps of a walk (default: 2)")
+    add(
+        "--sample-coverage",
+        type=int,
+        metavar="K",
+        help="saint-rw: walks from every node that are counted for its chances, before training (default: 20)",
+    )
+    add("--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)")
     group.add_argument(
         "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
     )
@@ -194,16 +235,19 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig
     )
 
 
-def _sampler(args: argparse.Namespace) -> "ClusterSampling | None":
-    from gistgnn.sampling import ClusterSampling
+def _sampler(args: argparse.Namespace) -> "Sampling | None":
+    from dataclasses import fields
 
-    options = {"clusters": args.clusters, "clusters_per_batch": args.clusters_per_batch}
-    options |= {"method": args.cluster_method, "batches": args.batches, "precompute": args.precompute}
-    given = {name: value for name, value in options.items() if value is not None}
-    if args.sampler == "clusters":
-        if args.clusters is None:
-            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-        return ClusterSampling(**given)
-    if given:
-        raise InputError(f"{next(iter(given))} is given, but the sampler is full: add --sampler clusters")
-    return None
+    from gistgnn.sampling import SAMPLINGS
+
+    options = {name: [field.name for field in fields(each)] for name, each in SAMPLINGS.items()}
+    every = dict.fromkeys(name for names in options.values() for name in names)
+    given = {name: getattr(args, name) for name in every if getattr(args, name) is not None}
+    for name in given:
+        if name not in options.get(args.sampler, []):
+            takes = [sampler for sampler, names in options.items() if name in names]
+            said = f"{_OPTION.get(name, name)} is given, but the sampler is {args.sampler}"
+            raise InputError(f"{said}: add --sampler {' or '.join(takes)}")
+    if args.sampler == "clusters" and args.clusters is None:
+        raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
+    return SAMPLINGS[args.sampler](**given) if args.sampler != "full" else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -47,6 +48,16 @@ class Adjacency:
         adjacency.keep(None)
         return adjacency
 
+    def keeping(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Self:
+        """The same structure with other kept products; see `keep`."""
+        other = copy(self)
+        other.keep(x, product)
+        return other
+
+    def layer(self, number: int) -> Adjacency:
+        """The structure that layer ``number`` sums over, 0 the first; the same for all, but in sampled batches."""
+        return self
+
     def keep(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
         """Keep the products of the operators with the constant features ``x``: [N, F], from their first use on.
 
@@ -80,9 +91,15 @@ class Adjacency:
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
         """[x, Ā x]: [N, 2F], of the features ``x`` whose products are kept; it is kept too."""
         if operator not in self._joined:
-            self._joined[operator] = torch.cat([x, self.aggregate(operator, x)], dim=1)
+            product = self.aggregate(operator, x)
+            self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
             self._products[operator] = self._joined[operator][:, x.shape[1] :]  # not held twice
         return self._joined[operator]
+
+    @property
+    def layers(self) -> int | None:
+        """For how many layers the structure is; None: for any number."""
+        return None
 
     @property
     def num_nodes(self) -> int:

@@ -56,6 +56,7 @@ class GATLayer(Layer):
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Every head's features, summed over the neighbours by its attention: [N, heads·width]."""
         source, target = self.scores(z).chunk(2)  # [heads, N] each
+        target = target[:, : adj.attention.shape[0]]
         coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
         return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
 

@@ -116,7 +116,7 @@ class GNN(nn.Module, ABC):
                 norm.reset_parameters()
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor) -> Tensor:
-        """Scores of every node: [N, out_features].
+        """Scores of every node: [N, out_features]; of a batch that is sampled by layers, of its output nodes.
 
         Args:
             x: [N, in_features], dense or sparse.
@@ -127,11 +127,18 @@ class GNN(nn.Module, ABC):
         """
         self.check_input(x)
         adj = as_adjacency(adj, x.shape[0], x.dtype)
+        if adj.layers not in (None, self.num_layers):
+            raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
         *hidden, last = self.convs
-        for layer, norm in zip(hidden, self.norms, strict=True):
-            x = drop(self.activate(norm, layer(x, adj)), self.dropout, self.training)
-        scores: Tensor = last(x, adj)
+        for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
+            x = drop(self.activate(norm, layer(x, adj.layer(number))), self.dropout, self.training)
+        scores: Tensor = last(x, adj.layer(len(hidden)))
         return scores
+
+    @property
+    def num_layers(self) -> int:
+        """Graph layers, the output layer included: L + 1 for L hidden ones."""
+        return len(self.convs)
 
     def check_input(self, x: Tensor | SparseMatrix) -> None:
         """Raise InputError unless ``x`` has the model's number of features."""

@@ -79,7 +79,11 @@ class Pattern:
         return Pattern.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order
 
     def with_self_loops(self) -> Pattern:
-        """The square pattern with exactly one entry (i, i) in every row, as the row's last: the self-loops of Ā."""
+        """The pattern with exactly one entry (i, i) in every row i, as the row's last: the self-loops of Ā."""
+        return self.looped()[0]
+
+    def looped(self) -> tuple[Pattern, Tensor, Tensor]:
+        """`with_self_loops`, which of this pattern's entries it has ([nnz], bool), and at which places."""
         size = self.shape[0]
         keep = self.row != self.col
         row, col = self.row[keep], self.col[keep]
@@ -92,7 +96,7 @@ class Pattern:
         looped[place] = col.to(dtype)
         looped[bounds] = nodes.to(dtype)
         rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
-        return Pattern(rowptr, looped, self.shape)
+        return Pattern(rowptr, looped, self.shape), keep, place
 
     def pieces(self, limit: int) -> Iterator[tuple[Pattern, slice]]:
         """Patterns of at most ``limit`` consecutive entries each, and which entries they hold."""
@@ -106,6 +110,19 @@ class Pattern:
         entries = slice(int(rowptr[0]), int(rowptr[-1]))
         shape = (nodes.stop - nodes.start, self.shape[1])
         return Pattern(rowptr - entries.start, self.col[entries], shape), entries
+
+    def select_rows(self, index: Tensor) -> tuple[Pattern, Tensor]:
+        """The pattern of the rows ``index``, [k] in any order, and which entries it holds: [nnz]."""
+        starts = self.rowptr[:-1].index_select(0, index)
+        rowptr = torch.cat([starts.new_zeros(1), self.rowptr.diff().index_select(0, index).cumsum(0)])
+        rowptr = rowptr.to(self.rowptr.dtype)
+        moved = (starts - rowptr[:-1]).repeat_interleave(rowptr.diff())
+        entries = moved + torch.arange(moved.numel(), dtype=moved.dtype, device=moved.device)
+        return Pattern(rowptr, self.col.index_select(0, entries), (index.numel(), self.shape[1])), entries
+
+    def top(self, rows: int, columns: int) -> Pattern:
+        """The first rows, whose entries all lie in the first columns."""
+        return Pattern(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
 
     def within(self, part: Tensor) -> Pattern:
         """The square pattern without the entries whose row and column are of two parts; ``part``: [R], integers."""

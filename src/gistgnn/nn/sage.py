@@ -38,7 +38,8 @@ class SAGELayer(Propagation):
         return self.weight[:, self.in_features :]
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """[H, Ā H] Wᵀ + b: [N, d_out]."""
+        """[H, Ā H] Wᵀ + b: [N, d_out], for the first N of the nodes in ``x``."""
+        x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
         if self.is_projected(x, a):
             return project(x, self.weight[:, : self.in_features], self.bias) + a
         assert isinstance(x, Tensor)

@@ -52,6 +52,12 @@ class SparseMatrix:
         row, col = x.nonzero(as_tuple=True)
         return cls(row, col, x[row, col], (x.shape[0], x.shape[1]))
 
+    @classmethod
+    def from_csr(cls, csr: Tensor) -> SparseMatrix:
+        """The matrix of a torch CSR tensor, such as `csr` gives, which is shared."""
+        pattern = Pattern(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
+        return cls.from_pattern(pattern, csr.values())
+
     @property
     def shape(self) -> tuple[int, int]:
         """(R, C)."""
@@ -95,6 +101,11 @@ class SparseMatrix:
         """The rows from nodes.start to nodes.stop: [n, C], entries shared."""
         pattern, entries = self.pattern.rows(nodes)
         return SparseMatrix.from_pattern(pattern, self.value[entries])
+
+    def select_rows(self, index: Tensor) -> SparseMatrix:
+        """The rows ``index``: [k], in that order, which may repeat: [k, C]."""
+        pattern, entries = self.pattern.select_rows(index)
+        return SparseMatrix.from_pattern(pattern, self.value.index_select(0, entries))
 
     def select_columns(self, index: Tensor) -> SparseMatrix:
         """The columns ``index``: [k], in that order: [R, k].

@@ -54,7 +54,8 @@ class Evaluating:
             parts = min(how.parts, sizes.nodes)
             nodes = nodes_at_once(gnn, batch, budget, reading)
             together = min(max(nodes * parts // sizes.nodes, 1), how.sample or parts)
-            self._parts = Clustered(batch, sizes, sizes.batch(ClusterSampling(parts, together)), precompute=False)
+            expected = ClusterSampling(parts, together).expected(sizes.sizes, 1)
+            self._parts = Clustered(batch, sizes, expected, precompute=False)
             return
         if how.method == "auto":
             self.method = "whole" if whole_graph_bytes(gnn, batch) <= budget.compute else "layers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from copy import copy
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
+from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import passing
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.run import RunConfig
-from gistgnn.sampling import Batch
+from gistgnn.sampling import Batch, ClusterSampling
+from gistgnn.sampling.expected import Expected
 
 _PYG = 25 * 2**20  # bytes
 AHEAD = 2  # batches that wait while one is trained on
@@ -40,9 +43,12 @@ class Prepared:
     def sampled(self, config: RunConfig) -> Steps:
         """The batches of a run: the graph itself, or cut out of a copy of it that lies cluster by cluster."""
         sizes = self.sizes.training() if config.inductive else self.sizes
-        if config.sampler is None:
+        expected = sizes.expected(config.sampler, config.model.layers)
+        if expected is None:
             return Steps(self.seen)
-        return Clustered(self.seen, sizes, sizes.batch(config.sampler), precompute=config.sampler.precompute)
+        if isinstance(config.sampler, ClusterSampling):
+            return Clustered(self.seen, sizes, expected, precompute=config.sampler.precompute)
+        return Sampled(self.seen, expected)
 
 
 def prepare_graph(config: RunConfig, sizes: GraphSizes) -> Prepared:
@@ -71,6 +77,8 @@ def prepare_graph(config: RunConfig, sizes: GraphSizes) -> Prepared:
 class Steps:
     """The batch of every step, the same one."""
 
+    per_epoch = 1
+
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
@@ -84,22 +92,10 @@ class Steps:
         return Steps(self._batch.select_columns(columns))
 
 
-class Clustered(Steps):
-    """Makes the batches of `gistgnn.sampling.clusters.ClusterBatches`, each anew."""
+class Anew(Steps, ABC):
+    """Makes batches as `gistgnn.sampling.DrawnBatches` does, each anew."""
 
-    def __init__(self, whole: Batch, sizes: GraphSizes, batch: GraphSizes, *, precompute: bool) -> None:
-        self._whole, self._sizes, self._precompute = whole, batch, precompute
-        self._products: dict[Operator, Tensor] = {}
-        self._columns: Tensor | None = None
-        nodes, edges = sizes.nodes, sizes.edges
-        host = torch.device("cpu")
-        # scipy: ends as 32 bit, chosen, as a COO and as a CSR matrix; and the transpose, to see whether it is symmetric
-        passing(31 * edges)
-        self._order = torch.empty(2, nodes, dtype=torch.int64, device=host)
-        self._x, self._y = whole.x.clone(), whole.y.clone()
-        pattern = whole.adj.pattern
-        passing(10 * pattern.nnz)  # the rows in their new order, before their columns are renumbered
-        self._rows = torch.empty_like(pattern.col, device=host), torch.empty_like(pattern.rowptr, device=host)
+    _columns: Tensor | None = None
 
     def batches(self, steps: int) -> Generator[Batch, None, None]:
         """Yield so many; others are made ahead."""
@@ -109,11 +105,33 @@ class Clustered(Steps):
             yield batch if self._columns is None else batch.select_columns(self._columns)
         del waiting
 
-    def select_columns(self, columns: Tensor) -> Clustered:
+    def select_columns(self, columns: Tensor) -> Anew:
         """The same with some of the input features alone."""
         other = copy(self)
         other._columns = columns
         return other
+
+    @abstractmethod
+    def _make(self) -> Batch:
+        """A batch."""
+
+
+class Clustered(Anew):
+    """Makes the batches of `gistgnn.sampling.clusters.ClusterBatches`."""
+
+    def __init__(self, whole: Batch, sizes: GraphSizes, expected: Expected, *, precompute: bool) -> None:
+        self._whole, self._sizes, self._precompute = whole, sizes.batch(expected), precompute
+        self.per_epoch = expected.steps
+        self._products: dict[Operator, Tensor] = {}
+        nodes, edges = sizes.nodes, sizes.edges
+        host = torch.device("cpu")
+        # scipy: ends as 32 bit, chosen, as a COO and as a CSR matrix; and the transpose, to see whether it is symmetric
+        passing(31 * edges)
+        self._order = torch.empty(2, nodes, dtype=torch.int64, device=host)
+        self._x, self._y = whole.x.clone(), whole.y.clone()
+        pattern = whole.adj.pattern
+        passing(10 * pattern.nnz)  # the rows in their new order, before their columns are renumbered
+        self._rows = torch.empty_like(pattern.col, device=host), torch.empty_like(pattern.rowptr, device=host)
 
     def _make(self) -> Batch:
         nodes, edges = self._sizes.nodes, self._sizes.edges
@@ -130,6 +148,44 @@ class Clustered(Steps):
             order = torch.empty(len(self._x), dtype=torch.int64, device=self._x.device)
             self._products[operator] = (matrix @ self._whole.x).index_select(0, order)
         return self._products[operator][: self._sizes.nodes].clone()
+
+
+class Sampled(Anew):
+    """Makes batches of sampled edges: subgraphs, or layers with edges of their own."""
+
+    def __init__(self, whole: Batch, expected: Expected) -> None:
+        self._whole, self._expected, self.per_epoch = whole, expected, expected.steps
+        pattern, host = whole.adj.pattern, torch.device("cpu")
+        self._held = [torch.empty(pattern.nnz, dtype=torch.int8, device=host)]  # the entries' ones, for scipy
+        if host != whole.x.device:
+            self._held += [torch.empty_like(pattern.col, device=host), torch.empty_like(pattern.rowptr, device=host)]
+        _ = whole.features
+
+    def _make(self) -> Batch:
+        nodes, edges = self._expected.nodes, self._expected.edges
+        outputs = nodes[1:] or nodes
+        first, *above = [self._edges(*each) for each in zip(outputs, nodes, edges, strict=False)]
+        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above)
+        x, y = self._whole.x, self._whole.y[: outputs[-1]].clone()
+        loss_nodes = x.new_empty(self._expected.loss_nodes, dtype=torch.int64)
+        if not isinstance(features := self._whole.features, SparseMatrix):
+            return Batch(x[: nodes[0]].clone(), adj, y, loss_nodes)
+        batch = Batch(x[: nodes[0]], adj, y, loss_nodes)  # of which the entries alone take memory
+        entries = round(features.nnz * nodes[0] / len(x))
+        pattern = self._pattern(nodes[0], x.shape[1], entries)
+        batch.__dict__["features"] = SparseMatrix.from_pattern(pattern, x.new_empty(entries))
+        return batch
+
+    def _edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:
+        value = self._whole.x.new_empty
+        return SampledAdjacency(
+            self._pattern(outputs, inputs, edges), Degrees(value(inputs), value(inputs)), value(edges)
+        )
+
+    def _pattern(self, rows: int, columns: int, entries: int) -> Pattern:
+        dtype = index_dtype(rows, columns, entries)
+        rowptr, col = (self._whole.x.new_empty(size, dtype=dtype) for size in (rows + 1, entries))
+        return Pattern(rowptr, col, (rows, columns))
 
 
 def _nodes(sizes: GraphSizes) -> list[Tensor]:

@@ -217,7 +217,8 @@ def make_plan(
         _option(each, store, result, resources, rates) for (each, store), result in zip(runs, found, strict=True)
     )
     seen = sizes.training() if config.inductive else sizes
-    return Plan(sizes, seen.batch(config.sampler), found[0].full, found[0].theta, resources, options)
+    expected = seen.expected(config.sampler, config.model.layers)
+    return Plan(sizes, seen.batch(expected), found[0].full, found[0].theta, resources, options)
 
 
 def said(size: int) -> str:
@@ -251,9 +252,8 @@ def _option(config: RunConfig, store: str, found: Found, resources: Resources, r
 
 
 def _seconds(config: RunConfig, found: Found, moved: int, rates: Rates) -> Seconds:
-    training, m, sampler = make_training(config.training), config.sub_gcns, config.sampler
-    per_epoch = -(-sampler.clusters // sampler.clusters_per_batch) if sampler else 1
-    steps = training.steps(per_epoch, m)
+    training, m = make_training(config.training), config.sub_gcns
+    steps = training.steps(found.steps_per_epoch, m)
     step, in_round = rates.seconds(found.step), min(training.local_steps, steps)
     every = step if found.fused else m * step
     exchange = 2 * moved / rates.copied  # read and written

@@ -48,6 +48,7 @@ class Found:
         activations: bytes that a step takes beyond that.
         evaluation: bytes that evaluation takes beyond what is there.
         method: how it is evaluated, "whole", "layers" or "parts".
+        steps_per_epoch: steps of an epoch.
         step: what one step does: of one sub-GCN, or of all where they are fused.
         scoring: what one evaluation does.
     """
@@ -63,6 +64,7 @@ class Found:
     activations: int = 0
     evaluation: int = 0
     method: str = ""
+    steps_per_epoch: int = 1
     step: Work = field(default_factory=Work)
     scoring: Work = field(default_factory=Work)
 
@@ -134,6 +136,7 @@ class _Rehearsal:
         del full
         with self._phase("clustering"):
             seen = graph.sampled(config)
+        found.steps_per_epoch = seen.per_epoch
         with self._phase("preparing evaluation"), torch.no_grad():
             with self._ledger.placed("Θ itself") if self._streams else nullcontext():
                 model = cast(GNN, self._construct(shapes.widths).eval())

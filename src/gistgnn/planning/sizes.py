@@ -8,11 +8,9 @@ import torch
 
 from gistgnn.graphs import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.sampling import ClusterSampling
+from gistgnn.sampling import Sampling
 from gistgnn.sampling.batch import SPARSE_BELOW
-
-# Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
-METIS_INSIDE = 0.6
+from gistgnn.sampling.expected import Expected, Sizes
 
 
 @dataclass(frozen=True)
@@ -83,19 +81,17 @@ class GraphSizes:
         """The subgraph of the training nodes; an edge is taken to have both ends in it as two random nodes would."""
         return replace(self, nodes=self.train, edges=round(self.edges * (self.train / self.nodes) ** 2))
 
-    def batch(self, sampling: ClusterSampling | None) -> GraphSizes:
-        """A batch of the mean size.
+    def expected(self, sampling: Sampling | None, layers: int) -> Expected | None:
+        """How large batches of it are; None: as large as it is itself."""
+        return None if sampling is None else sampling.expected(self.sizes, layers)
 
-        q of c clusters hold q/c of the nodes. Of the edges, `METIS_INSIDE` are taken to lie inside clusters (1/c, where
-        these are random), and an edge between two clusters to have both in a batch as often as two random ones.
-        """
-        if sampling is None:
+    @property
+    def sizes(self) -> Sizes:
+        """What a sampler goes by."""
+        return Sizes(self.nodes, self.edges, self.train)
+
+    def batch(self, expected: Expected | None) -> GraphSizes:
+        """A batch of the expected size; its largest layer, where it is sampled by layers. None: the graph itself."""
+        if expected is None:
             return self
-        c, q = sampling.clusters, sampling.clusters_per_batch
-        inside = METIS_INSIDE if sampling.method == "metis" and c > 1 else 1 / c
-        both = (q - 1) / (c - 1) if c > 1 else 0.0
-        part = q / c
-        edges = self.edges * part * (inside + (1 - inside) * both)
-        return replace(
-            self, nodes=max(1, round(self.nodes * part)), edges=max(1, round(edges)), train=round(self.train * part)
-        )
+        return replace(self, nodes=expected.nodes[0], edges=expected.edges[0], train=expected.loss_nodes)

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.sampled import SampledAdjacency
 
 Make = Callable[[], dict[str, Tensor]]
 Share = Callable[[Make], dict[str, Tensor]]  # gives what is made, which others may have in their memory, too
@@ -29,59 +29,79 @@ class Batch:
     """A graph, or a part of one, with its labels.
 
     Args:
-        x: node features, [N, F].
-        edges: source -> target, as an edge_index [2, E], or as a Pattern [N, N] of entries (target, source).
-        y: labels, [N] class indices or [N, K] multi-label targets.
+        x: node features, [N, F]; a CSR tensor where a sampler has gathered rows of sparse ones.
+        edges: source -> target, as an edge_index [2, E], as a Pattern [N, N] of entries (target, source), or sampled.
+        y: labels, [N] class indices or [N, K] multi-label targets; of the output nodes, the first ones, where a
+            batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
         product: gives the product of an operator with x where it is not that of these edges (see `Adjacency.keep`).
         sparse: whether `features` is a sparse matrix; None: as x itself says. A part does as the whole graph does.
         splits: the nodes whose predictions are scored, masks [N] by the names of the splits; None: not known.
+        loss_weights: of every loss node's loss in the batch's, which is then their sum; None: their mean.
     """
 
     x: Tensor
-    edges: Tensor | Pattern
+    edges: Tensor | Pattern | SampledAdjacency
     y: Tensor
     loss_nodes: Tensor
     product: Callable[[Operator], Tensor] | None = None
     sparse: bool | None = None
     splits: dict[str, Tensor] | None = None
+    loss_weights: Tensor | None = None
 
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
         if isinstance(self.edges, Tensor):
             return self.edges
+        if isinstance(self.edges, SampledAdjacency):
+            return self.edges.edge_index
         return torch.stack([self.edges.col, self.edges.row]).long()
 
     @cached_property
     def adj(self) -> Adjacency:
         """The structure, with its normalised operators, and their products with x, once for all who use the batch."""
-        if isinstance(self.edges, Tensor):
+        if isinstance(self.edges, SampledAdjacency):
+            adj: Adjacency = self.edges
+        elif isinstance(self.edges, Tensor):
             adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype)
         else:
             adj = Adjacency.from_pattern(self.edges, self.x.dtype)
-        adj.keep(self.x, self.product)
-        return adj
+        return adj if self._is_csr else adj.keeping(self.x, self.product)
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
         """`x`, as a sparse matrix where so few entries are non-zero that this is faster (bags of words)."""
+        if self._is_csr:
+            return SparseMatrix.from_csr(self.x)
         return SparseMatrix.from_dense(self.x) if self.is_sparse else self.x
+
+    @cached_property
+    def dense(self) -> Tensor:
+        """`x`, as other models than those of `gistgnn.nn` take it."""
+        return self.x.to_dense() if self._is_csr else self.x
 
     @cached_property
     def is_sparse(self) -> bool:
         """Whether `features` is a sparse matrix."""
         if self.sparse is not None:
             return self.sparse
+        if self._is_csr:
+            return True
         return int(torch.count_nonzero(self.x)) < SPARSE_BELOW * self.x.numel()
+
+    @property
+    def _is_csr(self) -> bool:
+        return self.x.layout is torch.sparse_csr
 
     def select_columns(self, columns: Tensor) -> "Batch":
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
+        if self._is_csr:
+            return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
         columns = columns.to(self.x.device)
         x = self.x.index_select(1, columns)
         selected = replace(self, x=x, product=lambda operator: self.adj.aggregate(operator, self.x)[:, columns])
-        adj = selected.__dict__["adj"] = copy(self.adj)
-        adj.keep(x, selected.product)
+        selected.__dict__["adj"] = self.adj.keeping(x, selected.product)
         if isinstance(self.features, SparseMatrix):
             selected.__dict__["features"] = self.features.select_columns(columns)
         return selected
@@ -135,19 +155,22 @@ def arguments(model: nn.Module, batch: Batch) -> tuple[Any, ...]:
     wants = _wants(model)
     if len(wants) > 1 and wants[1] == "adj":
         return batch.features, batch.adj
-    return (batch.x, batch.edge_index) if len(wants) > 1 else (batch.x,)
+    return (batch.dense, batch.edge_index) if len(wants) > 1 else (batch.dense,)
 
 
 def forward(model: nn.Module, batch: Batch) -> Tensor:
     """Return the model's output for every node of the batch, [N, C]; see `arguments` for how it is called.
 
+    Where a batch is sampled by layers, a model that takes its structure gives an output for the first nodes alone.
+
     Raises:
         InputError: the output is not one tensor with a row for each node.
     """
-    out = model(*arguments(model, batch))
-    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != batch.x.shape[0]:
+    given = arguments(model, batch)
+    out, nodes = model(*given), len(batch.y) if given[-1] is batch.adj else batch.x.shape[0]
+    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the model returned {got}, expected one tensor [{batch.x.shape[0]} nodes, classes]")
+        raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
     return out
 
 

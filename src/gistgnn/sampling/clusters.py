@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gistgnn.ahead import ahead
 from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.seeds import generator
+from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count
+from gistgnn.sampling.expected import Expected, Sizes
 
-Array = npt.NDArray[Any]
-
-
-BATCHES = ("shared", "independent")
+# Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
+METIS_INSIDE = 0.6
 
 
 @dataclass(frozen=True)
-class ClusterSampling:
-    """How `GIST.fit` trains by clusters.
+class ClusterSampling(Sampling):
+    """Training by clusters.
 
     Args:
         clusters: c, into how many the graph is cut.
         clusters_per_batch: q.
         method: "metis", which cuts few edges, or "random", to compare with.
-        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
-            "independent": each draws an order of its own.
+        batches: see `Sampling`.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
             in Cluster-GCN. It holds for the models of `gistgnn.nn` that sum x itself; others do not notice.
 
@@ -44,28 +39,29 @@ class ClusterSampling:
         InputError: a value out of its range; c is compared with the graph's nodes by `sampler`.
     """
 
+    name = "clusters"
+
     clusters: int
     clusters_per_batch: int = 10
     method: str = "metis"
-    batches: str = "shared"
     precompute: bool = True
 
     def __post_init__(self) -> None:
         """Check every value."""
+        super().__post_init__()
         for name in ("clusters", "clusters_per_batch"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} is {value!r}, expected an integer >= 1")
+            check_count(name, getattr(self, name))
         if self.clusters_per_batch > self.clusters:
             raise InputError(
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
                 f"expected 1 to {self.clusters}"
             )
-        for name, choices in (("method", METHODS), ("batches", BATCHES)):
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
+        if self.method not in METHODS:
+            raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
 
-    def sampler(self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone) -> ClusterBatches:
+    def sampler(
+        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+    ) -> ClusterBatches:
         """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
 
         Raises:
@@ -87,8 +83,19 @@ class ClusterSampling:
             share=share,
         )
 
+    def expected(self, graph: Sizes, layers: int) -> Expected:
+        """q/c of the nodes; of the edges those inside clusters, and of the others as many as both ends are there of.
 
-class ClusterBatches:
+        `METIS_INSIDE` of the edges are taken to lie inside clusters; 1/c, where these are random.
+        """
+        c, q = self.clusters, self.clusters_per_batch
+        inside = METIS_INSIDE if self.method == "metis" and c > 1 else 1 / c
+        both = (q - 1) / (c - 1) if c > 1 else 0.0
+        edges = graph.edges * q / c * (inside + (1 - inside) * both)
+        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q))
+
+
+class ClusterBatches(DrawnBatches):
     """Batches that are the induced subgraphs of ``per_batch`` random clusters, edges between the clusters included.
 
     An epoch is a random permutation of the clusters, cut into ceil(c / q) groups of q; the last one is what is left.
@@ -129,41 +136,16 @@ class ClusterBatches:
         if clusters.order.numel() != nodes:
             raise InputError(f"the clusters are of {clusters.order.numel()} nodes, the graph has {nodes}")
         self.steps_per_epoch = -(-len(clusters) // per_batch)
-        self._per_batch, self._seed, self._independent = per_batch, seed, independent
-        self._stream: tuple[int, ...] = ()
-        self._columns: Tensor | None = None
+        super().__init__(seed, independent=independent)
+        self._per_batch = per_batch
         self._graph = Renumbered(whole, clusters, precompute=precompute, share=share)
 
-    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
-        return ahead(map(self._make, self._groups(first_step, steps)))
-
-    def select_columns(self, columns: Tensor) -> ClusterBatches:
-        """Return the same sampler with the input features `columns` alone."""
-        return self._changed(_columns=columns)
-
-    def for_sub_gcn(self, i: int) -> ClusterBatches:
-        """Return the sampler of sub-GCN i: this one, or one with an order of its own where they are independent."""
-        return self._changed(_stream=(i,)) if self._independent else self
-
-    def _changed(self, **attributes: Any) -> ClusterBatches:
-        other = ClusterBatches.__new__(ClusterBatches)
-        other.__dict__.update(self.__dict__, **attributes)
-        return other
-
-    def _groups(self, first_step: int, steps: int) -> Iterator[Array]:
+    def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:
         """The clusters of every batch, ascending."""
-        drawn, order = -1, np.empty(0, np.int64)
-        for step in range(first_step, first_step + steps):
-            epoch, group = divmod(step, self.steps_per_epoch)
-            if epoch != drawn:
-                drawn = epoch
-                order = generator(self._seed, "batches", epoch, *self._stream).permutation(self._graph.clusters)
-            yield np.sort(order[group * self._per_batch : (group + 1) * self._per_batch])
+        return (np.sort(group) for _, group in self._shuffled(self._graph.clusters, self._per_batch, first_step, steps))
 
     def _make(self, group: Array) -> Batch:
-        batch = self._graph.batch(group)
-        return batch if self._columns is None else batch.select_columns(self._columns)
+        return self._graph.batch(group)
 
 
 class Renumbered:

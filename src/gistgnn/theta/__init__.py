@@ -1,7 +1,7 @@
 """The global parameters Θ, wherever they lie."""
 
 from gistgnn.theta.files import InFiles
-from gistgnn.theta.initial import build_from_seed
+from gistgnn.theta.initial import build_from_seed, build_on_meta
 from gistgnn.theta.local import LocalTheta
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.replicated import Replicated
@@ -25,6 +25,7 @@ __all__ = [
     "Theta",
     "Trained",
     "build_from_seed",
+    "build_on_meta",
     "check_ranks",
     "fill",
     "full_model",

@@ -1,0 +1,146 @@
+"""What LADIES and FastGCN have in common: the nodes of a layer are drawn by importance."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.clusters import Note
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling.batch import Batch, Share, alone
+from gistgnn.sampling.drawn import Array, Sampling, check_count
+from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.layered import LayeredBatches, depth
+from gistgnn.sampling.structure import Structure, pattern_of
+
+
+class ImportanceBatches(LayeredBatches):
+    """Batches by importance; a subclass says how nodes are drawn.
+
+    Args:
+        structure: the graph.
+        counts: s of every layer.
+        batch_size: output nodes.
+        seed: of the batches.
+        row_normalise: see `LadiesSampling`.
+        independent: see `DrawnBatches`.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        counts: tuple[int, ...],
+        batch_size: int,
+        seed: int = 0,
+        *,
+        row_normalise: bool = True,
+        independent: bool = False,
+    ) -> None:
+        super().__init__(structure, batch_size, seed, independent=independent)
+        self._counts, self._normalised = counts, row_normalise
+        if row_normalise:
+            self.degrees = structure.normalised()
+
+    @abstractmethod
+    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Distinct nodes, and the weights of their columns; ``rows`` are those of the nodes ``outputs`` in A."""
+
+    def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
+        layers: list[SampledAdjacency] = []
+        for count in reversed(self._counts):
+            rows = self.structure.edges[outputs]
+            drawn, importance = self._draw(rows, outputs, count, rng)
+            known = np.zeros(self.structure.nodes, bool)
+            known[outputs] = True
+            new = ~known[drawn]
+            inputs = np.concatenate([outputs, drawn[new]])
+            columns = torch.ones(len(inputs), dtype=self.degrees.own.dtype)
+            columns[len(outputs) :] = torch.from_numpy(importance[new])
+            pattern = pattern_of(rows[:, inputs])
+            degrees = self.degrees.of(torch.from_numpy(inputs))
+            weight = columns.index_select(0, pattern.col)
+            layers.insert(0, SampledAdjacency(pattern, degrees, weight, refuses=self.refuses))
+            outputs = inputs
+        return outputs, layers
+
+
+def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw nodes with probabilities p in proportion to weights, [N], and return each with (times drawn) / (count · p).
+
+    Args:
+        cumulated: the sums of the weights, [N] float64.
+        weights: of every node.
+        count: draws.
+        rng: of the draws.
+
+    Returns:
+        The distinct nodes that were drawn, and as many numbers.
+    """
+    drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
+    nodes, times = np.unique(drawn, return_counts=True)
+    return nodes, (times * cumulated[-1] / (count * weights[nodes])).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class ImportanceSampling(Sampling):
+    """What LADIES and FastGCN have in common; see there."""
+
+    made: ClassVar[type[ImportanceBatches]]
+
+    batch_size: int = 512
+    nodes_per_layer: int | tuple[int, ...] = 512
+    row_normalise: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        if isinstance(self.nodes_per_layer, list):  # as result.json gives it back
+            object.__setattr__(self, "nodes_per_layer", tuple(self.nodes_per_layer))
+        check_count("batch_size", self.batch_size)
+        if not self._counts:
+            raise InputError("nodes_per_layer is (), expected at least one")
+        for count in self._counts:
+            check_count("nodes_per_layer", count)
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return self.nodes_per_layer if isinstance(self.nodes_per_layer, tuple) else (self.nodes_per_layer,)
+
+    def sampler(
+        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+    ) -> ImportanceBatches:
+        """Return the sampler; see `Sampling.sampler`."""
+        counts = depth(self._counts, layers)
+        if counts is None:
+            raise InputError(
+                f"nodes_per_layer has {len(self._counts)} numbers, the model {layers} layers: give one, or {layers}"
+            )
+        if layers is None and isinstance(self.nodes_per_layer, int):
+            raise InputError(
+                f"how many layers the model has is not known: give nodes_per_layer a number for each, such as "
+                f"({self.nodes_per_layer}, {self.nodes_per_layer})"
+            )
+        structure, independent = Structure(whole, share), self.batches == "independent"
+        return self.made(
+            structure, counts, self.batch_size, seed, row_normalise=self.row_normalise, independent=independent
+        )
+
+    def expected(self, graph: Sizes, layers: int) -> Expected:
+        """A layer adds s nodes; its edges lead to nodes as likely to be drawn as one of `candidates`."""
+        nodes, edges = [float(min(self.batch_size, graph.train))], []
+        for count in reversed(depth(self._counts, layers) or self._counts):
+            linked = nodes[-1] * graph.degree
+            nodes.append(nodes[-1] + count)
+            edges.append(linked * min(1, nodes[-1] / self.candidates(graph, linked)))
+        return Expected.layered(graph, nodes, edges)
+
+    @staticmethod
+    @abstractmethod
+    def candidates(graph: Sizes, linked: float) -> float:
+        """Among how many nodes, all equally likely, one is found as often as here; of a layer with ``linked`` edges."""

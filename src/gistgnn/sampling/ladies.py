@@ -1,0 +1,73 @@
+"""LADIES: layer-dependent importance sampling (Zou et al., 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gistgnn.sampling.drawn import Array
+from gistgnn.sampling.expected import Sizes
+from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
+
+
+class LadiesBatches(ImportanceBatches):
+    """The batches of `LadiesSampling`."""
+
+    refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+
+    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        squares = self.structure.squares(rows, outputs)
+        if np.count_nonzero(squares) <= count:
+            nodes = np.flatnonzero(squares)
+            return nodes, np.ones(len(nodes), np.float32)
+        cumulated = squares.cumsum(dtype=np.float64)
+        if not self._normalised:
+            return with_replacement(cumulated, squares, count, rng)
+        nodes = distinct(cumulated, count, rng)
+        return nodes, np.maximum(cumulated[-1] / (count * squares[nodes]), 1)
+
+
+def distinct(cumulated: Array, count: int, rng: np.random.Generator) -> Array:
+    """Draw ``count`` nodes one after another, each time in proportion to the weights of those that are left.
+
+    That is: in proportion to all weights, repetitions not counted. ``cumulated``: [N], the sums of the weights.
+    """
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        more = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
+        found = np.concatenate([found, more])
+        _, first = np.unique(found, return_index=True)
+        found = found[np.sort(first)]
+    return found[:count]
+
+
+@dataclass(frozen=True)
+class LadiesSampling(ImportanceSampling):
+    """LADIES: layer-dependent importance sampling (Zou et al., 2019).
+
+    From the output nodes O of a layer its input nodes are O itself and s nodes that are drawn with the probabilities
+    p_j ∝ Σ_{i in O} Ā_ij² (Ā of eq. 1, self-loops included): the neighbours of O, and first those of many. Column j
+    of Ā's rows O has weight 1 / (s p_j), or 1 where that is less or where j is in O; what is not drawn is left out.
+
+    Args:
+        batch_size: output nodes of a batch, on which the loss is.
+        nodes_per_layer: s; or one for each layer, the first layer's first.
+        row_normalise: as the authors' code does: nodes are drawn without replacement, and each row is scaled to the
+            sum that it has in Ā. Sums vary less so, and are not unbiased. False: drawn with replacement, each with
+            weight (times drawn) / (s p_j), which is unbiased.
+        batches: see `Sampling`.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    name = "ladies"
+    made = LadiesBatches
+
+    @staticmethod
+    def candidates(graph: Sizes, linked: float) -> float:
+        """The neighbours; those of many are drawn twice as often."""
+        return graph.nodes * -math.expm1(-linked / graph.nodes) / 2

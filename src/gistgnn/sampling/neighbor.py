@@ -1,0 +1,179 @@
+"""Uniform neighbour sampling (Hamilton et al., 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.clusters import Note
+from gistgnn.nn.pattern import Pattern, index_dtype
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling.batch import Batch, Share, alone
+from gistgnn.sampling.drawn import Array, Sampling, check_count
+from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.layered import LayeredBatches, depth
+from gistgnn.sampling.structure import Structure
+
+ALL = -1  # neighbours
+
+
+class NeighborBatches(LayeredBatches):
+    """The batches of `NeighborSampling`.
+
+    Args:
+        structure: the graph.
+        fanouts: k of every hop, from the output nodes on.
+        batch_size: output nodes.
+        seed: of the batches.
+        independent: see `DrawnBatches`.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        fanouts: tuple[int, ...],
+        batch_size: int,
+        seed: int = 0,
+        *,
+        independent: bool = False,
+    ) -> None:
+        super().__init__(structure, batch_size, seed, independent=independent)
+        self._fanouts = fanouts
+
+    def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
+        place = np.full(self.structure.nodes, -1, np.int32)  # of a node among those of the batch
+        place[outputs] = np.arange(len(outputs))
+        nodes, reached, kept, sources = outputs, [len(outputs)], [], []
+        for fanout in self._fanouts:
+            frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]  # a node's neighbours are drawn once
+            drawn, counts = draw_neighbours(self.structure, frontier, fanout, rng)
+            new = np.unique(drawn[place[drawn] < 0])
+            place[new] = np.arange(len(nodes), len(nodes) + len(new))
+            nodes = np.concatenate([nodes, new])
+            reached.append(len(nodes))
+            kept.append(counts)
+            sources.append(place[drawn])
+        return nodes, self._cut(nodes, reached, np.concatenate(kept), np.concatenate(sources))
+
+    def _cut(self, nodes: Array, reached: list[int], kept: Array, sources: Array) -> list[SampledAdjacency]:
+        """Every layer's edges: those of the first nodes, as many as its outputs are.
+
+        Args:
+            nodes: of the batch.
+            reached: how many of them after every hop.
+            kept: edges of each node but those that the last hop has reached.
+            sources: of these edges, as places in the batch.
+        """
+        degrees = self.degrees.of(torch.from_numpy(nodes))
+        each = torch.from_numpy(kept)
+        weight = (degrees.own[: len(each)] / each).repeat_interleave(each)
+        rowptr, dtype = torch.cat([each.new_zeros(1), each.cumsum(0)]), index_dtype(len(nodes), len(sources))
+        whole = Pattern(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
+        layers: list[SampledAdjacency] = []
+        for rows, columns in pairwise(reached):
+            part = whole.top(rows, columns)
+            layers.insert(0, SampledAdjacency(part, degrees.first(columns), weight[: part.nnz]))
+        return layers
+
+
+def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw for each node ``fanout`` of its in-neighbours, without replacement; all of them where there are no more.
+
+    Args:
+        structure: the graph.
+        nodes: [n].
+        fanout: k; -1: all.
+        rng: of the draws.
+
+    Returns:
+        The neighbours, node by node, and how many there are of each node: [n] int64.
+    """
+    starts, degree = (each.astype(np.int64) for each in _rows(structure, nodes))
+    if fanout == ALL:
+        return structure.edges[nodes].indices, degree
+    kept = np.minimum(degree, fanout)
+    chosen = np.broadcast_to(np.arange(fanout), (len(nodes), fanout)).copy()
+    many = np.flatnonzero(degree > fanout)
+    chosen[many] = _distinct(degree[many], fanout, rng)
+    entries = (starts[:, None] + chosen)[np.arange(fanout) < kept[:, None]]
+    return structure.edges.indices[entries], kept
+
+
+def _rows(structure: Structure, nodes: Array) -> tuple[Array, Array]:
+    """Where the nodes' entries begin, and how many they are."""
+    starts = structure.edges.indptr[nodes]
+    return starts, structure.edges.indptr[nodes + 1] - starts
+
+
+def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
+    """For each of the sizes n > count, ``count`` distinct numbers of 0..n-1, every such set equally likely: [., count].
+
+    Floyd's algorithm, for all at once: the t-th number is one of 0..n-count+t, or the last of these where it has been
+    drawn before.
+    """
+    chosen = np.empty((len(sizes), count), np.int64)
+    for t in range(count):
+        last = sizes - count + t
+        drawn = (rng.random(len(sizes)) * (last + 1)).astype(np.int64)
+        before = (chosen[:, :t] == drawn[:, None]).any(axis=1)
+        chosen[:, t] = np.where(before, last, drawn)
+    return chosen
+
+
+@dataclass(frozen=True)
+class NeighborSampling(Sampling):
+    """Uniform neighbour sampling: GraphSAGE's, with the layout of PyG's ``NeighborLoader``.
+
+    From the output nodes on, every node that is reached draws k of its neighbours without replacement, once, and uses
+    them in all layers. Their edges have weight (degree / k), so that sums over them are unbiased.
+
+    Args:
+        fanouts: k of each hop, the output nodes' first; one number: of all hops; -1: all neighbours.
+        batch_size: output nodes of a batch, on which the loss is.
+        batches: see `Sampling`.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    name = "neighbor"
+
+    fanouts: tuple[int, ...] = (10,)
+    batch_size: int = 512
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        object.__setattr__(self, "fanouts", tuple(self.fanouts))  # a list, as result.json gives it back
+        check_count("batch_size", self.batch_size)
+        if not self.fanouts:
+            raise InputError("fanouts is (), expected at least one")
+        for fanout in self.fanouts:
+            if fanout != ALL:
+                check_count("fanouts", fanout)
+
+    def sampler(
+        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+    ) -> NeighborBatches:
+        """Return the sampler; see `Sampling.sampler`."""
+        fanouts = depth(self.fanouts, layers)
+        if fanouts is None:
+            raise InputError(
+                f"fanouts has {len(self.fanouts)} numbers, the model {layers} layers: give one, or {layers}"
+            )
+        structure, independent = Structure(whole, share), self.batches == "independent"
+        return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=independent)
+
+    def expected(self, graph: Sizes, layers: int) -> Expected:
+        """Every node that a hop has reached draws its neighbours, of which none has been reached before."""
+        nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
+        new = nodes[0]
+        for fanout in depth(self.fanouts, layers) or self.fanouts:
+            new *= graph.degree if fanout == ALL else min(fanout, graph.degree)
+            nodes.append(nodes[-1] + new)
+            edges.append(edges[-1] + new)
+        return Expected.layered(graph, nodes, edges[1:])

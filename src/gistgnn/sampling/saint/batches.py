@@ -1,0 +1,143 @@
+"""GraphSAINT (Zeng et al., 2020): batches are subgraphs, with losses and edges weighed so that sums are unbiased."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from gistgnn.graphs.clusters import Note
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling.batch import Batch, Share, alone
+from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count
+from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.structure import Structure, pattern_of
+
+
+class Draw(ABC):
+    """One random draw, which touches some nodes; a batch is the subgraph that the nodes of r of them induce.
+
+    Attributes:
+        touches: a_v, the probability that a draw touches node v: [N] float64.
+        edges: the graph's; where `together` reads them from the entries, with a_uv in place of 1.
+    """
+
+    touches: Array
+    edges: sp.csr_matrix
+
+    @abstractmethod
+    def nodes(self, count: int, rng: np.random.Generator) -> Array:
+        """The nodes that so many draws touch, in any order, with repetitions."""
+
+    @abstractmethod
+    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
+        """a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
+
+        Args:
+            part: the rows and columns of `edges` at some nodes.
+            rows: row of every entry of it.
+            nodes: which nodes these are.
+        """
+
+
+class SaintBatches(DrawnBatches):
+    """Subgraphs that are induced by the nodes of r independent draws.
+
+    A node v is among them with probability p_v = 1 - (1 - a_v)^r, both ends of an edge with p_uv = p_u + p_v - 1 +
+    (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv, by which the sum of v's neighbours is unbiased
+    wherever v is sampled; a training node's loss has weight 1 / (p_v · training nodes), by which the sum of these
+    losses is their mean over the whole graph, in the mean.
+
+    Args:
+        structure: the graph.
+        draw: one draw.
+        count: r.
+        seed: of the batches.
+        independent: see `DrawnBatches`.
+    """
+
+    def __init__(
+        self, structure: Structure, draw: Draw, count: int, seed: int = 0, *, independent: bool = False
+    ) -> None:
+        super().__init__(seed, independent=independent)
+        self._structure, self._draw, self._count = structure, draw, count
+        self.sampled = self.touched_by(draw.touches)
+        self._trains = np.zeros(structure.nodes, bool)
+        self._trains[structure.train] = True
+        expected = float(self.sampled[structure.train].sum())  # training nodes of a batch
+        self.steps_per_epoch = max(1, round(len(structure.train) / expected))
+
+    def touched_by(self, probability: Array) -> Array:
+        """The probability that any of the r draws does what one does with a probability."""
+        with np.errstate(divide="ignore"):  # of what one draw is certain to do
+            return -np.expm1(self._count * np.log1p(-np.minimum(probability, 1)))
+
+    def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
+        return iter(range(first_step, first_step + steps))
+
+    def _make(self, step: int) -> Batch:
+        found = self._draw.nodes(self._count, self._generator("layers", step))
+        chosen = np.zeros(self._structure.nodes, bool)
+        chosen[found] = True
+        nodes = np.flatnonzero(chosen)
+        part = self._draw.edges[nodes][:, nodes]
+        where = torch.from_numpy(nodes)
+        adj = SampledAdjacency(
+            pattern_of(part), self._structure.degrees.of(where), torch.from_numpy(self.weights(part, nodes))
+        )
+        y, trains = self._structure.y, self._trains[nodes]
+        weight = 1 / (self.sampled[nodes[trains]] * len(self._structure.train))
+        return Batch(
+            self._structure.features(where),
+            adj.to(y.device),
+            y.index_select(0, where.to(y.device)),
+            torch.from_numpy(np.flatnonzero(trains)).to(y.device),
+            sparse=self._structure.sparse,
+            loss_weights=torch.from_numpy(weight).to(y.device, adj.dtype),
+        )
+
+    def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
+        """p_v / p_uv of every edge among some nodes: [nnz] float32; ``part`` as for `Draw.together`."""
+        rows = np.arange(len(nodes)).repeat(np.diff(part.indptr))
+        own, touches = self.sampled[nodes], self._draw.touches[nodes]
+        into, out = own[rows], own[part.indices]
+        either = touches[rows] + touches[part.indices] - self._draw.together(part, rows, nodes)
+        both = into + out - self.touched_by(either)
+        return np.where(rows == part.indices, 1, into / both).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class SaintSampling(Sampling):
+    """What the three kinds have in common."""
+
+    batch_size: int = 6000
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        check_count("batch_size", self.batch_size)
+
+    def sampler(
+        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+    ) -> SaintBatches:
+        """Return the sampler; see `Sampling.sampler`."""
+        structure, independent = Structure(whole, share), self.batches == "independent"
+        draw = self.draw(structure, seed, share)
+        return SaintBatches(structure, draw, self.batch_size, seed, independent=independent)
+
+    @abstractmethod
+    def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+        """Return what one draw is; what is counted for it follows from the seed, and is shared."""
+
+    @property
+    def touched(self) -> int:
+        """Nodes that the draws of a batch touch, with repetitions."""
+        return self.batch_size
+
+    def expected(self, graph: Sizes, layers: int) -> Expected:
+        """Nodes that are drawn evenly, and what they induce."""
+        return Expected.induced(graph, self.touched)

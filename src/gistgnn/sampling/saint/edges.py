@@ -1,0 +1,73 @@
+"""GraphSAINT by random edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gistgnn.sampling.batch import Share
+from gistgnn.sampling.drawn import Array
+from gistgnn.sampling.saint.batches import Draw, SaintSampling
+from gistgnn.sampling.structure import Structure
+
+
+class EdgeDraw(Draw):
+    """Both ends of one edge, with probability ∝ 1/deg(u) + 1/deg(v) (GraphSAINT, section 3.3).
+
+    That is a node at random, and one of its in-neighbours at random; a node without any stays alone.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.edges = structure.edges
+        degree = np.diff(self.edges.indptr)
+        self._chosen = 1 / (len(degree) * np.maximum(degree, 1))  # 1 / (N deg), of each in-edge of a node
+        own = self.edges.diagonal() * self._chosen  # touches one node, not two
+        self.touches = 1 / len(degree) + self.edges.T @ self._chosen - own
+
+    def nodes(self, count: int, rng: np.random.Generator) -> Array:
+        """The ends of so many edges."""
+        roots = rng.integers(self.edges.shape[0], size=count)
+        return np.concatenate([roots, step(self.edges, roots, rng)])
+
+    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array:
+        """The edge itself, and the one in the other direction where there is one."""
+        part.sort_indices()  # the sum below is sorted
+        back = (part + part.multiply(part.T)).data - 1
+        chosen = self._chosen[nodes]
+        return chosen[rows] + back * chosen[part.indices]
+
+
+def step(edges: sp.csr_matrix, nodes: Array, rng: np.random.Generator) -> Array:
+    """One of each node's in-neighbours at random; the node itself where it has none."""
+    starts = edges.indptr[nodes]
+    degree = edges.indptr[nodes + 1] - starts
+    entries = starts + (rng.random(len(nodes)) * degree).astype(starts.dtype)
+    return np.where(degree > 0, edges.indices[np.minimum(entries, len(edges.indices) - 1)], nodes)
+
+
+@dataclass(frozen=True)
+class SaintEdgeSampling(SaintSampling):
+    """GraphSAINT's edge sampler; see `EdgeDraw` and `SaintBatches`.
+
+    Args:
+        batch_size: edges drawn for a batch, whose ends are its nodes.
+        batches: see `Sampling`.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    name = "saint-edge"
+
+    batch_size: int = 4000
+
+    def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+        """See `SaintSampling.draw`."""
+        return EdgeDraw(structure)
+
+    @property
+    def touched(self) -> int:
+        """See `SaintSampling.touched`."""
+        return 2 * self.batch_size
