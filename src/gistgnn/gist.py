@@ -230,7 +230,7 @@ class GIST:
         model = build_on_meta(self.build, self.widths, shared=self.shared)
         layers = getattr(model, "num_layers", None)  # of ours and PyG's
         with waiting("preparing batches", shown=shown):
-            return sampling.sampler(batch, self.seed, layers, say if shown else lambda _: None, share)
+            return sampling.sampler(batch, self.seed, say if shown else lambda _: None, share, layers)
 
     def _begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""

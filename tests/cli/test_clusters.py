@@ -106,7 +106,7 @@ BAD = [
 def test_bad_options(
     own_graph: Path, options: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _refused(("train", *options, "--out", own_graph.parent / "run"), message, own_graph, capsys)
+    refused_in_process(("train", *options, "--out", own_graph.parent / "run"), message, own_graph, capsys)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,12 @@ def test_bad_options(
 def test_bad_partitions(
     own_graph: Path, options: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _refused(("partition", *options), message, own_graph, capsys)
+    refused_in_process(("partition", *options), message, own_graph, capsys)
 
 
-def _refused(command: tuple[object, ...], message: str, graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def refused_in_process(
+    command: tuple[object, ...], message: str, graph: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = [*map(str, command), *(() if "--dataset" in command else ("--dataset", str(graph)))]
     try:
         status: object = main(given)

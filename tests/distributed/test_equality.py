@@ -11,6 +11,7 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.result import Result
+from gistgnn.sampling import LadiesSampling, SaintWalkSampling
 from gistgnn.theta import InMemory, Sharded
 
 from .launch import on_ranks
@@ -96,3 +97,22 @@ def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str) -> No
         else:
             for each in own:
                 same(each["tensors"], expected["tensors"])
+
+
+SAMPLED = {"ladies": LadiesSampling(8, (6, 6)), "saint-rw": SaintWalkSampling(batch_size=9, walk_length=2)}
+
+
+def train_sampled(ranks: Ranks | None) -> dict[str, dict[str, Any]]:
+    """By sampled batches, each rank drawing its own from the seed."""
+    found = {}
+    for name, sampling in SAMPLED.items():
+        gist = GIST(every_model()["graphsage layer 2"][0], (9,), 4, ranks=ranks, store="sharded" if ranks else "memory")
+        result = gist.fit(tiny_graph(), sampler=sampling, **{**SETTINGS, "epochs": 12})
+        found[name] = {"history": left(gist, result)["history"], "test": result.test}
+    return found
+
+
+def test_ranks_see_the_batches_of_one_process() -> None:
+    expected = train_sampled(None)
+    for found in on_ranks(2, train_sampled):
+        assert found == expected

@@ -112,7 +112,7 @@ def test_the_runners_are_told_apart() -> None:
     assert 3.5 < fused.activations / in_turn.activations < 5
     assert 3.9 < fused.step.flops / in_turn.step.flops < 4.1
     assert not rehearse(config(m=2, runner="fused", partitioned=(0, 1)), SIZES).fused
-    own = ClusterSampling(6, 2, "random", "independent")
+    own = ClusterSampling(6, 2, "random", batches="independent")
     assert not rehearse(config(m=2, runner="fused", sampler=own), SIZES).fused
 
 
@@ -160,12 +160,15 @@ def test_a_budget_is_asked_for_before_evaluation_is_chosen() -> None:
 
 
 def test_batches_of_clusters() -> None:
-    every = SIZES.batch(ClusterSampling(6, 6))
+    def batch(sampling: ClusterSampling | None) -> GraphSizes:
+        return SIZES.batch(SIZES.expected(sampling, 3))
+
+    every = batch(ClusterSampling(6, 6))
     assert (every.nodes, every.edges) == (SIZES.nodes, SIZES.edges)
-    assert SIZES.batch(None) == SIZES
-    one = SIZES.batch(ClusterSampling(5, 1))
+    assert batch(None) == SIZES
+    one = batch(ClusterSampling(5, 1))
     assert (one.nodes, one.edges) == (6, round(SIZES.edges / 5 * 0.6))
-    assert SIZES.batch(ClusterSampling(5, 1, "random")).edges == round(SIZES.edges / 25)
+    assert batch(ClusterSampling(5, 1, "random")).edges == round(SIZES.edges / 25)
 
 
 def test_published_sizes() -> None:

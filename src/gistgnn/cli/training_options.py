@@ -243,6 +243,7 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
     options = {name: [field.name for field in fields(each)] for name, each in SAMPLINGS.items()}
     every = dict.fromkeys(name for names in options.values() for name in names)
     given = {name: getattr(args, name) for name in every if getattr(args, name) is not None}
+    given = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
     for name in given:
         if name not in options.get(args.sampler, []):
             takes = [sampler for sampler, names in options.items() if name in names]

@@ -127,8 +127,7 @@ class GNN(nn.Module, ABC):
         """
         self.check_input(x)
         adj = as_adjacency(adj, x.shape[0], x.dtype)
-        if adj.layers not in (None, self.num_layers):
-            raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
+        self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
             x = drop(self.activate(norm, layer(x, adj.layer(number))), self.dropout, self.training)
@@ -144,6 +143,14 @@ class GNN(nn.Module, ABC):
         """Raise InputError unless ``x`` has the model's number of features."""
         if len(x.shape) != 2 or x.shape[1] != self.in_features:
             raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
+
+    def check_structure(self, adj: Adjacency) -> None:
+        """Raise InputError unless ``adj`` is for as many layers, and, where they attend, for attention."""
+        if adj.layers not in (None, self.num_layers):
+            raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
+        for number, layer in enumerate(self.convs):
+            if cast(Layer, layer).edge_scores:
+                _ = adj.layer(number).attention
 
     @staticmethod
     def activate(norm: nn.Module, x: Tensor) -> Tensor:

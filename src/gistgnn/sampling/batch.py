@@ -182,6 +182,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
     """
     if gnn := as_gnn(model):
         gnn.check_input(batch.x)
+        gnn.check_structure(batch.adj)
         given = gnn.out_features
     else:
         given = _run_once(model, batch)

@@ -60,7 +60,7 @@ class ClusterSampling(Sampling):
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
 
     def sampler(
-        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
     ) -> ClusterBatches:
         """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
 

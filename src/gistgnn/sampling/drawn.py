@@ -49,16 +49,16 @@ class Sampling(ABC):
 
     @abstractmethod
     def sampler(
-        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
     ) -> DrawnBatches:
         """Return the sampler for a graph.
 
         Args:
             whole: what training sees of the graph, on the device where the models run.
             seed: of the batches.
-            layers: of the model, the output layer included; None: not known.
             note: is told what the user may want to know.
             share: gives what is made of the graph, once on a machine.
+            layers: of the model, the output layer included; None: not known.
 
         Raises:
             InputError: a value that does not fit the graph or the model.

@@ -10,13 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import Note
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.drawn import Array, Sampling, check_count
 from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.sampling.layered import LayeredBatches, depth
+from gistgnn.sampling.layered import LayeredBatches, checked, each_layer
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
@@ -100,32 +99,14 @@ class ImportanceSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        if isinstance(self.nodes_per_layer, list):  # as result.json gives it back
-            object.__setattr__(self, "nodes_per_layer", tuple(self.nodes_per_layer))
         check_count("batch_size", self.batch_size)
-        if not self._counts:
-            raise InputError("nodes_per_layer is (), expected at least one")
-        for count in self._counts:
-            check_count("nodes_per_layer", count)
-
-    @property
-    def _counts(self) -> tuple[int, ...]:
-        return self.nodes_per_layer if isinstance(self.nodes_per_layer, tuple) else (self.nodes_per_layer,)
+        object.__setattr__(self, "nodes_per_layer", checked("nodes_per_layer", self.nodes_per_layer))
 
     def sampler(
-        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
     ) -> ImportanceBatches:
         """Return the sampler; see `Sampling.sampler`."""
-        counts = depth(self._counts, layers)
-        if counts is None:
-            raise InputError(
-                f"nodes_per_layer has {len(self._counts)} numbers, the model {layers} layers: give one, or {layers}"
-            )
-        if layers is None and isinstance(self.nodes_per_layer, int):
-            raise InputError(
-                f"how many layers the model has is not known: give nodes_per_layer a number for each, such as "
-                f"({self.nodes_per_layer}, {self.nodes_per_layer})"
-            )
+        counts = each_layer("nodes_per_layer", self.nodes_per_layer, layers)
         structure, independent = Structure(whole, share), self.batches == "independent"
         return self.made(
             structure, counts, self.batch_size, seed, row_normalise=self.row_normalise, independent=independent
@@ -134,7 +115,7 @@ class ImportanceSampling(Sampling):
     def expected(self, graph: Sizes, layers: int) -> Expected:
         """A layer adds s nodes; its edges lead to nodes as likely to be drawn as one of `candidates`."""
         nodes, edges = [float(min(self.batch_size, graph.train))], []
-        for count in reversed(depth(self._counts, layers) or self._counts):
+        for count in reversed(each_layer("nodes_per_layer", self.nodes_per_layer, layers)):
             linked = nodes[-1] * graph.degree
             nodes.append(nodes[-1] + count)
             edges.append(linked * min(1, nodes[-1] / self.candidates(graph, linked)))

@@ -12,6 +12,8 @@ from gistgnn.sampling.drawn import Array
 from gistgnn.sampling.expected import Sizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
 
+_TRIES = 3
+
 
 class LadiesBatches(ImportanceBatches):
     """The batches of `LadiesSampling`."""
@@ -26,22 +28,35 @@ class LadiesBatches(ImportanceBatches):
         cumulated = squares.cumsum(dtype=np.float64)
         if not self._normalised:
             return with_replacement(cumulated, squares, count, rng)
-        nodes = distinct(cumulated, count, rng)
+        nodes = distinct(cumulated, squares, count, rng)
         return nodes, np.maximum(cumulated[-1] / (count * squares[nodes]), 1)
 
 
-def distinct(cumulated: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw ``count`` nodes one after another, each time in proportion to the weights of those that are left.
+def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
+    """Draw nodes one after another, each time in proportion to the weights of those that are left.
 
-    That is: in proportion to all weights, repetitions not counted. ``cumulated``: [N], the sums of the weights.
+    That is: in proportion to all weights, repetitions not counted; but where few nodes have most of the weight, that
+    would go on for long, and the rest is drawn by clocks that ring at rates in proportion to the weights.
+
+    Args:
+        cumulated: the sums of the weights, [N] float64.
+        weights: of every node; more than ``count`` are not 0.
+        count: nodes to draw.
+        rng: of the draws.
     """
     found = np.empty(0, np.int64)
-    while len(found) < count:
+    for _ in range(_TRIES):
         more = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
         found = np.concatenate([found, more])
         _, first = np.unique(found, return_index=True)
         found = found[np.sort(first)]
-    return found[:count]
+        if len(found) >= count:
+            return found[:count]
+    left = weights.copy()
+    left[found] = 0
+    nodes = np.flatnonzero(left)
+    rings, missing = rng.standard_exponential(len(nodes)) / left[nodes], count - len(found)
+    return np.concatenate([found, nodes[np.argpartition(rings, missing - 1)[:missing]]])
 
 
 @dataclass(frozen=True)

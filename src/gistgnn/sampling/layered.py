@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
 
+from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.drawn import Array, DrawnBatches
+from gistgnn.sampling.drawn import Array, DrawnBatches, check_count
 from gistgnn.sampling.structure import Structure
 
 
@@ -58,8 +59,35 @@ class LayeredBatches(DrawnBatches):
         )
 
 
-def depth(given: tuple[int, ...], layers: int | None) -> tuple[int, ...] | None:
-    """One value for each layer: those that are given, or the only one for all; None: it cannot be."""
-    if len(given) == 1 and layers is not None:
-        return given * layers
-    return given if layers in (None, len(given)) else None
+def each_layer(name: str, given: int | tuple[int, ...], layers: int | None) -> tuple[int, ...]:
+    """Return one number for each layer of a model: those that are given, or the same for all.
+
+    Args:
+        name: of the setting.
+        given: what the user said of it.
+        layers: of the model; None: not known.
+
+    Raises:
+        InputError: they are not as many, or it is not known how many.
+    """
+    if isinstance(given, int):
+        if layers is None:
+            raise InputError(
+                f"{name} is {given}, but how many layers the model has is not known (it has no num_layers): give one "
+                f"number for each, such as ({given}, {given})"
+            )
+        return (given,) * layers
+    if layers not in (None, len(given)):
+        raise InputError(f"{name} has {len(given)} numbers, the model {layers} layers: give one for all, or {layers}")
+    return given
+
+
+def checked(name: str, given: int | Sequence[int], also: int | None = None) -> int | tuple[int, ...]:
+    """Return a number, or a tuple of some, all of them integers >= 1 (or ``also``), or raise InputError."""
+    numbers = (given,) if isinstance(given, int) else tuple(given)  # a list, as result.json gives it back
+    if not numbers:
+        raise InputError(f"{name} is (), expected at least one number")
+    for number in numbers:
+        if number != also:
+            check_count(name, number)
+    return given if isinstance(given, int) else numbers

@@ -8,14 +8,13 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import Note
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.drawn import Array, Sampling, check_count
 from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.sampling.layered import LayeredBatches, depth
+from gistgnn.sampling.layered import LayeredBatches, checked, each_layer
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
@@ -132,7 +131,8 @@ class NeighborSampling(Sampling):
     them in all layers. Their edges have weight (degree / k), so that sums over them are unbiased.
 
     Args:
-        fanouts: k of each hop, the output nodes' first; one number: of all hops; -1: all neighbours.
+        fanouts: k of all hops, one for each layer of the model; or one for each hop, the output nodes' first; -1: all
+            neighbours.
         batch_size: output nodes of a batch, on which the loss is.
         batches: see `Sampling`.
 
@@ -142,29 +142,20 @@ class NeighborSampling(Sampling):
 
     name = "neighbor"
 
-    fanouts: tuple[int, ...] = (10,)
+    fanouts: int | tuple[int, ...] = 10
     batch_size: int = 512
 
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        object.__setattr__(self, "fanouts", tuple(self.fanouts))  # a list, as result.json gives it back
         check_count("batch_size", self.batch_size)
-        if not self.fanouts:
-            raise InputError("fanouts is (), expected at least one")
-        for fanout in self.fanouts:
-            if fanout != ALL:
-                check_count("fanouts", fanout)
+        object.__setattr__(self, "fanouts", checked("fanouts", self.fanouts, also=ALL))
 
     def sampler(
-        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
     ) -> NeighborBatches:
         """Return the sampler; see `Sampling.sampler`."""
-        fanouts = depth(self.fanouts, layers)
-        if fanouts is None:
-            raise InputError(
-                f"fanouts has {len(self.fanouts)} numbers, the model {layers} layers: give one, or {layers}"
-            )
+        fanouts = each_layer("fanouts", self.fanouts, layers)
         structure, independent = Structure(whole, share), self.batches == "independent"
         return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=independent)
 
@@ -172,7 +163,7 @@ class NeighborSampling(Sampling):
         """Every node that a hop has reached draws its neighbours, of which none has been reached before."""
         nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
         new = nodes[0]
-        for fanout in depth(self.fanouts, layers) or self.fanouts:
+        for fanout in each_layer("fanouts", self.fanouts, layers):
             new *= graph.degree if fanout == ALL else min(fanout, graph.degree)
             nodes.append(nodes[-1] + new)
             edges.append(edges[-1] + new)

@@ -122,7 +122,7 @@ class SaintSampling(Sampling):
         check_count("batch_size", self.batch_size)
 
     def sampler(
-        self, whole: Batch, seed: int, layers: int | None = None, note: Note = lambda _: None, share: Share = alone
+        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
     ) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
         structure, independent = Structure(whole, share), self.batches == "independent"

@@ -1,0 +1,120 @@
+"""The structure of sampled batches against the whole graph's."""
+
+import pytest
+import torch
+from refusals import refused
+
+from gistgnn.nn import GAT, GCN, MODELS, Adjacency, SparseMatrix
+from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.sampled import Degrees, SampledAdjacency
+
+EDGES = torch.tensor([[1, 2, 2, 3, 0, 4, 1, 2], [0, 0, 1, 2, 3, 3, 4, 2]])  # 2 -> 2 is a self-loop
+WHOLE = Adjacency(EDGES, 6)  # node 5 is alone
+
+
+def degrees(*, sums: bool = False) -> Degrees:
+    own = WHOLE.pattern.rowptr.diff().float()
+    looped = WHOLE.attention.rowptr.diff().float()
+    return Degrees(own, looped, WHOLE.gcn.to_dense().sum(dim=1) if sums else None)
+
+
+def part(rows: list[int], columns: list[int], *, sums: bool = False, **options: object) -> SampledAdjacency:
+    """The edges of some nodes from some nodes, in that order."""
+    a = torch.zeros(6, 6)
+    a[EDGES[1], EDGES[0]] = 1
+    row, col = a[rows][:, columns].nonzero(as_tuple=True)
+    pattern, _ = Pattern.from_entries(row, col, (len(rows), len(columns)))
+    return SampledAdjacency(pattern, degrees(sums=sums).of(torch.tensor(columns)), **options)  # type: ignore[arg-type]
+
+
+ROWS, COLUMNS = [0, 3, 2, 5], [0, 3, 2, 5, 1, 4]
+
+
+def test_all_edges_of_some_nodes_have_the_whole_graphs_operators() -> None:
+    sampled = part(ROWS, COLUMNS)
+    for operator in ("gcn", "mean"):
+        expected = getattr(WHOLE, operator).to_dense()[ROWS][:, COLUMNS]
+        torch.testing.assert_close(getattr(sampled, operator).to_dense(), expected)
+    assert sampled.num_nodes == 6
+    assert sampled.num_outputs == 4
+    attended = set(zip(sampled.attention.row.tolist(), sampled.attention.col.tolist(), strict=True))
+    places = {node: place for place, node in enumerate(COLUMNS)}
+    expected_pairs = {
+        (i, places[j]) for i, node in enumerate(ROWS) for j in [node, *EDGES[0, EDGES[1] == node].tolist()]
+    }
+    assert attended == expected_pairs
+
+
+def test_weights_multiply_entries_and_self_loops_have_none() -> None:
+    plain = part(ROWS, COLUMNS)
+    weight = torch.arange(1.0, plain.pattern.nnz + 1)
+    weighed = part(ROWS, COLUMNS, weight=weight)
+    places = plain.pattern.row.long(), plain.pattern.col.long()
+    factor = torch.ones(4, 6)
+    factor[places] = weight
+    torch.testing.assert_close(weighed.mean.to_dense(), plain.mean.to_dense() * factor)
+    factor[torch.arange(4), torch.arange(4)] = 1
+    torch.testing.assert_close(weighed.gcn.to_dense(), plain.gcn.to_dense() * factor)
+
+
+def test_rows_are_normalised_to_the_whole_graphs_sums() -> None:
+    sampled = part([0, 3, 5], [0, 3, 5, 1], sums=True, weight=torch.tensor([7.0, 2.0]))
+    torch.testing.assert_close(sampled.gcn.to_dense().sum(dim=1), WHOLE.gcn.to_dense().sum(dim=1)[[0, 3, 5]])
+    assert sampled.mean.to_dense().sum(dim=1).tolist() == [1.0, 1.0, 0.0]  # node 5 has no neighbour
+
+
+def test_each_layer_has_its_own() -> None:
+    top, bottom = part([0], [0, 1, 2]), part([0, 1, 2], [0, 1, 2, 3])
+    layered = SampledAdjacency(bottom.pattern, bottom.degrees, above=[top])
+    assert layered.layer(0) is layered
+    assert layered.layer(1) is top
+    assert layered.layers == 2
+    assert layered.num_outputs == 1
+    assert bottom.layer(3) is bottom
+    assert bottom.layers is None
+    assert GCN(4, (3,), 2)(torch.randn(4, 4), layered).shape == (1, 2)
+    with refused("sampled for 2 layers", "the model has 3"):
+        GCN(4, (3, 3), 2)(torch.randn(4, 4), layered)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_layers_give_the_first_nodes_outputs(name: str, sparse: bool) -> None:
+    """With all edges, the outputs of a model on layers are its outputs on the whole graph."""
+    middle = [0, 2, 3, 1, 4]
+    layers = part(middle, [*middle, 5]), part([0, 2], middle)
+    layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
+    model = MODELS[name](7, (8,), 3)
+    x = torch.randn(6, 7)
+    given: object = x[[*middle, 5]]
+    if sparse:
+        given = SparseMatrix.from_dense(x[[*middle, 5]])
+    torch.testing.assert_close(model(given, layered), model(x, WHOLE)[[0, 2]])
+
+
+def test_what_is_not_defined_is_refused() -> None:
+    sampled = part(ROWS, COLUMNS, refuses="this test does not define")
+    with refused("the model attends, which this test does not define"):
+        GAT(7, (4,), 2)(torch.randn(6, 7), sampled)
+    with refused("takes an edge_index, which this test does not define"):
+        _ = sampled.edge_index
+
+
+def test_edges_as_pyg_takes_them() -> None:
+    sampled = part(ROWS, COLUMNS)
+    found = [(COLUMNS[s], ROWS[t]) for s, t in sampled.edge_index.t().tolist()]
+    kept = [pair for pair in map(tuple, EDGES.t().tolist()) if pair[1] in ROWS]
+    assert sorted(found) == sorted(kept)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_the_whole_graph(name: str) -> None:
+    middle = [0, 2, 3, 1, 4]
+    layers = part(middle, [*middle, 5]), part([0, 2], middle)
+    layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
+    model, x = MODELS[name](7, (8,), 3), torch.randn(6, 7)
+    found, expected = (
+        torch.autograd.grad(out.square().sum(), list(model.parameters()))
+        for out in (model(x[[*middle, 5]], layered), model(x, WHOLE)[[0, 2]])
+    )
+    torch.testing.assert_close(found, expected)

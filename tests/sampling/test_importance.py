@@ -1,0 +1,164 @@
+"""LADIES and FastGCN against their formulas."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, Sampling
+from gistgnn.sampling import ladies as module
+from gistgnn.sampling.ladies import distinct
+from gistgnn.sampling.structure import Structure
+from sampling import slow
+from sampling.converging import converges
+from sampling.graphs import graphs, nodes_of, random_graph
+
+WHOLE = random_graph(30, 90)
+SOME = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.tensor([2, 7, 11, 20]), sparse=False)  # four outputs
+A = slow.adjacency(WHOLE.edge_index, 30)
+EXACT = {"gcn": slow.as_tensor(slow.laplacian(A)), "mean": slow.as_tensor(slow.mean(A))}
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs(), st.data())
+def test_probabilities_are_the_papers(whole: Batch, data: st.DataObject) -> None:
+    nodes = whole.x.shape[0]
+    rows = sorted(data.draw(st.sets(st.integers(0, nodes - 1), min_size=1)))
+    structure, a = Structure(whole), slow.adjacency(whole.edge_index, nodes)
+    found = structure.squares(structure.edges[rows], np.array(rows))
+    np.testing.assert_allclose(found / found.sum(), slow.ladies(a, rows), rtol=1e-5, atol=1e-7)
+    every = structure.column_squares
+    np.testing.assert_allclose(every / every.sum(), slow.fastgcn(a), rtol=1e-5, atol=1e-7)
+    sums = structure.normalised().sums
+    assert sums is not None
+    torch.testing.assert_close(sums.double(), slow.as_tensor(slow.laplacian(a)).sum(dim=1), rtol=1e-5, atol=1e-6)
+
+
+def layers_of(batch: Batch) -> list[SampledAdjacency]:
+    assert isinstance(batch.adj, SampledAdjacency)
+    return [batch.adj, *batch.adj.above]
+
+
+def weights_of(batch: Batch) -> dict[int, float]:
+    """The weights of the columns that are not outputs, by node."""
+    (layer,), nodes = layers_of(batch), nodes_of(batch).tolist()
+    assert layer.weight is not None
+    entries = zip(layer.pattern.col.tolist(), layer.weight.tolist(), strict=True)
+    return {nodes[col]: weight for col, weight in entries if col >= layer.num_outputs}
+
+
+def test_ladies_weighs_by_its_probabilities() -> None:
+    s = 6
+    p = slow.ladies(A, SOME.loss_nodes.tolist())
+    for batch in LadiesSampling(nodes_per_layer=(s,)).sampler(SOME, 0).batches(0, 50):
+        (layer,) = layers_of(batch)
+        assert layer.num_outputs == 4
+        assert 4 < layer.num_nodes <= 4 + s
+        for node, weight in weights_of(batch).items():
+            assert weight == pytest.approx(max(1, 1 / (s * p[node])), rel=1e-4)
+        assert layer.weight is not None
+        own = layer.pattern.col < 4
+        assert (layer.weight[own] == 1).all()  # outputs are there anyway
+        for operator in ("gcn", "mean"):
+            sums = getattr(layer, operator).to_dense().sum(dim=1).double()
+            expected = EXACT[operator].sum(dim=1)[nodes_of(batch)[:4]]
+            reached = sums != 0
+            torch.testing.assert_close(sums[reached], expected[reached], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
+def test_without_normalised_rows_draws_are_counted(sampling: type[LadiesSampling]) -> None:
+    s = 6
+    p = slow.ladies(A, SOME.loss_nodes.tolist()) if sampling is LadiesSampling else slow.fastgcn(A)
+    times = Counter[int]()
+    for batch in sampling(nodes_per_layer=(s,), row_normalise=False).sampler(SOME, 0).batches(0, 400):
+        for node, weight in weights_of(batch).items():
+            drawn = weight * s * p[node]
+            assert drawn == pytest.approx(round(drawn), abs=1e-3)
+            times[node] += round(drawn)
+    for node, count in times.items():  # binomial
+        expected = 400 * s * p[node]
+        assert abs(count - expected) < 5 * (expected * (1 - p[node])) ** 0.5
+
+
+def estimates(sampling: Sampling, operator: str) -> Iterator[Tensor]:
+    """The estimated rows of the outputs, in the order of their numbers: [4, N] each."""
+    order = SOME.loss_nodes
+    with closing(sampling.sampler(SOME, 3).batches(0, 10**6)) as batches:
+        for batch in batches:
+            nodes = nodes_of(batch)
+            found = torch.zeros(4, 30, dtype=torch.float64)
+            rows = torch.searchsorted(order, nodes[:4])
+            (layer,) = layers_of(batch)
+            found[rows.unsqueeze(1), nodes.unsqueeze(0)] = getattr(layer, operator).to_dense().double()
+            yield found
+
+
+@pytest.mark.parametrize("operator", ["gcn", "mean"])
+@pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
+def test_sums_are_unbiased_where_rows_are_not_normalised(sampling: type[LadiesSampling], operator: str) -> None:
+    chosen = sampling(nodes_per_layer=(8,), row_normalise=False)
+    exact = EXACT[operator][SOME.loss_nodes]
+    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    converges((rows @ x for rows in estimates(chosen, operator)), exact @ x, at=(100, 1600))
+
+
+def test_normalised_rows_are_not_unbiased() -> None:
+    """They do not claim to be; and the check sees it."""
+    exact = EXACT["gcn"][SOME.loss_nodes]
+    with pytest.raises(AssertionError):
+        converges(estimates(LadiesSampling(nodes_per_layer=(8,)), "gcn"), exact, at=(1600,))
+
+
+@pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
+def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSampling]) -> None:
+    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    exact = (EXACT["gcn"] @ EXACT["gcn"] @ x)[SOME.loss_nodes]
+    sampler = sampling(nodes_per_layer=(8, 8), row_normalise=False).sampler(SOME, 3)
+
+    def samples() -> Iterator[Tensor]:
+        with closing(sampler.batches(0, 10**6)) as batches:
+            for batch in batches:
+                lower, upper = layers_of(batch)
+                h = lower.gcn.to_dense().double() @ x[nodes_of(batch)]
+                yield (upper.gcn.to_dense().double() @ h)[nodes_of(batch)[:4].argsort()]
+
+    converges(samples(), exact, at=(100, 1600))
+
+
+@pytest.mark.parametrize("tries", [0, 1, 3])
+def test_nodes_are_drawn_one_after_another(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in proportion to the weights of those that are left: the sets' frequencies, against all orders."""
+    monkeypatch.setattr(module, "_TRIES", tries)
+    weights = np.array([1.0, 2, 0, 3, 4, 0.5])
+    expected = Counter[frozenset[int]]()
+    for order in permutations(np.flatnonzero(weights).tolist(), 3):
+        left, chance = weights.sum(), 1.0
+        for node in order:
+            chance *= weights[node] / left
+            left -= weights[node]
+        expected[frozenset(order)] += chance  # type: ignore[assignment]
+    rng, found, count = np.random.default_rng(0), Counter[frozenset[int]](), 4000
+    for _ in range(count):
+        nodes = distinct(weights.cumsum(), weights, 3, rng).tolist()
+        assert len(set(nodes)) == 3
+        found[frozenset(nodes)] += 1
+    assert found.keys() == expected.keys()
+    for nodes, chance in expected.items():
+        assert abs(found[nodes] - count * chance) < 5 * (count * chance * (1 - chance)) ** 0.5
+
+
+def test_a_node_with_nearly_all_the_weight_does_not_hold_the_draw_up() -> None:
+    weights = np.full(1000, 1e-12)
+    weights[17] = 1.0
+    nodes = distinct(weights.cumsum(), weights, 500, np.random.default_rng(0))
+    assert len(set(nodes.tolist())) == 500
+    assert 17 in nodes

@@ -1,0 +1,202 @@
+"""GraphSAINT's samplers against their formulas, by enumerating what a draw may touch."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refusals import refused
+from torch import Tensor
+
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling import Batch, SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling, Sampling
+from gistgnn.sampling.saint.batches import Draw, SaintBatches
+from gistgnn.sampling.saint.edges import EdgeDraw
+from gistgnn.sampling.saint.nodes import NodeDraw
+from gistgnn.sampling.saint.walks import WalkDraw
+from gistgnn.sampling.structure import Structure
+from gistgnn.subtrain import loss_of
+from sampling import slow
+from sampling.converging import Mean, converges
+from sampling.graphs import graphs, nodes_of, random_graph
+
+Touched = list[tuple[set[int], float]]  # what one draw may touch, and how likely that is
+
+
+def walks(a: slow.Dense, length: int) -> Touched:
+    """Every walk from every node, each step to a random source of the node, or none where there is none."""
+    found = [([node], 1 / len(a)) for node in range(len(a))]
+    for _ in range(length):
+        found = [
+            ([*walk, source], p / len(sources))
+            for walk, p in found
+            for sources in [[j for j, value in enumerate(a[walk[-1]]) if value] or [walk[-1]]]
+            for source in sources
+        ]
+    return [(set(walk), p) for walk, p in found]
+
+
+def check(whole: Batch, draw: Draw, touched: Touched, count: int, tolerance: float = 1e-5) -> None:
+    """Compare the probabilities of nodes and the weights of edges with those of the enumerated draws."""
+    structure = Structure(whole)
+    nodes = np.arange(structure.nodes)
+    sampler = SaintBatches(structure, draw, count)
+    p = [slow.seen(touched, {node}, count) for node in nodes.tolist()]
+    np.testing.assert_allclose(sampler.sampled, p, rtol=tolerance)
+    part = sp.csr_matrix(draw.edges)
+    weights = sampler.weights(part, nodes)
+    for v in nodes.tolist():
+        for entry in range(part.indptr[v], part.indptr[v + 1]):
+            u = int(part.indices[entry])
+            expected = p[v] / slow.seen(touched, {u, v}, count)
+            assert weights[entry] == pytest.approx(expected, rel=10 * tolerance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.integers(1, 9))
+def test_probabilities_of_nodes(whole: Batch, count: int) -> None:
+    p = slow.saint_node(slow.adjacency(whole.edge_index, whole.x.shape[0]))
+    structure = Structure(whole)
+    draw, touched = NodeDraw(structure), [({node}, chance) for node, chance in enumerate(p)]
+    np.testing.assert_allclose(
+        SaintBatches(structure, draw, count).sampled, [1 - (1 - chance) ** count for chance in p]
+    )
+    if count > 1:  # one draw never sees an edge
+        check(whole, draw, touched, count)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(), st.integers(1, 9))
+def test_probabilities_of_edges(whole: Batch, count: int) -> None:
+    touched = walks(slow.adjacency(whole.edge_index, whole.x.shape[0]), 1)
+    check(whole, EdgeDraw(Structure(whole)), touched, count)
+
+
+def test_edges_of_an_undirected_graph_are_drawn_as_the_paper_says() -> None:
+    whole = random_graph(15, 25)
+    edges = slow.saint_edges(slow.adjacency(whole.edge_index, 15))
+    check(whole, EdgeDraw(Structure(whole)), [({u, v}, p) for (u, v), p in edges.items()], 5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_probabilities_of_walks(length: int) -> None:
+    whole = random_graph(12, 16, both_ways=length != 2)
+    touched = walks(slow.adjacency(whole.edge_index, 12), length)
+    check(whole, WalkDraw(Structure(whole), length, 20_000, 0), touched, 4, tolerance=0.01)
+
+
+SAMPLINGS: dict[str, Sampling] = {
+    "node": SaintNodeSampling(batch_size=12),
+    "edge": SaintEdgeSampling(batch_size=7),
+    "walk": SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000),
+}
+each_sampling = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+WHOLE = random_graph(30, 60)
+SOME = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 30, 2), sparse=False)
+
+
+def structure(batch: Batch) -> SampledAdjacency:
+    assert isinstance(batch.adj, SampledAdjacency)
+    return batch.adj
+
+
+@each_sampling
+def test_a_batch_is_an_induced_subgraph(sampling: Sampling) -> None:
+    edges = set(map(tuple, WHOLE.edge_index.t().tolist()))
+    train = set(SOME.loss_nodes.tolist())
+    for batch in sampling.sampler(SOME, 0).batches(0, 20):
+        nodes = nodes_of(batch).tolist()
+        found = {(nodes[s], nodes[t]) for s, t in batch.edge_index.t().tolist()}
+        assert found == {(s, t) for s, t in edges if s in nodes and t in nodes}
+        assert [nodes[place] for place in batch.loss_nodes.tolist()] == [node for node in nodes if node in train]
+        assert batch.y.tolist() == WHOLE.y[nodes].tolist()
+        assert structure(batch).layers is None
+
+
+@each_sampling
+def test_nodes_are_there_as_often_as_said(sampling: Sampling) -> None:
+    sampler = sampling.sampler(SOME, 0)
+    assert isinstance(sampler, SaintBatches)
+    count, seen = 600, np.zeros(30)
+    for batch in sampler.batches(0, count):
+        seen[nodes_of(batch)] += 1
+    p = sampler.sampled
+    assert (np.abs(seen - count * p) < 5 * np.sqrt(count * p * (1 - p)) + 1e-9).all()
+    assert sampler.steps_per_epoch == max(1, round(15 / p[::2].sum()))
+
+
+@each_sampling
+@pytest.mark.parametrize("operator", ["gcn", "mean"])
+def test_sums_at_the_nodes_that_are_there_are_unbiased(sampling: Sampling, operator: str) -> None:
+    a = slow.adjacency(WHOLE.edge_index, 30)
+    exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
+    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+
+    def samples() -> Iterator[tuple[Tensor, Tensor]]:
+        with closing(sampling.sampler(SOME, 1).batches(0, 10**6)) as batches:
+            for batch in batches:
+                nodes = nodes_of(batch)
+                rows, there = torch.zeros(30, 8, dtype=torch.float64), torch.zeros(30, 1)
+                rows[nodes] = getattr(batch.adj, operator).to_dense().double() @ x[nodes]
+                there[nodes] = 1
+                yield rows, there
+
+    converges(samples(), exact @ x, at=(300, 2400))
+
+
+@each_sampling
+def test_the_loss_is_unbiased(sampling: Sampling) -> None:
+    """That of fixed scores: its mean over batches is the mean over the training nodes."""
+    logits, mean = torch.randn(30, 3), Mean(1)
+    exact = torch.nn.functional.cross_entropy(logits[SOME.loss_nodes], SOME.y[SOME.loss_nodes])
+    for batch in sampling.sampler(SOME, 2).batches(0, 1500):
+        assert batch.loss_weights is not None
+        if not batch.loss_nodes.numel():
+            mean.add(torch.zeros(1))
+            continue
+        own = logits[nodes_of(batch)]
+        loss = loss_of(own, batch)
+        mean.add(loss.double().view(1))
+        together = loss_of(torch.stack([own, 2 * own]), batch)  # of two sub-GCNs at once
+        torch.testing.assert_close(together, torch.stack([loss, loss_of(2 * own, batch)]))
+    assert mean.errors(exact.double().view(1)).abs().item() < 4
+
+
+@each_sampling
+def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
+    sampler, again = sampling.sampler(SOME, 4), sampling.sampler(SOME, 4)
+    expected = [nodes_of(batch).tolist() for batch in sampler.batches(0, 5)]
+    assert [nodes_of(batch).tolist() for step in range(5) for batch in again.batches(step, 1)] == expected
+    assert [nodes_of(batch).tolist() for batch in sampling.sampler(SOME, 5).batches(0, 5)] != expected
+    assert sampler.for_sub_gcn(1) is sampler
+
+
+def test_several_labels_are_weighed_too() -> None:
+    y = torch.randint(2, (30, 4)).float()
+    whole = Batch(WHOLE.x, WHOLE.edges, y, SOME.loss_nodes, sparse=False)
+    batch = next(SaintNodeSampling(batch_size=40).sampler(whole, 0).batches(0, 1))
+    assert batch.loss_weights is not None
+    logits = torch.randn(len(batch.y), 4)
+    each = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.y, reduction="none").mean(dim=1)
+    expected = (each[batch.loss_nodes] * batch.loss_weights).sum()
+    torch.testing.assert_close(loss_of(logits, batch), expected)
+    torch.testing.assert_close(loss_of(logits.expand(2, -1, -1), batch), expected.expand(2))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "options", "said"),
+    [
+        (SaintNodeSampling, {"batch_size": 0}, "batch_size is 0"),
+        (SaintEdgeSampling, {"batch_size": "many"}, "batch_size is 'many'"),
+        (SaintWalkSampling, {"walk_length": 0}, "walk_length is 0"),
+        (SaintWalkSampling, {"sample_coverage": -1}, "sample_coverage is -1"),
+        (SaintWalkSampling, {"batches": "own"}, "batches is 'own'"),
+    ],
+)
+def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
+    with refused(said, "expected"):
+        sampling(**options)  # type: ignore[arg-type]
