@@ -53,10 +53,10 @@ class Expected:
         )
 
     @classmethod
-    def induced(cls, graph: Sizes, touched: float) -> Expected:
-        """The subgraph of nodes that are drawn evenly, so many times."""
+    def induced(cls, graph: Sizes, touched: int, along: int) -> Expected:
+        """The subgraph of nodes that are drawn evenly, ``touched`` times, ``along`` of them by following an edge."""
         share = -math.expm1(-touched / graph.nodes)
-        return cls.subgraph(graph, graph.nodes * share, graph.edges * share**2)
+        return cls.subgraph(graph, graph.nodes * share, graph.edges * share**2 + 2 * along)
 
     @classmethod
     def layered(cls, graph: Sizes, nodes: list[float], edges: list[float]) -> Expected:

@@ -48,5 +48,5 @@ class FastGCNSampling(ImportanceSampling):
 
     @staticmethod
     def candidates(graph: Sizes, linked: float) -> float:
-        """All nodes; those of many are drawn twice as often."""
-        return graph.nodes / 2
+        """All nodes."""
+        return graph.nodes

@@ -84,5 +84,5 @@ class LadiesSampling(ImportanceSampling):
 
     @staticmethod
     def candidates(graph: Sizes, linked: float) -> float:
-        """The neighbours; those of many are drawn twice as often."""
-        return graph.nodes * -math.expm1(-linked / graph.nodes) / 2
+        """The neighbours."""
+        return graph.nodes * -math.expm1(-linked / graph.nodes)

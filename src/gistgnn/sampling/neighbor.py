@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -160,11 +161,12 @@ class NeighborSampling(Sampling):
         return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=independent)
 
     def expected(self, graph: Sizes, layers: int) -> Expected:
-        """Every node that a hop has reached draws its neighbours, of which none has been reached before."""
+        """Every node that a hop has reached draws its neighbours, which may be any."""
         nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
         new = nodes[0]
         for fanout in each_layer("fanouts", self.fanouts, layers):
-            new *= graph.degree if fanout == ALL else min(fanout, graph.degree)
+            drawn = new * (graph.degree if fanout == ALL else min(fanout, graph.degree))
+            new = (graph.nodes - nodes[-1]) * -math.expm1(-drawn / graph.nodes)
             nodes.append(nodes[-1] + new)
-            edges.append(edges[-1] + new)
+            edges.append(edges[-1] + drawn)
         return Expected.layered(graph, nodes, edges[1:])

@@ -140,4 +140,4 @@ class SaintSampling(Sampling):
 
     def expected(self, graph: Sizes, layers: int) -> Expected:
         """Nodes that are drawn evenly, and what they induce."""
-        return Expected.induced(graph, self.touched)
+        return Expected.induced(graph, self.touched, self.touched - self.batch_size)
