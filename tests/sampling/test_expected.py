@@ -60,5 +60,5 @@ def test_on_other_graphs_it_is_not_too_little(sampling: Sampling) -> None:
     expected = sampling.expected(sizes, 3)
     for batch in sampling.sampler(whole_graph(DIGITS), 0, layers=3).batches(0, 5):
         layers = [batch.adj, *getattr(batch.adj, "above", ())]
-        assert all(layer.num_nodes <= 1.02 * said for layer, said in zip(layers, expected.nodes, strict=False))
+        assert all(layer.num_nodes <= 1.1 * said for layer, said in zip(layers, expected.nodes, strict=False))
         assert all(layer.num_edges <= 1.2 * said for layer, said in zip(layers, expected.edges, strict=True))
