@@ -1,12 +1,12 @@
 """Batches: what a sub-GCN sees in one step of subTrain."""
 
 from collections.abc import Generator
-from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
 from gistgnn.sampling.batch import Batch, Share, arguments, check_fits, forward, training_subgraph, whole_graph
+from gistgnn.sampling.choices import SAMPLINGS, describe, described
 from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
 from gistgnn.sampling.drawn import DrawnBatches, Sampling
 from gistgnn.sampling.fastgcn import FastGCNSampling
@@ -14,20 +14,6 @@ from gistgnn.sampling.full import FullGraph
 from gistgnn.sampling.ladies import LadiesSampling
 from gistgnn.sampling.neighbor import NeighborSampling
 from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
-
-SAMPLINGS: dict[str, type[Sampling]] = {
-    each.name: each
-    for each in (
-        ClusterSampling,
-        LadiesSampling,
-        FastGCNSampling,
-        NeighborSampling,
-        SaintNodeSampling,
-        SaintEdgeSampling,
-        SaintWalkSampling,
-    )
-}
-"""The ways to make batches, but for the whole graph, by their names on the command line."""
 
 
 class Sampler(Protocol):
@@ -48,19 +34,6 @@ class Sampler(Protocol):
 
     def for_sub_gcn(self, i: int) -> "Sampler":
         """Return the sampler of sub-GCN i: this one, or one with other batches where the sub-GCNs' are independent."""
-
-
-def describe(sampling: Sampling | None) -> dict[str, Any] | None:
-    """What result.json and checkpoints hold of a way to make batches."""
-    return None if sampling is None else {"name": sampling.name, **asdict(sampling)}
-
-
-def described(fields: dict[str, Any] | None) -> Sampling | None:
-    """The way to make batches that `describe` has described; older descriptions are of clusters, without a name."""
-    if fields is None:
-        return None
-    given = dict(fields)
-    return SAMPLINGS[given.pop("name", ClusterSampling.name)](**given)
 
 
 __all__ = [
