@@ -98,6 +98,7 @@ def parse() -> argparse.Namespace:
     add("--lr", type=float, default=0.01)
     add("--seed", type=int, default=0)
     add("--jobs", type=int, default=1)
+    add("--threads", type=int, default=1, choices=(1,), help="of a run")
     add("--out", type=Path, default=Path("runs/samplers"), help="where finished runs are kept")
     add("--json", type=Path, metavar="FILE")
     return parser.parse_args()

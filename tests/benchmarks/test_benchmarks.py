@@ -205,3 +205,30 @@ def test_quartiles_and_percentiles() -> None:
     assert quartiles([1.0])["q3"] == 1
     assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 2
     assert percentile([float(i) for i in range(1, 11)], 0.9) == 9
+
+
+def test_sampling(tmp_path: Path) -> None:
+    few = ("--dataset", "digits", "--batches", 3, "--repeat", 1, "--passes", 2, "--width", 16, "--hidden-layers", 2)
+    found, printed = run("sampling", tmp_path, *few, "--layers", 2, "--samplers", "ladies", "saint-edge")
+    assert [row["sampler"] for row in found["batches"]] == ["ladies", "saint-edge"]
+    assert all(len(row["ms"]["samples"]) == 3 for row in found["batches"])
+    baseline, *others = found["training"]
+    assert baseline["sub_gcns"] == 1
+    for row in others:
+        expected = row["sub_gcns"] * baseline["background"]["median"] / row["background"]["median"]
+        assert row["background_speedup"] == pytest.approx(expected)
+    assert len(found["targets"]) == 1 + 3 + 2
+    assert "## Targets" in printed
+
+
+def test_samplers(tmp_path: Path) -> None:
+    few = ("--dataset", "digits", "--epochs", 4, "--full-epochs", 8, "--local-steps", 2, "--width", 16)
+    out = ("--models", "gcn", "gat", "--samplers", "clusters", "ladies", "--out", tmp_path / "runs")
+    found, printed = run("samplers", tmp_path, *few, *out, "--sub-gcns", 2, "--clusters", 20)
+    names = [(row["model"], row["sampler"]) for row in found["rows"]]
+    assert names == [("gcn", "full"), ("gcn", "clusters"), ("gcn", "ladies"), ("gat", "full"), ("gat", "clusters")]
+    for row in found["rows"]:
+        full = next(each for each in found["rows"] if each["sampler"] == "full" and each["model"] == row["model"])
+        assert row["lost"] == pytest.approx(full["test"] - row["test"])
+    assert found["target_met"] == all(row["lost"] <= 2 for row in found["rows"])
+    assert "| gcn | 2 | ladies |" in printed

@@ -18,7 +18,7 @@ from gistgnn.sampling import ladies as module
 from gistgnn.sampling.ladies import distinct
 from gistgnn.sampling.structure import Structure
 from sampling import slow
-from sampling.converging import converges
+from sampling.converging import converges, features
 from sampling.graphs import graphs, nodes_of, random_graph
 
 WHOLE = random_graph(30, 90)
@@ -107,7 +107,7 @@ def estimates(sampling: Sampling, operator: str) -> Iterator[Tensor]:
 def test_sums_are_unbiased_where_rows_are_not_normalised(sampling: type[LadiesSampling], operator: str) -> None:
     chosen = sampling(nodes_per_layer=(8,), row_normalise=False)
     exact = EXACT[operator][SOME.loss_nodes]
-    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    x = features(WHOLE.x)
     converges((rows @ x for rows in estimates(chosen, operator)), exact @ x, at=(100, 1600))
 
 
@@ -120,7 +120,7 @@ def test_normalised_rows_are_not_unbiased() -> None:
 
 @pytest.mark.parametrize("sampling", [LadiesSampling, FastGCNSampling])
 def test_two_layers_without_activation_are_unbiased(sampling: type[LadiesSampling]) -> None:
-    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    x = features(WHOLE.x)
     exact = (EXACT["gcn"] @ EXACT["gcn"] @ x)[SOME.loss_nodes]
     sampler = sampling(nodes_per_layer=(8, 8), row_normalise=False).sampler(SOME, 3)
 

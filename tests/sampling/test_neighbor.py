@@ -17,7 +17,7 @@ from gistgnn.sampling import Batch, NeighborSampling
 from gistgnn.sampling.neighbor import draw_neighbours
 from gistgnn.sampling.structure import Structure
 from sampling import slow
-from sampling.converging import converges
+from sampling.converging import converges, features
 from sampling.graphs import graphs, nodes_of, random_graph
 
 
@@ -73,7 +73,7 @@ def test_sums_are_unbiased(operator: str) -> None:
     whole = random_graph(30, 120, both_ways=False)
     a = slow.adjacency(whole.edge_index, 30)
     exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
-    x = torch.cat([whole.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    x = features(whole.x)
 
     def samples() -> Iterator[Tensor]:
         with closing(NeighborSampling((2,), batch_size=30).sampler(whole, 0).batches(0, 10**6)) as batches:

@@ -21,7 +21,7 @@ from gistgnn.sampling.saint.walks import WalkDraw
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
 from sampling import slow
-from sampling.converging import Mean, converges
+from sampling.converging import Mean, converges, features
 from sampling.graphs import graphs, nodes_of, random_graph
 
 Touched = list[tuple[set[int], float]]  # what one draw may touch, and how likely that is
@@ -134,7 +134,7 @@ def test_nodes_are_there_as_often_as_said(sampling: Sampling) -> None:
 def test_sums_at_the_nodes_that_are_there_are_unbiased(sampling: Sampling, operator: str) -> None:
     a = slow.adjacency(WHOLE.edge_index, 30)
     exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
-    x = torch.cat([WHOLE.x.double(), torch.randn(30, 6, dtype=torch.float64)], dim=1)
+    x = features(WHOLE.x)
 
     def samples() -> Iterator[tuple[Tensor, Tensor]]:
         with closing(sampling.sampler(SOME, 1).batches(0, 10**6)) as batches:
@@ -145,13 +145,13 @@ def test_sums_at_the_nodes_that_are_there_are_unbiased(sampling: Sampling, opera
                 there[nodes] = 1
                 yield rows, there
 
-    converges(samples(), exact @ x, at=(300, 2400))
+    converges(samples(), exact @ x, at=(200, 1200))
 
 
 @each_sampling
 def test_the_loss_is_unbiased(sampling: Sampling) -> None:
     """That of fixed scores: its mean over batches is the mean over the training nodes."""
-    logits, mean = torch.randn(30, 3), Mean(1)
+    logits, mean = features(WHOLE.x, 3)[:, 2:].float(), Mean(1)
     exact = torch.nn.functional.cross_entropy(logits[SOME.loss_nodes], SOME.y[SOME.loss_nodes])
     for batch in sampling.sampler(SOME, 2).batches(0, 1500):
         assert batch.loss_weights is not None

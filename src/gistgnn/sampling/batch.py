@@ -167,7 +167,9 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
         InputError: the output is not one tensor with a row for each node.
     """
     given = arguments(model, batch)
-    out, nodes = model(*given), len(batch.y) if given[-1] is batch.adj else batch.x.shape[0]
+    out, nodes = model(*given), batch.x.shape[0]
+    if isinstance(given[-1], SampledAdjacency):
+        nodes = given[-1].num_outputs
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
