@@ -14,7 +14,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from gistgnn.experiments import tables
 from gistgnn.experiments.runs import Record, RunStore
+from gistgnn.experiments.tables import mean_sd
 from gistgnn.run import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
 
@@ -120,29 +122,19 @@ COLUMNS = ("data set", "L", "m", "F1", "time", "speed-up", "paper: F1", "speed-u
 
 
 def _cells(row: Row) -> list[str]:
-    f1 = f"{statistics.mean(row.f1):.2f}"
-    if len(row.f1) > 1:
-        f1 += f" ± {statistics.stdev(row.f1):.2f}"
     name = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
     time = f"{statistics.mean(row.seconds):.0f} s"
     paper = [f"{row.paper[0]:.2f}", f"{row.paper[1]:.2f}x"]
-    return [row.dataset, str(row.hidden), name, f1, time, f"{row.speedup:.2f}x", *paper]
+    return [row.dataset, str(row.hidden), name, mean_sd(row.f1), time, f"{row.speedup:.2f}x", *paper]
 
 
 def as_table(rows: list[Row]) -> Table:
     """Return the table for the terminal."""
-    table = Table(title="Table 4: GIST with LADIES (micro-F1, %)", box=None, padding=(0, 1, 0, 0))
-    for column in COLUMNS:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
+    return tables.as_table("Table 4: GIST with LADIES (micro-F1, %)", COLUMNS, [_cells(row) for row in rows])
 
 
 def as_markdown(rows: list[Row], setting: Ladies) -> str:
     """Return the table as Markdown, with what it says."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
     zeta = setting.local_steps or "500 on Reddit's shape, 50 elsewhere"
     note = (
         f"Micro-F1 on the test nodes in percent at the best validation score, of a GCN with L hidden layers of {WIDTH} "
@@ -152,4 +144,4 @@ def as_markdown(rows: list[Row], setting: Ladies) -> str:
         "fused, in one pass over each batch. Times are those of training, without evaluation, with one thread for each "
         "run; runs at the same time (--jobs) slow each other. The paper's are on Reddit, on as many GPUs as sub-GCNs."
     )
-    return "\n".join(lines) + f"\n\n{note}\n"
+    return tables.as_markdown(COLUMNS, [_cells(row) for row in rows], note)

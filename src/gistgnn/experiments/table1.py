@@ -15,7 +15,9 @@ from typing import Any
 
 from rich.table import Table
 
+from gistgnn.experiments import tables
 from gistgnn.experiments.runs import Record, RunStore
+from gistgnn.experiments.tables import mean_sd
 from gistgnn.run import ModelConfig, RunConfig
 
 Pattern = tuple[int, ...]  # the dimensions d_l that are partitioned
@@ -153,29 +155,18 @@ COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "accuracy", "best over rounds",
 def _cells(row: Row) -> list[str]:
     ticks = ["✓" if dim in row.partitioned else "" for dim in (0, 1, 2)]
     name = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
-    scores = [_mean_sd(row.accuracy), _mean_sd(row.best), f"{row.paper:.2f}"]
+    scores = [mean_sd(row.accuracy), mean_sd(row.best), f"{row.paper:.2f}"]
     return [row.dataset, name, *ticks, *scores, f"{row.lr:g}", f"{row.weight_decay:g}"]
-
-
-def _mean_sd(values: tuple[float, ...]) -> str:
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
 
 
 def as_table(rows: list[Row]) -> Table:
     """Return the table for the terminal."""
-    table = Table(title="Table 1: test accuracy (%)", box=None, padding=(0, 1, 0, 0))  # fits 80 columns
-    for column in COLUMNS:
-        table.add_column(column.replace(" over rounds", ""), justify="center" if column.startswith("d_") else "left")
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
+    columns = [column.replace(" over rounds", "") for column in COLUMNS]
+    return tables.as_table("Table 1: test accuracy (%)", columns, [_cells(row) for row in rows], COLUMNS[2:5])
 
 
 def as_markdown(rows: list[Row], setting: Table1) -> str:
     """Return the table as Markdown, with what it says."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
     note = (
         f"Test accuracy in percent of a three-layer GCN (256, 256), {setting.epochs} epochs for every sub-GCN, dropout "
         f"{DROPOUT:g} on hidden features (the paper does not say), row-normalised features where so loaded, mean ± "
@@ -185,7 +176,7 @@ def as_markdown(rows: list[Row], setting: Table1) -> str:
         f"among {_listed(LEARNING_RATES)} and {_listed(WEIGHT_DECAYS)} by validation accuracy: one run of each (seed "
         f"{SEARCH_SEEDS[0]}), two more of the best {FINALISTS} (seeds {SEARCH_SEEDS[1]} and {SEARCH_SEEDS[2]})."
     )
-    return "\n".join(lines) + f"\n\n{note}\n"
+    return tables.as_markdown(COLUMNS, [_cells(row) for row in rows], note)
 
 
 def _listed(values: tuple[Any, ...]) -> str:

@@ -85,10 +85,8 @@ class SaintBatches(DrawnBatches):
         chosen[found] = True
         nodes = np.flatnonzero(chosen)
         part = self._draw.edges[nodes][:, nodes]
-        where = torch.from_numpy(nodes)
-        adj = SampledAdjacency(
-            pattern_of(part), self._structure.degrees.of(where), torch.from_numpy(self.weights(part, nodes))
-        )
+        where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))  # may sort the part
+        adj = SampledAdjacency(pattern_of(part), self._structure.degrees.of(where), weights)
         y, trains = self._structure.y, self._trains[nodes]
         weight = 1 / (self.sampled[nodes[trains]] * len(self._structure.train))
         return Batch(
