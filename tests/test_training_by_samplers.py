@@ -1,6 +1,8 @@
 """Every sampler trains every model that it can, in turn, fused, resumed and on ranks alike."""
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from torch_geometric import nn as pyg
 
 from gistgnn import GIST, Graph, Saving
 from gistgnn.sampling import (
+    ClusterSampling,
     FastGCNSampling,
     FullGraph,
     LadiesSampling,
@@ -25,6 +28,7 @@ from gistgnn.sampling import (
     Sampling,
     describe,
     described,
+    forward,
     whole_graph,
 )
 
@@ -166,3 +170,23 @@ def test_bfloat16() -> None:
             GRAPH, sampler=SAMPLINGS[name], precision="bf16", epochs=4, progress=False
         )
         assert all(torch.isfinite(torch.tensor(entry["loss"])) for entry in result.history)
+
+
+@pytest.mark.parametrize("columns", [None, torch.arange(F)])
+@pytest.mark.parametrize("name", [*SAMPLINGS, "clusters"])
+def test_nothing_is_left_of_a_batch_that_has_been_used(name: str, columns: torch.Tensor | None) -> None:
+    """No cycle of references keeps its memory until Python looks for one."""
+    sampler = {**SAMPLINGS, "clusters": ClusterSampling(6, 2, precompute=False)}[name].sampler(
+        whole_graph(GRAPH), 0, layers=3
+    )
+    sampler = sampler if columns is None else sampler.select_columns(columns)
+    left: list[weakref.ref[Any]] = []
+    gc.disable()
+    try:
+        for batch in sampler.batches(0, 3):
+            forward(OURS["graphsage"]((6, 5)), batch).sum().backward()
+            left += [weakref.ref(batch), weakref.ref(batch.adj)]
+        del batch
+        assert [each() for each in left] == [None] * 6
+    finally:
+        gc.enable()

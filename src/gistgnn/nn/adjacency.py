@@ -67,7 +67,7 @@ class Adjacency:
                 a larger graph's.
         """
         self._constant = x
-        self._product = product or (lambda operator: getattr(self, operator) @ x)
+        self._product = product  # no closure over this object: a cycle would keep every batch until it is collected
         self._products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
 
@@ -81,12 +81,16 @@ class Adjacency:
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
         """Ā h: [N, d], for ``h``: [N, d]; from memory where it is kept."""
-        if not self.keeps(h):
+        if self.keeps(h) and operator in self._products:
+            return self._products[operator]
+        if self.keeps(h) and self._product is not None:
+            product = self._product(operator)
+        else:
             matrix: SparseMatrix = getattr(self, operator)
-            return matrix @ h
-        if operator not in self._products:
-            self._products[operator] = self._product(operator)
-        return self._products[operator]
+            product = matrix @ h
+        if self.keeps(h):
+            self._products[operator] = product
+        return product
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
         """[x, Ā x]: [N, 2F], of the features ``x`` whose products are kept; it is kept too."""
