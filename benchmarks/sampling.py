@@ -128,8 +128,9 @@ def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace)
     sampler = sampling.sampler(whole, 0, layers=hidden + 1)
     training, samples = Training(epochs=1, local_steps=options.passes), defaultdict[tuple[int, str], list[float]](list)
     for repeat in range(options.repeat + 1):
-        ready = Ready(sampler, repeat * options.passes, options.passes)
         for m, gist in gists.items():
+            # Made for this round alone: a batch that has been used has its operators.
+            ready = Ready(sampler, repeat * options.passes, options.passes)
             for how, seen in (("background", sampler), ("ready", ready)):
                 runner, round_ = make_runner("fused" if m > 1 else "in-turn"), gist.begin_round()
                 stretch = Stretch(repeat * options.passes, options.passes, 10**9)
