@@ -24,8 +24,11 @@ def test_a_run_is_of_the_paper_s_settings() -> None:
     assert run.sampler == LadiesSampling(batch_size=512, nodes_per_layer=512, row_normalise=True)
     assert run.training["local_steps"] == 500
     assert run.training["epochs"] == 80
+    assert run.training["lr"] == 0.001
     assert run.inductive
-    assert not Ladies(("digits",)).config("digits", 2, 1, 0).inductive
+    small = Ladies(("digits",)).config("digits", 2, 1, 0)
+    assert not small.inductive
+    assert small.training["lr"] == 0.01
 
 
 def test_the_command(tmp_path: Path) -> None:
