@@ -139,8 +139,9 @@ def as_markdown(rows: list[Row], setting: Ladies) -> str:
     note = (
         f"Micro-F1 on the test nodes in percent at the best validation score, of a GCN with L hidden layers of {WIDTH} "
         f"features, trained for {setting.epochs} epochs (split over the sub-GCNs) on batches of LADIES: 512 output "
-        f"nodes, 512 nodes for each of the L + 1 graph layers, rows normalised. Adam, learning rate 0.01 (0.001 on Reddit's shape), divided by "
-        f"10 at 50 % and 75 % of the run, ζ = {zeta}, dropout {DROPOUT:g}; {setting.seeds} seed(s). The sub-GCNs run "
+        "nodes, 512 nodes for each of the L + 1 graph layers, rows normalised. Adam, learning rate 0.01 (0.001 on "
+        f"Reddit's shape), divided by 10 at 50 % and 75 % of the run, ζ = {zeta}, dropout {DROPOUT:g}; {setting.seeds} "
+        "seed(s). The sub-GCNs run "
         "fused, in one pass over each batch. Times are those of training, without evaluation, with one thread for each "
         "run; runs at the same time (--jobs) slow each other. The paper's are on Reddit, on as many GPUs as sub-GCNs."
     )
