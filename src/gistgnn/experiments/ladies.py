@@ -3,7 +3,7 @@
 Settings of appendix A.3: 80 epochs, Adam, no weight decay, ζ = 500, training split over the sub-GCNs. The rest is not
 in the text: LADIES as its authors' code has it (512 output nodes, 512 nodes a layer, rows normalised), learning rate
 0.01, divided by 10 at 50 % and 75 % of the run, dropout 0.2. On Reddit's shape the rate is 0.001, as LADIES' authors
-have it, for at 0.01 scores fall again and again; features are standardised and training is inductive, as in section 5.2.
+have it, for at 0.01 scores keep falling back; features are standardised and training is inductive, as in section 5.2.
 """
 
 from __future__ import annotations
