@@ -87,7 +87,22 @@ def evaluate(
         InputError: see `Evaluation.prepare`; or a split has no node in the sample.
     """
     with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
-        predicted, sampled = decide(inference.logits(model), graph.multi_label), inference.nodes
+        return score(inference.logits(model), graph, splits, inference.nodes)
+
+
+def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
+    """Return the scores of a model's output for every node, [N, C], on the splits of a graph.
+
+    Args:
+        logits: the output.
+        graph: the labels and splits.
+        splits: of "train", "validation" and "test".
+        sampled: which nodes have an output, a mask [N]; None: all.
+
+    Raises:
+        InputError: a split has no node that has one.
+    """
+    predicted = decide(logits, graph.multi_label)
     masks = {split: _scored(graph, split, sampled) for split in splits}
     return {split: scores(predicted[mask], graph.y[mask]) for split, mask in masks.items()}
 
@@ -103,14 +118,20 @@ def _scored(graph: Graph, split: str, sampled: Tensor | None) -> Tensor:
 
 
 @contextmanager
-def _prepared(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None) -> Iterator[Inference]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Within the block the model is in evaluation mode, and no gradient is recorded."""
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            if evaluation is None or isinstance(evaluation, Evaluation):
-                evaluation = (evaluation or Evaluation()).prepare(model, batch)
-            yield evaluation
+            yield
     finally:
         model.train(training)
+
+
+@contextmanager
+def _prepared(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None) -> Iterator[Inference]:
+    with evaluating(model):
+        if evaluation is None or isinstance(evaluation, Evaluation):
+            evaluation = (evaluation or Evaluation()).prepare(model, batch)
+        yield evaluation

@@ -1,37 +1,34 @@
 """Algorithm 1 of the paper, and the public class around it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from gistgnn.axes import Build, Widths, check_widths
-from gistgnn.distributed import Machine, Ranks
-from gistgnn.errors import DivergedError
+from gistgnn.distributed import Ranks
+from gistgnn.fit import Fit, Options
+from gistgnn.footprint import costs_of
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
-from gistgnn.memory import keep_freed_memory, peak_memory_bytes
-from gistgnn.monitor import Hooks, Monitor
 from gistgnn.partition import Blocks, Partition
-from gistgnn.progress import RoundBar, say, waiting
+from gistgnn.phases import Phases
 from gistgnn.proof import prove_layout
 from gistgnn.result import Result
 from gistgnn.rounds import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
+from gistgnn.sampling import Sampler, Sampling
 from gistgnn.saving import Saving
 from gistgnn.scoring import Scorer
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import (
     Model,
     Running,
+    Slices,
     Store,
     Theta,
     build_from_seed,
-    build_on_meta,
     check_ranks,
     full_model,
     make_theta,
@@ -89,8 +86,9 @@ class GIST:
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
+        self.slices = Slices(self.layout, self.widths)
         self.store, self.ranks = store if isinstance(store, Store) else Store(store), ranks
-        check_ranks(self.store, ranks, sub_gcns)
+        self._check_ranks()
         self.next_round = 0
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
@@ -101,10 +99,15 @@ class GIST:
         return self.partition.sub_gcns
 
     @property
+    def workers(self) -> int:
+        """How many train at the same time, over which `training="split"` splits the epochs: m."""
+        return self.sub_gcns
+
+    @property
     def theta(self) -> Theta:
         """Θ, made with the initial values of the seed when it is first asked for."""
         if self._theta is None:
-            self._theta = make_theta(self.store, self._what())
+            self._theta = self._make_theta()
         return self._theta
 
     def resume(self) -> None:
@@ -113,12 +116,16 @@ class GIST:
         Raises:
             InputError: there is none, it is damaged, or of another model.
         """
-        self._theta = open_theta(self.store, self._what())
+        self._theta = open_theta(self.store, self.what())
         self.next_round = self._theta.round
+
+    def blocks(self, number: int) -> list[Blocks]:
+        """The blocks of round t, of every sub-GCN."""
+        return self.partition.blocks(number)
 
     def begin_round(self) -> Round:
         """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""
-        blocks = self.partition.blocks(self.next_round)
+        blocks = self.blocks(self.next_round)
         round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis)
         self.next_round += 1
         return round_
@@ -145,7 +152,7 @@ class GIST:
 
         They are copies; where Θ is in files, the large ones are read from there whenever the model runs.
         """
-        return full_model(self.theta, self._what())
+        return full_model(self.theta, self.what())
 
     def fit(
         self,
@@ -156,6 +163,7 @@ class GIST:
         inductive: bool = False,
         evaluation: Evaluation | None = None,
         progress: bool = True,
+        report: Callable[[dict[str, Any]], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
         **settings: Any,
@@ -169,6 +177,7 @@ class GIST:
             inductive: train on the subgraph of the training nodes alone; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
+            report: called with every entry of the history; of a run that goes on, with the earlier ones first.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
             settings: see `Training`; `epochs` is required.
@@ -177,88 +186,38 @@ class GIST:
             InputError: a setting out of range, an unusable graph, or a checkpoint of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
-        training = make_training(settings)
-        note = say if progress else lambda _: None
-        make_runner(runner)  # refuses an unknown one before anything is loaded
-        keep_freed_memory()
-        training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
-        graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(self.device)
-        seen = self._sampler(graph, sampler, inductive=inductive, shown=progress)
-        self._begin(going_on=saving is not None and saving.goes_on)
-        running = Running(self.theta, self._what())
-        evaluation = evaluation or Evaluation()
-        scorer = Scorer(self.theta, running, graph, evaluation)
-        with closing(seen.batches(0, 1)) as first:
-            scorer.prepare(next(first), self.seed, note, shown=progress)
-        plan = Schedule(training, seen.steps_per_epoch, self.sub_gcns)
-        with RoundBar(plan.rounds, shown=progress) as bar:
-            run = {**(saving.config if saving else {}), **asdict(training), **self._describe(graph)}
-            run |= {"sampler": describe(sampler), "inductive": inductive}
-            run["evaluation"] = evaluation.approximation
-            hooks = Hooks(bar.advance, bar.update, stop, saving)
-            chooses = "f1_micro" if graph.multi_label else "accuracy"
-            monitor = Monitor(self.theta, scorer, chooses, training, self.sub_gcns, hooks, run)
-            stopped = self._take_up(monitor, plan)
-            try:
-                if not stopped:
-                    train(self, seen, training, make_runner(runner, note), monitor.after_round)
-            except DivergedError as error:
-                error.result = self._result(monitor, running, scorer)
-                raise
-            finally:
-                monitor.close()
-        return self._result(monitor, running, scorer)
+        options = Options(sampler, runner, inductive, evaluation or Evaluation(), progress, report, stop, saving)
+        return Fit(self, graph, options, make_training(settings)).run(train)
 
-    def _take_up(self, monitor: Monitor, plan: Schedule) -> bool:
-        """Stand at the round after the last one of a resumed run, and show that; return True where it had stopped."""
-        progress, hooks = monitor.progress, monitor.hooks
-        for entry in progress.history:
-            hooks.report(entry)
-        hooks.advance(progress.rounds)
-        stopped = progress.stopped_early
-        if self.theta.round > progress.rounds:  # it was killed before it could record the last round
-            stopped = monitor.after_round(plan.stretch(progress.rounds), self.theta.loss)
-        self.next_round = progress.rounds
-        return stopped
+    def round_bytes(self, training: Training) -> float:
+        """What a worker sends in a round: its slices, there and back (see `gistgnn.distributed.costs`)."""
+        return costs_of(self, training).gist
 
-    def _sampler(self, graph: Graph, sampling: Sampling | None, *, inductive: bool, shown: bool) -> Sampler:
-        """The batches; what they are cut out of lies once in a machine's memory."""
-        share = Machine(self.ranks).share
-        batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
-        if sampling is None:
-            return FullGraph(batch)
-        model = build_on_meta(self.build, self.widths, shared=self.shared)
-        layers = getattr(model, "num_layers", None)  # of ours and PyG's
-        with waiting("preparing batches", shown=shown):
-            return sampling.sampler(batch, self.seed, say if shown else lambda _: None, share, layers)
-
-    def _begin(self, *, going_on: bool) -> None:
+    def begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""
         if going_on and self.store.kind == "mapped":
             self.resume()
         elif self.next_round:
-            self._theta = make_theta(self.store, self._what(), replace=True)
+            self._theta = self._make_theta(replace=True)
             self.next_round = 0
 
-    def _what(self) -> Model:
+    def runner(self, name: str, note: Callable[[str], None] = lambda _: None) -> Runner:
+        """The runner of a name; see `make_runner`."""
+        return make_runner(name, note)
+
+    def scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+        """What scores Θ between rounds."""
+        return Scorer(self.theta, running, graph, evaluation)
+
+    def what(self) -> Model:
+        """The model whose parameters Θ are."""
         return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device, self.ranks)
 
-    def _result(self, monitor: Monitor, running: Running, scorer: Scorer) -> Result:
-        peak, moved = peak_memory_bytes(self.device), self.theta.communication(monitor.training.local_steps)
-        return Result(running.best(), monitor.progress, monitor.interrupted, peak, scorer.description, moved)
+    def _check_ranks(self) -> None:
+        check_ranks(self.store, self.ranks, self.sub_gcns)
 
-    def _describe(self, graph: Graph) -> dict[str, Any]:
-        """Say what is trained on what, so that its checkpoint is not taken for another's."""
-        return {
-            "widths": self.widths,
-            "sub_gcns": self.sub_gcns,
-            "partition": self.partition.kind,
-            "whole": sorted(self.partition.whole),
-            "input_axis": self.input_axis,
-            "seed": self.seed,
-            "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features, graph.checksum()],
-            "parameters": {name: list(shape) for name, shape in self.theta.shapes.items()},
-        }
+    def _make_theta(self, *, replace: bool = False) -> Theta:
+        return make_theta(self.store, self.what(), replace=replace)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths, the one of the last round where these have not changed."""
@@ -272,7 +231,12 @@ class GIST:
 
 
 def train(
-    gist: GIST, sampler: Sampler, training: Training, runner: Runner, after_round: Callable[[Stretch, float], bool]
+    gist: GIST,
+    sampler: Sampler,
+    training: Training,
+    runner: Runner,
+    after_round: Callable[[Stretch, float], bool],
+    phases: Phases,
 ) -> None:
     """Algorithm 1, from the round that `gist` stands at.
 
@@ -282,15 +246,19 @@ def train(
         training: ζ, T by way of the epochs, and how a step is taken.
         runner: trains the sub-GCNs of a round.
         after_round: called with the steps taken and the mean loss; returns True to stop.
+        phases: counts the seconds of each part.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
     """
-    plan = Schedule(training, sampler.steps_per_epoch, gist.sub_gcns)
+    plan = Schedule(training, sampler.steps_per_epoch, gist.workers)
     while gist.next_round < plan.rounds:
         stretch = plan.stretch(gist.next_round)
-        round_ = gist.begin_round()  # subGCNs
-        losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
-        loss = round_.aggregate(losses)  # subAgg
+        with phases("take"):
+            round_ = gist.begin_round()  # subGCNs
+        with phases("train"):
+            losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
+        with phases("merge"):
+            loss = round_.aggregate(losses)  # subAgg
         if after_round(stretch, loss):
             break

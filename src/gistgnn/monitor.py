@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gistgnn.phases import Phases
 from gistgnn.runners import Stretch
 from gistgnn.saving import Saver, Saving
-from gistgnn.scoring import ScoreTable
+from gistgnn.scoring import Scorer, ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta import Theta
 
@@ -19,6 +20,7 @@ class Progress:
     rounds: int = 0
     steps: int = 0
     train_seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     best_round: int = -1
     best_score: float = -1.0
@@ -50,12 +52,13 @@ class Monitor:
 
     Args:
         theta: the global parameters.
-        score: returns the scores of Θ as it stands, for "validation" and "test".
+        scorer: gives the scores of Θ as it stands, for "validation" and "test".
         chooses: which validation score says which Θ is best, "accuracy" or "f1_micro".
         training: the run's settings.
-        sub_gcns: m.
+        workers: how many take the steps of a round.
         hooks: progress bar, stop signal, checkpoints.
         run: what this run is, to tell its checkpoints from another's.
+        phases: the seconds so far; those of a run that goes on are added.
 
     Raises:
         InputError: the checkpoint to go on from cannot be read, or is of another run.
@@ -64,22 +67,26 @@ class Monitor:
     def __init__(
         self,
         theta: Theta,
-        score: Callable[[], ScoreTable],
+        scorer: Scorer,
         chooses: str,
         training: Training,
-        sub_gcns: int,
+        workers: int,
         hooks: Hooks,
         run: dict[str, Any],
+        phases: Phases,
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._theta, self._score, self._chooses = theta, score, chooses
-        self.training, self._sub_gcns = training, sub_gcns
+        self._theta, self.scorer, self._chooses = theta, scorer, chooses
+        self.training, self._workers = training, workers
         self.hooks = hooks
         self._saver = Saver(theta, hooks.saving, run) if hooks.saving else None
         if self._saver and (found := self._saver.begin()):
             self.progress = found.state_as(Progress)
             theta.together(lambda: theta.restore(found, self.progress.rounds))
+        for phase, seconds in phases.seconds.items():
+            self.progress.seconds[phase] = self.progress.seconds.get(phase, 0.0) + seconds
+        self.phases = Phases(self.progress.seconds)
         self._clock = time.perf_counter()
 
     def after_round(self, stretch: Stretch, loss: float) -> bool:
@@ -90,15 +97,17 @@ class Monitor:
         if self._saver:
             self._saver.round_is_over()
         self.hooks.advance(progress.rounds)
-        progress.steps += stretch.count * self._sub_gcns
+        progress.steps += stretch.count * self._workers
         finished = stretch.first + stretch.count >= stretch.total
         if progress.rounds % self.training.evaluate_every == 0 or finished:
-            self._evaluate(stretch, loss)
+            with self.phases("evaluate"):
+                self._evaluate(stretch, loss)
         patience = self.training.patience
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
         self.interrupted = self._theta.any_of(self.hooks.stop()) and not finished
-        self._save(last=finished or progress.stopped_early or self.interrupted)
+        with self.phases("save"):
+            self._save(last=finished or progress.stopped_early or self.interrupted)
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
 
@@ -109,12 +118,14 @@ class Monitor:
 
     def _evaluate(self, stretch: Stretch, loss: float) -> None:
         progress, done = self.progress, stretch.first + stretch.count
-        progress.last = self._score()
+        progress.last = self.scorer()
         score = progress.last["validation"][self._chooses]
         progress.evaluations_since_best += 1
-        if score > progress.best_score:
-            progress.best_score, progress.best, progress.best_round = score, progress.last, progress.rounds
-            progress.evaluations_since_best = 0
+        better = score > progress.best_score
+        if better:
+            progress.best_score, progress.evaluations_since_best = score, 0
+        if better or self.scorer.latest_counts:
+            progress.best, progress.best_round = progress.last, progress.rounds
             self._theta.keep_best()
         entry = {
             "round": progress.rounds,

@@ -19,6 +19,11 @@ class Result:
         peak_memory_bytes: the most memory the process held.
         evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
         communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
+        inference_seconds: of one pass of the model over the whole graph, the median; None: there was none.
+        traffic: "workers", how many could train at the same time, and "bytes_per_round", what each would send.
+        memory: bytes of what is held all the time (see `gistgnn.footprint`).
+        partition: the axes, their features and blocks.
+        coverage: which share of Θ was trained in how many rounds (see `gistgnn.coverage`).
     """
 
     model: nn.Module
@@ -27,6 +32,11 @@ class Result:
     peak_memory_bytes: int
     evaluation: dict[str, Any] = field(default_factory=dict)
     communication: dict[str, Any] | None = None
+    inference_seconds: float | None = None
+    traffic: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    partition: list[dict[str, Any]] = field(default_factory=list)
+    coverage: dict[str, Any] = field(default_factory=dict)
 
     @property
     def test(self) -> dict[str, float] | None:
@@ -52,11 +62,17 @@ class Result:
             "best_round": p.best_round,
             "last": p.last,
             "train_seconds": p.train_seconds,
+            "seconds": p.seconds,
+            "inference_seconds": self.inference_seconds,
             "rounds": p.rounds,
             "steps": p.steps,
             "stopped_early": p.stopped_early,
             "peak_memory_bytes": self.peak_memory_bytes,
             "evaluation": self.evaluation,
             "communication": self.communication,
+            "traffic": self.traffic,
+            "memory": self.memory,
+            "partition": self.partition,
+            "coverage": self.coverage,
             "history": p.history,
         }

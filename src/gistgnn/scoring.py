@@ -1,9 +1,14 @@
 """The scores of Θ as it stands, between rounds."""
 
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
-from gistgnn.evaluate import evaluate
+import torch
+from torch import Tensor, nn
+
+from gistgnn.evaluate import evaluating, score
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation, Inference
 from gistgnn.progress import waiting
@@ -12,7 +17,7 @@ from gistgnn.theta import Running, Theta
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
-_SPLITS = ("validation", "test")
+SCORED = ("validation", "test")
 
 
 class Scorer:
@@ -23,12 +28,24 @@ class Scorer:
         running: the full model with them.
         graph: what it is scored on.
         evaluation: how the model is run.
+
+    Attributes:
+        description: of the evaluation, as result.json holds it.
+        latest_counts: a run's result is what it has at its end, not what it had at its best validation score.
     """
+
+    latest_counts = False
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
         self._inference: Inference | None = None
-        self.description: dict[str, Any] = {}  # of the evaluation, as result.json holds it
+        self.description: dict[str, Any] = {}
+        self._passes: list[float] = []  # seconds of each
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a pass over the whole graph, the median; None before the first."""
+        return statistics.median(self._passes) if self._passes else None
 
     def prepare(self, first: Batch, seed: int, note: Callable[[str], None], *, shown: bool) -> None:
         """Try the model on a batch, and prepare what does not change between evaluations.
@@ -51,5 +68,20 @@ class Scorer:
         return self._theta.led(self._score)
 
     def _score(self) -> ScoreTable:
-        found = evaluate(self._running.refresh(), self._graph, _SPLITS, evaluation=self._inference)
+        return self._table(self._logits(self._running.refresh()))
+
+    def _logits(self, model: nn.Module) -> Tensor:
+        """The model's output for every node, [N, C]; the pass is timed."""
+        assert self._inference is not None
+        begun = time.perf_counter()
+        with evaluating(model):
+            logits = self._inference.logits(model)
+        if logits.is_cuda:
+            torch.cuda.synchronize(logits.device)
+        self._passes.append(time.perf_counter() - begun)
+        return logits
+
+    def _table(self, logits: Tensor) -> ScoreTable:
+        assert self._inference is not None
+        found = score(logits, self._graph, SCORED, self._inference.nodes)
         return {split: scores.as_dict() for split, scores in found.items()}

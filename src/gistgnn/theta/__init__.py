@@ -7,6 +7,7 @@ from gistgnn.theta.memory import InMemory
 from gistgnn.theta.replicated import Replicated
 from gistgnn.theta.running import Running, full_model
 from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import STORES, Model, Store, check_ranks, make_theta, open_theta
 from gistgnn.theta.theta import Pending, Said, Theta, Trained, fill
 
@@ -21,6 +22,7 @@ __all__ = [
     "Running",
     "Said",
     "Sharded",
+    "Slices",
     "Store",
     "Theta",
     "Trained",

@@ -1,0 +1,62 @@
+"""What a run takes of memory, and what its workers send each other: parts whose sizes follow from shapes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from gistgnn.axes import named_tensors
+from gistgnn.distributed import Costs, costs
+from gistgnn.graphs import Graph
+from gistgnn.settings import Training
+from gistgnn.theta import build_on_meta
+
+if TYPE_CHECKING:
+    from gistgnn.gist import GIST
+
+
+def memory_of(gist: GIST, graph: Graph, training: Training) -> dict[str, int]:
+    """Bytes of what a run holds from its beginning to its end: graph, Θ, best Θ, carried moments, sub-GCNs.
+
+    Sub-GCNs with their gradients and their optimisers' states. Of Θ in files, all but these are on the disk.
+    """
+    values = (getattr(graph, field.name) for field in fields(graph))
+    held = {"graph": sum(value.nbytes for value in values if isinstance(value, Tensor))}
+    theta, slices, moments = theta_bytes(gist), slice_bytes(gist), moments_of(training)
+    alive = max(slices) if gist.theta.streams else sum(slices)
+    carried = moments * theta if training.optimizer_state == "carry" or len(slices) == 1 else 0
+    if gist.store.kind != "mapped":
+        held |= {"theta": theta, "best": theta, "moments": carried}
+    return {**held, "sub_gcns": (2 + moments) * alive}
+
+
+def costs_of(gist: GIST, training: Training) -> Costs:
+    """What a worker sends in a round, were each sub-GCN on a worker of its own and Θ sharded over them."""
+    carried = moments_of(training) if training.optimizer_state == "carry" and gist.sub_gcns > 1 else 0
+    slices = [(1 + carried) * size for size in slice_bytes(gist)]
+    return costs(theta_bytes(gist), slices, gist.workers, training.local_steps, sharded=True)
+
+
+def theta_bytes(gist: GIST) -> int:
+    """Bytes of Θ."""
+    return sum(tensor.nbytes for tensor in _full(gist).values())
+
+
+def slice_bytes(gist: GIST) -> list[int]:
+    """Bytes of every sub-GCN's parameters and buffers."""
+    tensors, blocks, slices = _full(gist), gist.blocks(max(gist.next_round - 1, 0)), gist.slices
+    return [
+        sum(slices.shape(name, t.shape, own).numel() * t.element_size() for name, t in tensors.items())
+        for own in blocks
+    ]
+
+
+def moments_of(training: Training) -> int:
+    """How many moments the optimiser keeps of every parameter."""
+    return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
+
+
+def _full(gist: GIST) -> dict[str, Tensor]:
+    return named_tensors(build_on_meta(gist.build, gist.widths, shared=gist.shared))
