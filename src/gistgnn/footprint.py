@@ -41,7 +41,9 @@ def costs_of(gist: GIST, training: Training) -> Costs:
 
 def theta_bytes(gist: GIST) -> int:
     """Bytes of Θ."""
-    return sum(tensor.nbytes for tensor in _full(gist).values())
+    what = gist.what()
+    held = build_on_meta(what.build, what.widths, shared=what.shared)
+    return sum(tensor.nbytes for tensor in named_tensors(held).values())
 
 
 def slice_bytes(gist: GIST) -> list[int]:

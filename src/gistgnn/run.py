@@ -8,13 +8,14 @@ and, while the run is not finished, checkpoints/ and, where Θ is in files, thet
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gistgnn.baselines import METHODS, UNSPLIT
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError, reason
@@ -28,7 +29,7 @@ from gistgnn.nn import MODELS
 from gistgnn.result import Result
 from gistgnn.sampling import Sampling, describe, described
 from gistgnn.stored import LARGE, stored_model
-from gistgnn.theta import Store
+from gistgnn.theta import Store, build_on_meta
 
 RESULT, CURVES = "result.json", "curves.png"
 FEATURES = "features.safetensors"  # how they are standardised
@@ -73,7 +74,8 @@ class RunConfig:
     Args:
         dataset: a known name, or the path of a graph file.
         model: the model.
-        sub_gcns: m.
+        sub_gcns: m; of other methods than "gist", how many workers or members there are.
+        method: how it is trained: "gist", or one of `gistgnn.baselines`.
         partitioned: the dimensions d_l that are split into blocks, 0 for the input features; None: all hidden ones.
         partition: "balanced" or "categorical".
         seed: of initial parameters, blocks and dropout.
@@ -91,6 +93,7 @@ class RunConfig:
     dataset: str
     model: ModelConfig = field(default_factory=ModelConfig)
     sub_gcns: int = 1
+    method: str = "gist"
     partitioned: tuple[int, ...] | None = None
     partition: str = "balanced"
     seed: int = 0
@@ -109,6 +112,8 @@ class RunConfig:
         """What tells this run from another, as JSON gives it back: not where Θ is, nor how it is evaluated exactly."""
         fields: dict[str, Any] = json.loads(json.dumps(self.as_dict()))
         del fields["evaluation"], fields["store"]
+        if self.method == "gist":  # as runs were described before there were others
+            del fields["method"]
         return {**fields, "evaluation": how} if (how := self.evaluation.approximation) else fields
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,36 +130,66 @@ class RunConfig:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
 
-    def gist(self, graph: Graph, out: Path | None = None, ranks: Ranks | None = None) -> GIST:
-        """Return the GIST of this run for a graph; a Θ in files lies in the run's directory ``out``.
+    def trainer(self, features: int, classes: int, out: Path | None = None, ranks: Ranks | None = None) -> GIST:
+        """Return what trains this run: `GIST`, or one of `gistgnn.baselines`.
+
+        Args:
+            features: of the graph's nodes.
+            classes: of the graph.
+            out: the run's directory, where a Θ in files lies.
+            ranks: the processes that train together.
 
         Raises:
-            InputError: a partitioned dimension that the model does not have, or a value out of range.
+            InputError: a method that there is not, a partitioned dimension that the model does not have, or a value out
+                of range.
         """
+        if self.method not in METHODS:
+            raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):
             raise InputError(f"d_{unknown[0]} cannot be partitioned: the model has d_0 (inputs) to d_{layers}")
-        features, classes = graph.num_features, graph.num_classes
         first = 0 if 0 in partitioned else 1  # the axes are d_first, d_first+1, ...
 
         def build(widths: tuple[int, ...]) -> nn.Module:
             return self.model.build(*((features, widths) if first else (widths[0], widths[1:])), classes)
 
         folder = out / THETA if out and self.store == "mapped" else None
-        return GIST(
+        split: dict[str, Any] = (
+            {}
+            if self.method in UNSPLIT
+            else {
+                "input_axis": None if first else 0,
+                "whole": [dim - first for dim in range(first, layers + 1) if dim not in partitioned],
+                "partition": self.partition,
+            }
+        )
+        return METHODS[self.method](
             build,
             self.model.hidden if first else (features, *self.model.hidden),
             self.sub_gcns,
-            input_axis=None if first else 0,
-            whole=[dim - first for dim in range(first, layers + 1) if dim not in partitioned],
-            partition=self.partition,
+            **split,
             seed=self.seed,
             device=self.device,
             store=Store(self.store, folder, self.store_precision),
             ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )
+
+    @property
+    def planned(self) -> "RunConfig":
+        """The run of GIST that takes as much memory."""
+        if self.method == "data-parallel":
+            return replace(self, sub_gcns=1, method="gist")
+        return replace(self, partitioned=() if self.method == "local-sgd" else self.partitioned, method="gist")
+
+    def meta_model(self, features: int, classes: int) -> nn.Module:
+        """Return the model that the run ends with, at these sizes, on the meta device."""
+        if self.method == "ensemble":
+            what = self.trainer(features, classes).what()
+            return build_on_meta(what.build, what.widths, shared=what.shared)
+        with torch.device("meta"):
+            return self.model.build(features, self.model.hidden, classes)
 
     def scale(self, graph: Graph) -> Standardisation | None:
         """Return how the graph's features are to be scaled before `gist` and `fit` see it, or None."""
@@ -245,8 +280,7 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     config = config_of(record)
     try:
         sizes = record["graph"]
-        with torch.device("meta"):
-            model = config.model.build(sizes["features"], config.model.hidden, sizes["classes"])
+        model = config.meta_model(sizes["features"], sizes["classes"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     taken = sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gistgnn.evaluate import evaluating, score
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation, Inference
+from gistgnn.nn.ensemble import members_of
 from gistgnn.progress import waiting
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta import Running, Theta
@@ -55,7 +56,8 @@ class Scorer:
         """
 
         def work() -> dict[str, Any]:
-            check_fits(self._running.module, first, self._graph.num_classes)
+            for member in members_of(self._running.module):
+                check_fits(member, first, self._graph.num_classes)
             with waiting("preparing evaluation", shown=shown):
                 batch = whole_graph(self._graph)
                 self._inference = self._evaluation.prepare(self._running.module, batch, seed, note)
@@ -68,17 +70,19 @@ class Scorer:
         return self._theta.led(self._score)
 
     def _score(self) -> ScoreTable:
-        return self._table(self._logits(self._running.refresh()))
+        model = self._running.refresh()
+        begun = time.perf_counter()
+        logits = self._logits(model)
+        self._passes.append(time.perf_counter() - begun)
+        return self._table(logits)
 
     def _logits(self, model: nn.Module) -> Tensor:
-        """The model's output for every node, [N, C]; the pass is timed."""
+        """The model's output for every node, [N, C], when it is there."""
         assert self._inference is not None
-        begun = time.perf_counter()
         with evaluating(model):
             logits = self._inference.logits(model)
         if logits.is_cuda:
             torch.cuda.synchronize(logits.device)
-        self._passes.append(time.perf_counter() - begun)
         return logits
 
     def _table(self, logits: Tensor) -> ScoreTable:

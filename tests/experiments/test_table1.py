@@ -31,7 +31,7 @@ def test_the_rows_are_the_paper_s() -> None:
 def test_each_row_splits_what_it_says(index: int) -> None:
     graph = load("digits")
     m, dims = ROWS[index]
-    gist = Table1(("cora",)).config("cora", index, 0.01, 0.0, 0).gist(graph)
+    gist = Table1(("cora",)).config("cora", index, 0.01, 0.0, 0).trainer(graph.num_features, graph.num_classes)
     assert gist.sub_gcns == m
     sub = gist.begin_round().subs[0]
     shapes = [tuple(conv.weight.shape) for conv in sub.convs]

@@ -63,7 +63,7 @@ def test_sizes_are_those_of_real_sub_gcns(
     name: str, hidden: list[int], m: int, norm: str, partitioned: tuple[int, ...] | None
 ) -> None:
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
-    found, gist = rehearse(run, SIZES), run.gist(GRAPH)
+    found, gist = rehearse(run, SIZES), run.trainer(GRAPH.num_features, GRAPH.num_classes)
     subs = list(gist.begin_round())
     assert found.theta == held(gist.theta.tensors.values())
     assert found.full == sum(p.numel() for p in gist.model().parameters())

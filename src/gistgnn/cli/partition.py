@@ -5,7 +5,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import METHODS, add_data_options, natural
+from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, natural
 
 if TYPE_CHECKING:
     from gistgnn.graphs.clusters import Clusters
@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
     parser.add_argument("--clusters", type=int, required=True, metavar="C", help="c, how many")
-    parser.add_argument("--method", choices=METHODS, default="metis", help="(default: metis)")
+    parser.add_argument("--method", choices=CLUSTER_METHODS, default="metis", help="(default: metis)")
     parser.add_argument("--inductive", action="store_true", help="cut the subgraph of the training nodes")
     parser.add_argument("--seed", type=natural, default=0, help="the run's, for which it is done (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")

@@ -86,19 +86,19 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
         return 0
     resources = None if ranks else Resources.here(config.device, out, args.memory)
     if resources and (known := find(args.dataset)):
-        require_room(config, GraphSizes.of_dataset(known), resources)
+        require_room(config.planned, GraphSizes.of_dataset(known), resources)
     scale: Standardisation | None = None  # on rank 0, which writes it
 
     def loaded() -> "Graph":
         nonlocal scale
         graph = load(args.dataset, args.data_root)
         if resources and not known:
-            require_room(config, GraphSizes.of_graph(graph), resources)
+            require_room(config.planned, GraphSizes.of_graph(graph), resources)
         scale = config.scale(graph)
         return scale.graph(graph) if scale else graph
 
     graph = load_once(ranks, loaded)
-    gist = config.gist(graph, out, ranks)
+    gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     if leads():
         _warn_of_few_rounds(config, graph)
     with Interrupt() as interrupt:
@@ -136,7 +136,7 @@ def _warn_of_few_rounds(config: "RunConfig", graph: "Graph") -> None:
     steps = training.steps(expected.steps if expected else 1, m)
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
-    if m > 1 and between and rounds < m:
+    if config.method == "gist" and m > 1 and between and rounds < m:
         print(
             f"gistgnn: note: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
             f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "

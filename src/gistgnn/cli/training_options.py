@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from gistgnn.cli.options import METHODS, count, evaluation_of, natural
+from gistgnn.cli.options import CLUSTER_METHODS, count, evaluation_of, natural
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 # As gistgnn.sampling has them, whose import would take seconds.
+METHODS = ("gist", "data-parallel", "local-sgd", "ensemble")  # as gistgnn.baselines has them
 SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
 _OPTION = {"method": "cluster_method", "fanouts": "fanout"}  # what a setting is called on the command line
 
@@ -52,6 +53,15 @@ def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None
         )
     else:
         group.add_argument("--sub-gcns", type=int, default=4, metavar="M", help="m; 1 is the baseline (default: 4)")
+        group.add_argument(
+            "--method",
+            dest="trained_by",  # `method` is the clusters'
+            choices=METHODS,
+            default="gist",
+            help="gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), "
+            "local SGD (full models averaged after N steps), an ensemble of M sub-GCNs that are never merged "
+            "(default: gist)",
+        )
     group.add_argument("--local-steps", type=int, default=20, metavar="N", help="ζ, steps in a round (default: 20)")
     group.add_argument("--epochs", type=int, default=400, metavar="E", help="(default: 400)")
     group.add_argument(
@@ -128,7 +138,7 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
     add("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
-    add("--cluster-method", dest="method", choices=METHODS, help="(default: metis)")
+    add("--cluster-method", dest="method", choices=CLUSTER_METHODS, help="(default: metis)")
     add(
         "--no-precompute",
         dest="precompute",
@@ -215,11 +225,15 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig
     make_training(training)  # refuses a bad value before anything is loaded
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
+    method = getattr(args, "trained_by", "gist")
+    if method in METHODS[1:3] and (args.partition_dims or args.partition != "balanced"):
+        raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
     heads = {} if args.heads is None else {"heads": args.heads}
     return RunConfig(
         dataset=args.dataset,
         model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, **heads),
         sub_gcns=sub_gcns,
+        method=method,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
         partition=args.partition,
         seed=args.seed,

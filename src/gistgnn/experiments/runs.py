@@ -107,7 +107,7 @@ def _run(config: RunConfig, data_root: str) -> Record:
     if scale := config.scale(graph):
         graph = scale.graph(graph)
     try:
-        result = config.fit(config.gist(graph), graph, progress=False)
+        result = config.fit(config.trainer(graph.num_features, graph.num_classes), graph, progress=False)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
         result = error.result
     return result_json(config, graph, result, data_root)

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.graphs.clusters import Note
 from gistgnn.inference.available import available_bytes
+from gistgnn.inference.averaged import Averaged
 from gistgnn.inference.layers import ByLayers
 from gistgnn.inference.parts import ByParts, nodes_at_once
 from gistgnn.inference.plan import Budget, plan_layers, whole_graph_bytes
 from gistgnn.inference.whole import Whole
+from gistgnn.nn.ensemble import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch
 
@@ -97,6 +99,9 @@ class Evaluation:
             InputError: layers with another's module, too little memory or room on the disk, METIS failed, or no node
                 that could be scored is in the sample.
         """
+        if isinstance(model, EnsembleModel):
+            widest = max(members_of(model), key=lambda member: sum(p.numel() for p in member.parameters()))
+            return Averaged(self.prepare(widest, batch, seed, note))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)

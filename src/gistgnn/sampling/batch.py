@@ -14,6 +14,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.ensemble import members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import SampledAdjacency
@@ -138,7 +139,7 @@ _WANTED: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # asked 
 def _wants(model: nn.Module) -> list[str]:
     """The names of the arguments that `model.forward` takes by position."""
     if model not in _WANTED:
-        compiled = getattr(model, "_orig_mod", model)  # torch.compile hides the arguments
+        compiled = members_of(getattr(model, "_orig_mod", model))[0]  # torch.compile hides the arguments
         parameters = inspect.signature(compiled.forward).parameters.values()
         names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         varying = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # forward(*args) is called as PyG's models are

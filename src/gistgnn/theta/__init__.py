@@ -1,9 +1,10 @@
 """The global parameters Θ, wherever they lie."""
 
+from gistgnn.theta.agreement import DealtPending, OnRanks
 from gistgnn.theta.files import InFiles
 from gistgnn.theta.initial import build_from_seed, build_on_meta
 from gistgnn.theta.local import LocalTheta
-from gistgnn.theta.memory import InMemory
+from gistgnn.theta.memory import InMemory, PendingInMemory
 from gistgnn.theta.replicated import Replicated
 from gistgnn.theta.running import Running, full_model
 from gistgnn.theta.sharded import Sharded
@@ -13,11 +14,14 @@ from gistgnn.theta.theta import Pending, Said, Theta, Trained, fill
 
 __all__ = [
     "STORES",
+    "DealtPending",
     "InFiles",
     "InMemory",
     "LocalTheta",
     "Model",
+    "OnRanks",
     "Pending",
+    "PendingInMemory",
     "Replicated",
     "Running",
     "Said",

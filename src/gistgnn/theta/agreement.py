@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks
-from gistgnn.distributed.agreeing import raise_first, together, words_of
+from gistgnn.distributed.agreeing import lead, raise_first, together, words_of
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Moments, Pending, Said, Theta, Trained, is_counter
 
@@ -21,6 +21,10 @@ class OnRanks:
     """Of a Θ: what its ranks do together."""
 
     ranks: Ranks
+
+    def led(self, work: Callable[[], T]) -> T:
+        """Do some work on rank 0, and give all ranks what it returns."""
+        return lead(self.ranks, work)
 
     def together(self, work: Callable[[], T]) -> T:
         """Do some work on every rank; what fails on any of them is raised on all."""

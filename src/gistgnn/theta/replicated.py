@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gistgnn.axes import Layout
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreeing import lead
 from gistgnn.distributed.packing import Form, pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
 from gistgnn.theta.agreement import DealtPending, OnRanks, full_moments
 from gistgnn.theta.local import TakesLocally
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.theta import Trained
-
-T = TypeVar("T")
 
 
 class Replicated(OnRanks, InMemory):
@@ -39,10 +36,6 @@ class Replicated(OnRanks, InMemory):
     def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingReplicated:  # type: ignore[override]
         """Begin round t."""
         return PendingReplicated(self, number, blocks)
-
-    def led(self, work: Callable[[], T]) -> T:
-        """Do some work on rank 0, and give all ranks what it returns."""
-        return lead(self.ranks, work)
 
     def communication(self, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far."""
