@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gistgnn.inference import Evaluation
 
-CLUSTER_METHODS = (
-    "metis",
-    "random",
-)  # of clustering; as gistgnn.graphs.clusters has them, whose import would take seconds
+# As gistgnn.graphs.clusters has them, whose import would take seconds.
+CLUSTER_METHODS = ("metis", "random")
 
 
 def add_data_options(parser: argparse.ArgumentParser, *, default: str | None) -> None:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from gistgnn.sampling import Sampling
 
 
-# As gistgnn.sampling has them, whose import would take seconds.
-METHODS = ("gist", "data-parallel", "local-sgd", "ensemble")  # as gistgnn.baselines has them
+# As gistgnn.baselines and gistgnn.sampling have them, whose import would take seconds.
+METHODS = ("gist", "data-parallel", "local-sgd", "ensemble")
 SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
 _OPTION = {"method": "cluster_method", "fanouts": "fanout"}  # what a setting is called on the command line
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from gistgnn.nn.ensemble import members_of
@@ -13,28 +15,35 @@ if TYPE_CHECKING:
 
 
 class Averaged:
-    """Runs the members as one of them would be run alone, and averages their outputs.
+    """Runs every member as it would be run alone, and averages their outputs.
 
     Args:
-        inference: prepared for the widest of them; it runs the others too.
+        members: of the ensemble.
+        prepare: prepares to run a member, and all others of its widths.
     """
 
-    def __init__(self, inference: Inference) -> None:
-        self._inference = inference
+    def __init__(self, members: Sequence[nn.Module], prepare: Callable[[nn.Module], Inference]) -> None:
+        kinds = {_shapes(member): member for member in members}
+        self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
+        self._first = next(iter(self._by_shapes.values()))
 
     @property
     def nodes(self) -> Tensor | None:
         """Which nodes have an output."""
-        return self._inference.nodes
+        return self._first.nodes
 
     def describe(self) -> dict[str, Any]:
         """The members' method, as result.json holds it."""
-        return self._inference.describe()
+        return self._first.describe()
 
     def logits(self, model: nn.Module) -> Tensor:
-        """The mean output of a model's members: [N, C]; of another model than an ensemble, its own."""
+        """The mean output of the members of an ensemble, [N, C], or the output of one of them."""
         first, *others = members_of(model)
-        total = self._inference.logits(first)
+        total = self._by_shapes[_shapes(first)].logits(first)
         for member in others:
-            total = total + self._inference.logits(member)
+            total = total + self._by_shapes[_shapes(member)].logits(member)
         return total / (1 + len(others))
+
+
+def _shapes(model: nn.Module) -> tuple[torch.Size, ...]:
+    return tuple(p.shape for p in model.parameters())

@@ -100,8 +100,7 @@ class Evaluation:
                 that could be scored is in the sample.
         """
         if isinstance(model, EnsembleModel):
-            widest = max(members_of(model), key=lambda member: sum(p.numel() for p in member.parameters()))
-            return Averaged(self.prepare(widest, batch, seed, note))
+            return Averaged(members_of(model), lambda member: self.prepare(member, batch, seed, note))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)
