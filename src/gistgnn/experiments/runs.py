@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
 from multiprocessing import active_children, get_context, parent_process
@@ -17,11 +18,15 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gistgnn.errors import DivergedError
+from gistgnn.experiments.turns import take_turns
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
 from gistgnn.run import RunConfig, config_of, result_json
+from gistgnn.saving import Saving
 
 Record = dict[str, Any]
+
+CHECKPOINT_EVERY = 10  # rounds
 
 
 class RunStore:
@@ -50,13 +55,11 @@ class RunStore:
         An interruption keeps what is finished.
         """
         wanted = list(configs)
-        missing = {_key(config): config for config in wanted if self.get(config) is None}
-        for dataset in {config.dataset for config in missing.values()}:
-            load(dataset, self.data_root)  # one that is not there is said at once, in this process
+        missing = self._missing(wanted)
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
-            running = {pool.submit(_run, config, self.data_root): config for config in missing.values()}
+            running = {pool.submit(_run, config, self.data_root): config for config in missing}
             try:
                 for future in as_completed(running):
                     self._keep(running[future], future.result())
@@ -67,7 +70,52 @@ class RunStore:
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
+        return self._all(wanted)
+
+    def in_turns(self, configs: Iterable[RunConfig], label: str, threads: int | None = None) -> list[Record]:
+        """Do the runs that are not there yet, seed by seed, those of one seed in turns; return all records in order.
+
+        Args:
+            configs: what to run.
+            label: of the progress bar.
+            threads: of each, whose turn it is; None: those of torch.
+
+        An interruption keeps what is finished, and the checkpoints of the rest.
+        """
+        wanted = list(configs)
+        missing = self._missing(wanted)
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
+
+            def keep(config: RunConfig, record: Record) -> None:
+                self._keep(config, record)
+                shutil.rmtree(self._checkpoints(config), ignore_errors=True)
+                bar.advance(task)
+
+            for seed in dict.fromkeys(config.seed for config in missing):
+                together = [config for config in missing if config.seed == seed]
+                take_turns(together, self._resumable, threads or torch.get_num_threads(), keep)
+        return self._all(wanted)
+
+    def _missing(self, wanted: list[RunConfig]) -> list[RunConfig]:
+        """Those that are not there, each once; a data set that is not there is said at once, in this process."""
+        missing = {_key(config): config for config in wanted if self.get(config) is None}
+        for dataset in {config.dataset for config in missing.values()}:
+            load(dataset, self.data_root)
+        return list(missing.values())
+
+    def _all(self, wanted: list[RunConfig]) -> list[Record]:
         return [record for config in wanted if (record := self.get(config)) is not None]
+
+    def _resumable(
+        self, config: RunConfig, report: Callable[[dict[str, Any]], None], stop: Callable[[], bool]
+    ) -> Record:
+        """Do one run, or go on with it."""
+        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.goes_on_from)
+        return _run(config, self.data_root, report=report, stop=stop, saving=saving)
+
+    def _checkpoints(self, config: RunConfig) -> Path:
+        return self._path(config).with_suffix(".checkpoints")
 
     def _keep(self, config: RunConfig, record: Record) -> None:
         with replacing(self._path(config)) as path:
@@ -101,13 +149,14 @@ def _graph(dataset: str, data_root: str) -> Graph:
     return load(dataset, data_root)
 
 
-def _run(config: RunConfig, data_root: str) -> Record:
-    """Do one run in a worker process."""
+def _run(config: RunConfig, data_root: str, **hooks: Any) -> Record:
+    """Do one run in a worker process; `hooks` are of `GIST.fit`."""
     graph = _graph(config.dataset, data_root)
     if scale := config.scale(graph):
         graph = scale.graph(graph)
+    trainer = config.trainer(graph.num_features, graph.num_classes)
     try:
-        result = config.fit(config.trainer(graph.num_features, graph.num_classes), graph, progress=False)
+        result = config.fit(trainer, graph, progress=False, **hooks)
     except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
-        result = error.result
+        return {**result_json(config, graph, error.result, data_root), "diverged": str(error)}
     return result_json(config, graph, result, data_root)

@@ -1,15 +1,43 @@
-"""How the tables of the paper look, in the terminal and in Markdown."""
+"""How tables look, in the terminal and in Markdown."""
+
+from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from gistgnn.experiments.comparison import Row
 
-def mean_sd(values: Sequence[float]) -> str:
+
+def mean_sd(values: Sequence[float], digits: int = 2) -> str:
     """Mean ± standard deviation of several runs, or the value of one."""
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def duration(seconds: float) -> str:
+    """Seconds to three digits or so."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def speedup(row: Row, baseline: Row) -> str:
+    """A speed-up, in parentheses where it costs more than a point of the score, as in Table 2 of the paper."""
+    said = f"{row.speedup:.2f}x"
+    return f"({said})" if row.costs_too_much(baseline) else said
 
 
 def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], centred: Sequence[str] = ()) -> Table:
