@@ -1,6 +1,7 @@
 """Line charts, drawn by matplotlib, coloured by the page."""
 
 import io
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +10,17 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from gistgnn.report.blocks import COLOURS, DASHES, Chart, Details, Key, Table
 from gistgnn.report.formats import finite, number
 from gistgnn.report.svg import inlined
 
 _POINTS = 600  # of one line: more are not seen, and make the file large
-_MARKED = 40  # lines of at most so many points have markers
+_MARKED = 24  # lines of at most so many points have markers
 _NUMBERS = 40  # rows of the numbers under a chart
+
+_STEPS = (1, 2, 2.5, 5, 10)  # of the numbers on an axis
 
 _TEXT, _GRID = "#0a0b0c", "#0a0b0d"  # placeholders, replaced by the page's colours
 _SERIES = [f"#0c0d{i:02x}" for i in range(COLOURS)]
@@ -78,9 +81,10 @@ def line_chart(
     *,
     log_x: bool = False,
     mark: float | None = None,
+    floor: float | None = None,
     legend: bool = True,
 ) -> Chart:
-    """Draw lines, with a legend where there are several, and their numbers on demand.
+    """Draw lines, with a legend, and their numbers on demand.
 
     Args:
         title: what it shows.
@@ -89,19 +93,28 @@ def line_chart(
         ylabel: of the vertical one.
         log_x: the horizontal axis is logarithmic.
         mark: where a dotted vertical line goes.
+        floor: where the vertical axis begins, if not at the lowest number.
         legend: False: the legend stands elsewhere.
     """
     label = f"{title}: {ylabel} against {xlabel}, {', '.join(line.label for line in series)}"
     return Chart(
         title,
-        lines(series, xlabel, ylabel, log_x=log_x, mark=mark),
+        lines(series, xlabel, ylabel, log_x=log_x, mark=mark, floor=floor),
         label,
-        keys=[line.key for line in series] if legend and len(series) > 1 else (),
+        keys=[line.key for line in series] if legend else (),
         details=Details("Numbers", _numbers(series, xlabel, ylabel, title)),
     )
 
 
-def lines(series: Sequence[Series], xlabel: str, ylabel: str, *, log_x: bool = False, mark: float | None = None) -> str:
+def lines(
+    series: Sequence[Series],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log_x: bool = False,
+    mark: float | None = None,
+    floor: float | None = None,
+) -> str:
     """Return the drawing of `line_chart` alone: an ``svg`` element."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5, 3), layout="constrained")
@@ -114,6 +127,8 @@ def lines(series: Sequence[Series], xlabel: str, ylabel: str, *, log_x: bool = F
         axes.grid(linewidth=0.8)
         axes.set_axisbelow(True)
         _scales(axes, series, log_x=log_x)
+        if floor is not None:
+            axes.set_ylim(bottom=floor)
         buffer = io.StringIO()
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
@@ -142,15 +157,16 @@ def _draw(axes: Axes, line: Series) -> None:
 
 
 def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool) -> None:
-    axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick))
-    across = [x for line in series for x, _ in line.points if not math.isnan(x)]
-    if log_x and across and min(across) > 0:
+    across = sorted({x for line in series for x, _ in line.points if not math.isnan(x)})
+    if log_x and across and across[0] > 0:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(across) < 200 * min(across) else (1,)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        apart = all(high >= 1.3 * low for low, high in itertools.pairwise(across))
+        axes.xaxis.set_major_locator(FixedLocator(across) if len(across) <= 8 and apart else LogLocator())
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
     axes.xaxis.set_major_formatter(FuncFormatter(_tick))
 
 

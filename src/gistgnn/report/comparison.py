@@ -7,7 +7,7 @@ from typing import Any
 
 from gistgnn.report.blocks import DASHES, Bar, Bars, Block, Charts, Code, Headline, Side, Table, Text
 from gistgnn.report.charts import Series, line_chart
-from gistgnn.report.formats import duration, finite, known, mean_sd, size, size_unit, time_unit, times
+from gistgnn.report.formats import NBSP, duration, finite, known, mean_sd, size, size_unit, time_unit, times
 from gistgnn.report.page import Page, Section
 
 _COLOURS = {"one device": 7, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}
@@ -43,7 +43,7 @@ def comparison_page(record: dict[str, Any]) -> Page:
 def name_of(row: Row) -> str:
     """What a row or a curve is called."""
     m = row.get("sub_gcns") or 1
-    return f"{row['label']}, m = {m}" if m > 1 and "m =" not in row["label"] else row["label"]
+    return f"{row['label']}, m{NBSP}={NBSP}{m}" if m > 1 and "m =" not in row["label"] else row["label"]
 
 
 def _result(record: dict[str, Any]) -> list[Block]:
@@ -54,15 +54,19 @@ def _result(record: dict[str, Any]) -> list[Block]:
         return [Headline("No score", "no run reached an evaluation")]
     best = max(scored, key=_mean_score)
     words = f"{score} of {name_of(best)}, the best score here"
-    fast = [row for row in scored if row.get("speedup") and not _loses(row, baseline) and row is not baseline]
+    if baseline is not None and baseline is not best and best.get("speedup"):
+        words += f", {times(best['speedup'])} as fast as {name_of(baseline)} ({_percents(baseline)})"
+    words += "."
+    fast = [row for row in scored if row.get("speedup") and row is not baseline and not _loses(row, baseline)]
     fastest = max(fast, key=lambda row: float(row["speedup"]), default=None)
-    if baseline is not None and fastest is not None and fastest["speedup"] > 1:
-        subject = "It trains" if fastest is best else f"{name_of(fastest)} ({mean_sd(fastest['score'])} %) trains"
-        words += f". {subject} {times(fastest['speedup'])} as fast as {name_of(baseline)}"
-        words += f" ({mean_sd(baseline['score'])} %)" if baseline is not best else ""
-    elif baseline is not None:
-        words += f". Within {_LOST:g} point of {name_of(baseline)}, nothing trains faster than it"
-    return [Headline(f"{mean_sd(best['score'])} %", f"{words}.")]
+    if baseline is not None and fastest is not None and fastest is not best:
+        near = f"The fastest that loses no more than {_LOST:g} point"
+        words += f" {near}: {name_of(fastest)}, {times(fastest['speedup'])} as fast ({_percents(fastest)})."
+    return [Headline(_percents(best), words)]
+
+
+def _percents(row: Row) -> str:
+    return f"{mean_sd(row['score'])}{NBSP}%"
 
 
 def _baseline(record: dict[str, Any]) -> Row | None:
@@ -90,8 +94,8 @@ def _table(record: dict[str, Any]) -> Table:
         f"{_SCORES[record['score']]} (%)",
         "training (s)",
         "speed-up",
-        "seconds to the goal",
-        "speed-up to it",
+        "to the goal (s)",
+        "speed-up",
         "sent by a worker",
         "inference",
         "peak memory",
@@ -100,7 +104,7 @@ def _table(record: dict[str, Any]) -> Table:
     if baseline is not None:
         note += (
             f"Speed-ups are to {name_of(baseline)}; one that costs more than {_LOST:g} point is in parentheses. "
-            f"The goal is {below} points below its score."
+            f"The goal is {below} points below its score; where not all seeds reached it, how many did is in parentheses."
         )
     return Table(columns, rows, "Methods", note)
 
@@ -126,7 +130,7 @@ def _reached(seconds: Sequence[float | None]) -> str:
     there = len(known(seconds))
     if not there:
         return "–"
-    return mean_sd(seconds) + (f" ({there} of {len(seconds)} seeds)" if there < len(seconds) else "")
+    return mean_sd(seconds) + (f" ({there} of {len(seconds)})" if there < len(seconds) else "")
 
 
 def _curves(record: dict[str, Any]) -> list[Block]:
@@ -140,7 +144,7 @@ def _curves(record: dict[str, Any]) -> list[Block]:
         ("epoch", "Score by epoch", "epoch", 1),
         ("bytes", "Score by bytes", f"{size_name} sent by a worker", scale),
     ]
-    styles = _styles(curves)
+    styles, floor = _styles(curves), _floor(curves)
     charts, ylabel = [], f"{_SCORES[record['score']]} (%)"
     for key, title, xlabel, per in across:
         if not (shown := [i for i, curve in enumerate(curves) if key != "bytes" or any(curve.get("bytes") or [])]):
@@ -149,9 +153,20 @@ def _curves(record: dict[str, Any]) -> list[Block]:
             Series(name_of(curves[i]), [finite(x) / per for x in curves[i][key]], curves[i]["score"], *styles[i])
             for i in shown
         ]
-        charts.append(line_chart(title, series, xlabel, ylabel, legend=False))
+        charts.append(line_chart(title, series, xlabel, ylabel, floor=floor, legend=False))
     keys = [Series(name_of(curve), [], [], *style).key for curve, style in zip(curves, styles, strict=True)]
-    return [Charts(charts, keys)]
+    cut = [] if floor is None else [Text("The vertical axes begin near the last scores, to tell these apart.")]
+    return [*cut, Charts(charts, keys)]
+
+
+def _floor(curves: Sequence[Row]) -> float | None:
+    """Where the vertical axis begins so that the last scores can be told apart; None: with the lowest score."""
+    scores = [there for curve in curves if (there := known(curve["score"]))]
+    if not scores:
+        return None
+    last = [there[-1] for there in scores]
+    floor = min(last) - max(2 * (max(last) - min(last)), 3)
+    return floor if floor > min(map(min, scores)) else None
 
 
 def _largest(curves: Sequence[Row], key: str) -> float:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gistgnn.report.blocks import Bar, Bars, Block, Side, Text
-from gistgnn.report.formats import percent, plural
+from gistgnn.report.formats import number, percent, plural
 
 _BARS = 20
 
@@ -39,7 +39,7 @@ def _words(coverage: dict[str, Any], shares: dict[int, float]) -> str:
     untrained = f"{_percent(never)} were never trained" if never else "All of them were trained"
     return (
         f"Θ has {plural(coverage['parameters'], 'parameter')}. {untrained}; the median one was trained in "
-        f"{median(shares)} of {plural(rounds, 'round')}, the average one in {mean:.3g}."
+        f"{median(shares):,} of {plural(rounds, 'round')}, the average one in {number(mean)}."
     )
 
 

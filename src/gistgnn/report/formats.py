@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+NBSP = "\N{NO-BREAK SPACE}"
 _SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -14,7 +15,7 @@ def finite(value: float | None) -> float:
 
 def percent(fraction: float, digits: int = 2) -> str:
     """A fraction in [0, 1] as a percentage."""
-    return f"{100 * fraction:.{digits}f} %"
+    return f"{100 * fraction:.{digits}f}{NBSP}%"
 
 
 def number(value: float) -> str:
@@ -66,7 +67,7 @@ def mean_sd(values: Sequence[float | None], digits: int = 2) -> str:
     if not there:
         return "–"
     mean = f"{statistics.mean(there):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(there):.{digits}f}" if len(there) > 1 else mean
+    return f"{mean}{NBSP}±{NBSP}{statistics.stdev(there):.{digits}f}" if len(there) > 1 else mean
 
 
 def plural(count: int, noun: str) -> str:

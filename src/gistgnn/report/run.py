@@ -1,12 +1,13 @@
 """The page of one run, from its result.json."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from gistgnn.report.blocks import Bar, Bars, Block, Charts, Code, Details, Facts, Headline, Side, Split, Table, Text
 from gistgnn.report.charts import Series, line_chart
 from gistgnn.report.coverage import coverage_blocks
-from gistgnn.report.formats import duration, percent, plural, size, size_unit, time_unit
+from gistgnn.report.formats import NBSP, duration, percent, plural, size, size_unit, time_unit
 from gistgnn.report.page import Page, Section
 
 METHODS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
@@ -40,8 +41,7 @@ def run_page(record: dict[str, Any]) -> Page:
         Section("", _result(record)),
         Section("Curves", _curves(record)),
         Section("Partition and coverage", _coverage(record)),
-        Section("Time", _time(record)),
-        Section("Memory", _memory(record)),
+        Section("Time and memory", _costs(record)),
         Section("Configuration", [Code(json.dumps(record["config"], indent=2, ensure_ascii=False))]),
     ]
     return Page(
@@ -77,7 +77,7 @@ def _result(record: dict[str, Any]) -> list[Block]:
     if test and validation:
         meaning = (
             f"test {_SCORES[score]} of the model that is best on the validation nodes "
-            f"({percent(validation[score])} there), after round {record['best_round']} of {record['rounds']}"
+            f"({percent(validation[score])} there), after round {record['best_round']:,} of {record['rounds']:,}"
         )
         blocks.append(Headline(percent(test[score]), meaning))
     else:
@@ -102,7 +102,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("training", duration(record["train_seconds"])),
         ("method", method(config)),
-        ("rounds, steps", f"{record['rounds']:,}, {record['steps']:,}"),
+        ("rounds", f"{record['rounds']:,}"),
+        ("steps of all sub-GCNs", f"{record['steps']:,}"),
         ("peak memory", size(record["peak_memory_bytes"])),
     ]
     if (inference := record.get("inference_seconds")) is not None:
@@ -198,30 +199,30 @@ def _split_label(axis: dict[str, Any]) -> str:
     return f"{axis['name']}: {axis['features']:,} features in {len(blocks):,} blocks of {width}"
 
 
-def _time(record: dict[str, Any]) -> list[Block]:
-    seconds = record.get("seconds") or {}
-    if not (total := sum(seconds.values())):
-        return []
-    return [
-        Text(f"Where {duration(total)} went."),
-        Side([Bars([_share(_SECONDS.get(key, key), seconds[key], total, duration(seconds[key])) for key in seconds])]),
-    ]
-
-
-def _memory(record: dict[str, Any]) -> list[Block]:
+def _costs(record: dict[str, Any]) -> list[Block]:
+    """Where the time went, and the memory."""
+    seconds: dict[str, float] = record.get("seconds") or {}
     parts: dict[str, float] = record.get("memory") or {}
-    if not parts:
-        return []
-    peak = record["peak_memory_bytes"]
-    named = {_MEMORY.get(key, key): value for key, value in parts.items() if value}
-    if (rest := peak - sum(parts.values())) > 0:
-        named["activations, batches, torch itself"] = rest
-    total = max(peak, sum(parts.values()))
+    bars = []
+    if total := sum(seconds.values()):
+        named = {_SECONDS.get(key, key): value for key, value in seconds.items()}
+        bars.append(Bars(_shares(named, total, duration, colour=0), f"Where {duration(total)} went"))
+    if parts:
+        peak, held = record["peak_memory_bytes"], sum(parts.values())
+        named = {_MEMORY.get(key, key): value for key, value in parts.items()}
+        named["activations, batches, torch itself"] = max(peak - held, 0)
+        bars.append(Bars(_shares(named, max(peak, held), size, colour=1), f"What took {size(peak)} at most"))
+    return [Side(bars)] if bars else []
+
+
+def _shares(parts: dict[str, float], total: float, words: Callable[[float], str], colour: int) -> list[Bar]:
+    """A bar for each part that is not nothing."""
     return [
-        Text(f"The process held {size(peak)} at most."),
-        Side([Bars([_share(name, value, total, size(value), colour=1) for name, value in named.items()])]),
+        Bar(name, value / total, f"{words(value)} · {_rounded(value / total)}", colour)
+        for name, value in parts.items()
+        if value > 0
     ]
 
 
-def _share(label: str, value: float, total: float, words: str, colour: int = 0) -> Bar:
-    return Bar(label, value / total, f"{words} · {percent(value / total, 0)}", colour)
+def _rounded(share: float) -> str:
+    return f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
