@@ -104,7 +104,7 @@ def _table(record: dict[str, Any]) -> Table:
     if baseline is not None:
         note += (
             f"Speed-ups are to {name_of(baseline)}; one that costs more than {_LOST:g} point is in parentheses. "
-            f"The goal is {below} points below its score; where not all seeds reached it, how many did is in parentheses."
+            f"The goal is {below} points below its score; how many seeds reached it, if not all, is in parentheses."
         )
     return Table(columns, rows, "Methods", note)
 
