@@ -103,7 +103,7 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("training", duration(record["train_seconds"])),
         ("method", method(config)),
         ("rounds", f"{record['rounds']:,}"),
-        ("steps of all sub-GCNs", f"{record['steps']:,}"),
+        ("steps, all together", f"{record['steps']:,}"),
         ("peak memory", size(record["peak_memory_bytes"])),
     ]
     if (inference := record.get("inference_seconds")) is not None:
@@ -147,7 +147,7 @@ def _curves(record: dict[str, Any]) -> list[Block]:
         ]
         charts.append(line_chart(f"{name.capitalize()} by {by}", scores, xlabel, f"{name} (%)", mark=mark))
     said = (
-        "Loss is that of the sub-GCNs in their local steps, scores are those of the whole model between rounds. "
+        "Loss is that of the local steps, scores are those of the whole model between rounds. "
         "The dotted line is the round that was kept."
     )
     return [Text(said), Charts(charts), *_traffic(record)]
@@ -185,8 +185,8 @@ def _coverage(record: dict[str, Any]) -> list[Block]:
         Split(_split_label(axis), axis["blocks"] or [axis["features"]]) for axis in record.get("partition") or []
     ]
     coverage = coverage_blocks(record["coverage"]) if record.get("coverage") else []
-    if splits:
-        splits.insert(0, Text("The blocks of the last round; one column of blocks is one sub-GCN."))
+    if any(len(axis["blocks"]) > 1 for axis in record.get("partition") or []):
+        splits.insert(0, Text("The blocks of the last round: the first of every dimension are the first sub-GCN's."))
     return [*splits, *coverage]
 
 
