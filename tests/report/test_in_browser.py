@@ -1,0 +1,67 @@
+"""The pages as a reader sees them, in headless Chromium."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser
+from records import comparison_record, experiment_record, run_record
+
+from gistgnn.report import write_report
+from gistgnn.report.comparison import comparison_page
+from gistgnn.report.experiment import experiment_page
+from gistgnn.report.run import run_page
+
+_PAGES = {
+    "run": (lambda: run_page(run_record()), 6),
+    "comparison": (lambda: comparison_page(comparison_record()), 3),
+    "experiment": (lambda: experiment_page(experiment_record()), 2),
+}
+_LOOK = (Path(__file__).parent / "look.js").read_text()
+
+Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(scope="module", params=_PAGES)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
+    """The address of a page, and how many charts it has."""
+    page, charts = _PAGES[request.param]
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, page())
+    return path.as_uri(), charts
+
+
+def look(browser: Browser, address: str, width: int, height: int, scheme: Scheme) -> dict[str, Any]:
+    """Open a page, with what is shown on demand; return what is seen, and what was asked for or complained of."""
+    events: list[str] = []
+    with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+        page = context.new_page()
+        page.on("console", lambda message: events.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: events.append(f"error: {error}"))
+        page.on("request", lambda request: events.append(f"request: {request.url}"))
+        page.goto(address)
+        seen = page.evaluate(_LOOK)
+        events.remove(f"request: {address}")
+        return {**seen, "events": events}
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 900)])
+def test_a_page_reads_well_in_light_and_dark(
+    browser: Browser, written: tuple[str, int], width: int, height: int
+) -> None:
+    address, charts = written
+    seen = {scheme: look(browser, address, width, height, scheme) for scheme in ("light", "dark")}
+    for what in seen.values():
+        assert what["events"] == []
+        assert what["scroll_width"] <= width
+        assert len(what["charts"]) == charts
+        for chart in what["charts"]:
+            assert chart["width"] > 300
+            assert chart["height"] > 150
+            assert chart["points"] > 1
+            assert chart["smallest_text"] >= 9.5, "pixels on the screen"
+            assert not chart["outside"], "labels are cut off"
+        assert what["texts"] > 50
+        assert not what["faint"], json.dumps(what["faint"][:5])
+    assert seen["light"]["background"] != seen["dark"]["background"]

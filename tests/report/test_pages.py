@@ -1,0 +1,204 @@
+"""What the pages hold, whatever the record holds."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import NEW_KEYS, comparison_record, experiment_record, run_record
+
+from gistgnn.errors import InputError
+from gistgnn.report import write_report
+from gistgnn.report.comparison import comparison_page
+from gistgnn.report.coverage import coverage_blocks, median
+from gistgnn.report.experiment import experiment_page
+from gistgnn.report.formats import duration, size
+from gistgnn.report.run import run_page
+
+_EVIL = '<script>alert("1")</script> $x_{'
+
+
+def rendered() -> dict[str, str]:
+    return {
+        "run": run_page(run_record()).render(),
+        "comparison": comparison_page(comparison_record()).render(),
+        "experiment": experiment_page(experiment_record()).render(),
+    }
+
+
+def plain(html: str) -> str:
+    """The words of a page."""
+    words = re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL).replace("\N{NO-BREAK SPACE}", " ")
+    return " ".join(words.split())
+
+
+def replaced(value: Any) -> Any:
+    """A record with every text in it replaced by markup."""
+    if isinstance(value, dict):
+        return {key: item if key in ("method", "score") else replaced(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [replaced(item) for item in value]
+    return _EVIL if isinstance(value, str) else value
+
+
+def test_text_of_the_record_is_never_markup() -> None:
+    for page in (
+        run_page({**replaced(run_record()), "diverged": _EVIL}),
+        comparison_page(replaced(comparison_record())),
+        experiment_page(replaced(experiment_record())),
+    ):
+        html = page.render()
+        assert "&lt;script&gt;" in html
+        assert "<script" not in html
+
+
+def test_pages_ask_the_network_for_nothing() -> None:
+    for html in rendered().values():
+        assert "http:" not in html
+        assert "https:" not in html
+        assert not re.search(r"@import|url\((?!#)|src=", html)
+
+
+def test_ids_are_unique_and_references_lead_to_them() -> None:
+    for html in rendered().values():
+        ids = re.findall(r'\bid="([^"]+)"', html)
+        assert len(ids) == len(set(ids))
+        assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) == set(ids)
+
+
+def test_the_same_record_gives_the_same_page() -> None:
+    assert rendered() == rendered()
+
+
+def test_a_run_tells_its_result_first_then_everything_else() -> None:
+    words = plain(rendered()["run"])
+    assert words.index("97.93 % test accuracy") < words.index("Curves") < words.index("Partition and coverage")
+    assert "98.33 % there), after round 18 of 20" in words
+    assert "as if there were 4 workers: 153 KiB by each in a round" in words
+    assert "d_1: 256 features in 4 blocks of 64" in words
+    assert "local steps, with their batches 2.4 s · 80 %" in words
+    assert "activations, batches, torch itself" in words
+
+
+@pytest.mark.parametrize("left_out", [*NEW_KEYS, None])
+def test_an_older_record_lacks_sections_and_no_more(left_out: str | None) -> None:
+    missing = NEW_KEYS if left_out is None else (left_out,)
+    record = {key: value for key, value in run_record(3).items() if key not in missing}
+    words = plain(run_page(record).render())
+    assert "97.93 %" in words
+    for key, word in {"traffic": "Accuracy by bytes", "coverage": "were never trained", "seconds": "Where 3"}.items():
+        assert (word in words) == (key not in missing)
+
+
+def test_one_worker_sends_nothing_so_there_is_no_curve_of_bytes() -> None:
+    traffic = {"workers": 1, "bytes_per_round": 0.0, "measured": False}
+    assert "by bytes" not in run_page(run_record(3, traffic=traffic)).render()
+
+
+def test_a_run_that_diverged_at_once_has_no_score_and_says_why() -> None:
+    record = run_record(
+        0, test=None, validation=None, last={}, best_round=-1, rounds=0, diverged="the loss is nan in round 1"
+    )
+    words = plain(run_page(record).render())
+    assert "No score" in words
+    assert "Training diverged: the loss is nan in round 1." in words
+    assert "there are no curves" in words
+
+
+def test_missing_numbers_are_gaps() -> None:
+    record = run_record(5)
+    record["history"][2].update(loss=float("nan"), test=None)
+    record["history"][3]["loss"] = float("inf")
+    assert "nan" not in plain(run_page(record).render())
+
+
+@pytest.mark.parametrize(("evaluations", "most"), [(1, 100_000), (400, 200_000), (3000, 300_000)])
+def test_pages_stay_small(evaluations: int, most: int) -> None:
+    counts = {str(k): 1 / (evaluations + 1) for k in range(evaluations + 1)}
+    coverage = {"rounds": evaluations, "parameters": 10**9, "counts": counts}
+    html = run_page(run_record(evaluations, coverage=coverage)).render()
+    assert len(html.encode()) < most
+    assert html.count("<use") < 2000, "many points have no markers"
+
+
+def test_multi_label_graphs_are_judged_by_micro_f1() -> None:
+    record = run_record(2)
+    record["graph"]["multi_label"] = True
+    assert "test micro F1 of the model" in plain(run_page(record).render())
+
+
+def test_the_median_is_of_parameters_and_bins_lose_nothing() -> None:
+    assert median({0: 0.4, 1: 0.2, 7: 0.4}) == 1
+    shares = {str(k): 1 / 101 for k in range(101)}
+    text, side = coverage_blocks({"rounds": 100, "parameters": 10, "counts": shares})
+    html = side.html("")
+    assert html.count("<li>") <= 20
+    assert sum(map(float, re.findall(r'"value">([\d.]+)', html))) == pytest.approx(100, abs=0.2)
+    assert "0.99" in text.html("")
+    assert "50 of 100 rounds" in text.html("")
+
+
+def test_a_comparison_says_what_is_best_and_what_a_speed_up_costs() -> None:
+    words = plain(rendered()["comparison"])
+    assert "GIST, m = 4, the best score here, 3.4× as fast as one device (91.40 ± 0.30 %)" in words
+    assert "GIST, m = 8 89.94 ± 0.30 11.90 ± 0.24 (6.9×) – –" in words
+    assert "(2 of 3)" in words
+
+
+def test_a_comparison_without_curves_or_baseline_or_scores() -> None:
+    record = {**comparison_record(), "curves": [], "baseline": None}
+    assert "Score by" not in comparison_page(record).render()
+    record["rows"] = [{**row, "score": [None], "speedup": None} for row in record["rows"]]
+    assert "No score" in comparison_page(record).render()
+    assert "No score" in comparison_page({**record, "rows": []}).render()
+
+
+def test_a_reproduction_tells_its_verdicts_in_words() -> None:
+    words = plain(rendered()["experiment"])
+    for verdict in ("holds GIST matches", "does not hold GIST is ahead", "not shown The gap grows"):
+        assert verdict in words
+
+
+def test_the_configuration_can_be_copied() -> None:
+    html = rendered()["run"]
+    code = html[html.rindex("<code>") + 6 : html.rindex("</code>")]
+    assert json.loads(code.replace("&quot;", '"')) == run_record()["config"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (2e-5, "20 µs"),
+        (0.012, "12 ms"),
+        (3.007, "3.01 s"),
+        (125, "2 min 5 s"),
+        (3 * 3600 + 61, "3 h 1 min"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 bytes"), (1023, "1,023 bytes"), (1536, "1.5 KiB"), (487 * 2**20, "487 MiB")]
+)
+def test_sizes(count: float, words: str) -> None:
+    assert size(count) == words
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    page = experiment_page(experiment_record())
+    write_report(tmp_path / "new" / "report.html", page)
+    assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8") == page.render()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError):
+        write_report(tmp_path / "file" / "report.html", page)
+
+
+def test_matplotlib_is_imported_only_when_a_page_is_made() -> None:
+    code = "import sys, gistgnn.report; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
