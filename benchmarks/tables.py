@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gistgnn.machine import processor
+
 
 def quartiles(samples: Sequence[float]) -> dict[str, Any]:
     """Median, quartiles and the samples themselves."""
@@ -47,15 +49,9 @@ def describe_machine(threads: int, device: str) -> dict[str, Any]:
     """What the measurements ran on."""
     import torch
 
-    cpu = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as file:
-            cpu = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
     gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
     return {
-        "cpu": cpu,
+        "cpu": processor(),
         "gpu": gpu,
         "threads": threads,
         "device": device,

@@ -1,8 +1,8 @@
 """A run of one of our models on one data set, and the directory that it leaves behind.
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
-shards and their index, see `gistgnn.model_files`), curves.png; features.safetensors, where features are standardised;
-and, while the run is not finished, checkpoints/ and, where Θ is in files, theta/.
+shards and their index, see `gistgnn.model_files`), curves.png, report.html; features.safetensors, where features are
+standardised; and, while the run is not finished, checkpoints/ and, where Θ is in files, theta/.
 """
 
 import json
@@ -26,6 +26,7 @@ from gistgnn.inference import Evaluation
 from gistgnn.inference.available import available_bytes
 from gistgnn.model_files import find_model, write_model
 from gistgnn.nn import MODELS
+from gistgnn.report import REPORT, write_report
 from gistgnn.result import Result
 from gistgnn.sampling import Sampling, describe, described
 from gistgnn.stored import LARGE, stored_model
@@ -224,6 +225,7 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
 def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
     """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
     from gistgnn.plots import plot_curves  # matplotlib is slow to import
+    from gistgnn.report.run import run_page
 
     write_model(out, model.state_dict())
     if scale:
@@ -232,6 +234,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
         (out / FEATURES).unlink(missing_ok=True)  # of a run that this one replaces
     with replacing(out / CURVES) as path:
         plot_curves(record, path)
+    write_report(out / REPORT, run_page(record))
     with replacing(out / RESULT) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     Checkpoints(out / CHECKPOINTS).remove()

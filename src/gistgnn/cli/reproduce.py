@@ -1,106 +1,131 @@
-"""`gistgnn reproduce`: the paper's tables, run again."""
+"""`gistgnn reproduce`: the paper's tables and figures, run again."""
 
 import argparse
+import importlib
+import shlex
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gistgnn.cli.options import add_device_option, count
+from gistgnn.cli.options import add_device_option, count, gibibytes
 
-if TYPE_CHECKING:
-    from rich.table import Table
+SCALES = ("small", "full")  # as gistgnn.experiments has them, whose import would take seconds
 
-SMALL_DATASETS = ("cora", "citeseer", "pubmed", "ogbn-arxiv")
+
+@dataclass(frozen=True)
+class Entry:
+    """An experiment on the command line.
+
+    Args:
+        home: its module in `gistgnn.experiments`, and its class there.
+        help: what it shows.
+        options: those of `OPTIONS` that it takes beside the common ones.
+    """
+
+    home: str
+    help: str
+    options: tuple[str, ...] = ()
+
+
+EXPERIMENTS = {
+    "table1": Entry("table1:Table1", "which dimensions to partition: GCN 256-256 on small graphs", ("jobs",)),
+    "depth-width": Entry(
+        "depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
+    ),
+    "local-iterations": Entry(
+        "local_iterations:LocalIterations", "Figure 5: how often sub-GCNs are merged", ("zetas", "sub_gcns", "jobs")
+    ),
+    "reddit": Entry("large:Reddit", "Table 2: GraphSAGE and GAT on Reddit", ("layers", "local_steps", "models")),
+    "amazon2m": Entry("large:Amazon2M", "Table 2: GraphSAGE on Amazon2M", ("layers", "widths", "local_steps")),
+    "ultrawide": Entry(
+        "ultrawide:UltraWide",
+        "Table 3: widths that do not fit on one device",
+        ("layers", "widths", "sub_gcns", "local_steps", "memory"),
+    ),
+    "ladies": Entry("ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
+    "local-sgd": Entry("local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
+    "ensemble": Entry("ensemble:EnsembleTable", "Table 6: GIST against ensembles of sub-GCNs", ("local_steps",)),
+}
+
+# The flag, the attribute of the experiment, and what argparse is told.
+OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "layers": ("--layers", "layers", {"type": count, "nargs": "+", "metavar": "L", "help": "every L"}),
+    "widths": ("--widths", "widths", {"type": count, "nargs": "+", "metavar": "D", "help": "every width"}),
+    "sub_gcns": ("--sub-gcns", "sub_gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
+    "zetas": ("--local-steps", "local_steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
+    "local_steps": ("--local-steps", "local_steps", {"type": count, "metavar": "N", "help": "ζ"}),
+    "models": (
+        "--models",
+        "models_of",
+        {"nargs": "+", "choices": ("graphsage", "gat"), "help": "of the two"},
+    ),
+    "memory": ("--memory", "memory", {"type": gibibytes, "metavar": "GIB", "help": "what a run may take"}),
+}
 
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again", allow_abbrev=False)
     experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=type(parser))
-    _add_table1(experiments)
-    _add_ladies(experiments)
+    for name, entry in EXPERIMENTS.items():
+        _add(experiments, name, entry)
 
 
-def _add_table1(experiments: Any) -> None:
-    table1 = experiments.add_parser(
-        "table1", help="which dimensions to partition: GCN 256-256 on small graphs", allow_abbrev=False
+def _add(experiments: Any, name: str, entry: Entry) -> None:
+    parser = experiments.add_parser(name, help=entry.help, allow_abbrev=False)
+    parser.set_defaults(run=run, experiment=name)
+    add = parser.add_argument
+    add(
+        "--scale",
+        choices=SCALES,
+        default="small",
+        help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); what is not "
+        "given below is the scale's",
     )
-    table1.set_defaults(run=run_table1)
-    table1.add_argument(
-        "--datasets", nargs="+", choices=SMALL_DATASETS, default=["cora", "citeseer"], help="(default: cora citeseer)"
-    )
-    _add_common(table1, "table1", seeds=5, epochs=400, said="for each sub-GCN")
-
-
-def _add_ladies(experiments: Any) -> None:
-    ladies = experiments.add_parser(
-        "ladies", help="Table 4: GIST with layer sampling, GCN 256 with two and three hidden layers", allow_abbrev=False
-    )
-    ladies.set_defaults(run=run_ladies)
-    ladies.add_argument(
-        "--datasets",
-        nargs="+",
-        metavar="NAME",
-        default=["synthetic:reddit"],
-        help="names from `gistgnn datasets` (default: synthetic:reddit)",
-    )
-    ladies.add_argument(
-        "--layers", nargs="+", type=int, choices=(2, 3), default=[2, 3], help="L, hidden layers (default: 2 3)"
-    )
-    ladies.add_argument(
-        "--local-steps", type=count, metavar="N", help="ζ (default: 500 on Reddit's shape, 50 on smaller graphs)"
-    )
-    _add_common(ladies, "ladies", seeds=1, epochs=80, said="split over the sub-GCNs")
-
-
-def _add_common(parser: argparse.ArgumentParser, name: str, *, seeds: int, epochs: int, said: str) -> None:
-    parser.add_argument("--data-root", default="data", metavar="DIR", help="(default: data)")
-    parser.add_argument("--seeds", type=count, default=seeds, help=f"runs of each row (default: {seeds})")
-    parser.add_argument("--epochs", type=count, default=epochs, help=f"{said} (default: {epochs})")
-    parser.add_argument("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
+    add("--data-root", default="data", metavar="DIR", help="(default: data)")
+    add("--datasets", nargs="+", metavar="NAME", help="names from `gistgnn datasets`")
+    add("--seeds", type=count, metavar="S", help="runs of each row")
+    add("--epochs", type=count, metavar="E", help="of each run")
+    for option in entry.options:
+        if option in OPTIONS:
+            flag, attribute, said = OPTIONS[option]
+            add(flag, dest=attribute, **said)
+    if "jobs" in entry.options:
+        add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
     add_device_option(parser)
-    parser.add_argument(
+    add(
         "--out",
         type=Path,
         default=Path("reproduce") / name,
         metavar="DIR",
-        help="where finished runs and the table are kept; run again with the same DIR to go on "
+        help="where finished runs, the table and the report are kept; run again with the same DIR to go on "
         f"(default: reproduce/{name})",
     )
 
 
-def run_table1(args: argparse.Namespace) -> int:
-    """Run `gistgnn reproduce table1`."""
-    from gistgnn.experiments.table1 import Table1, as_markdown, as_table
-    from gistgnn.files import check_writable
-    from gistgnn.run import choose_device
-
-    check_writable(args.out)
-    table = Table1(tuple(args.datasets), args.seeds, args.epochs, choose_device(args.device))
-    rows = table.run(args.out, args.data_root, args.jobs)
-    return _report(as_table(rows), args.out / "table1.md", as_markdown(rows, table))
-
-
-def run_ladies(args: argparse.Namespace) -> int:
-    """Run `gistgnn reproduce ladies`."""
-    from gistgnn.experiments.ladies import Ladies, as_markdown, as_table
-    from gistgnn.files import check_writable
-    from gistgnn.run import choose_device
-
-    check_writable(args.out)
-    device = choose_device(args.device)
-    table = Ladies(tuple(args.datasets), tuple(args.layers), args.seeds, args.epochs, args.local_steps, device)
-    rows = table.run(args.out, args.data_root, args.jobs)
-    return _report(as_table(rows), args.out / "ladies.md", as_markdown(rows, table))
-
-
-def _report(table: "Table", path: Path, markdown: str) -> int:
-    """Print a table, and write it as Markdown."""
+def run(args: argparse.Namespace) -> int:
+    """Run `gistgnn reproduce EXPERIMENT`."""
     from rich.console import Console
 
-    from gistgnn.files import replacing
+    from gistgnn.experiments import tables
+    from gistgnn.experiments.experiment import Experiment
+    from gistgnn.files import check_writable
+    from gistgnn.run import choose_device
 
-    Console().print(table)
-    with replacing(path) as temporary:
-        temporary.write_text(markdown, encoding="utf-8")
-    print(f"written: {path}")
+    check_writable(args.out)
+    entry = EXPERIMENTS[args.experiment]
+    module, name = entry.home.split(":")
+    kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.experiments.{module}"), name)
+    own = ["datasets", "seeds", "epochs", *(OPTIONS[each][1] for each in entry.options if each in OPTIONS)]
+    given = {each: getattr(args, each) for each in own}
+    given = {each: tuple(value) if isinstance(value, list) else value for each, value in given.items()}
+    experiment = kind.at(args.scale, choose_device(args.device), **given)
+    command = shlex.join(["gistgnn", *sys.argv[1:]])
+    outcome = experiment.reproduce(args.out, args.data_root, getattr(args, "jobs", 1), command)
+    Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
+    for verdict in outcome.verdicts:
+        said = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
+        print(f"{said}: {verdict.claim} ({verdict.measured})")
+    print(f"written: {args.out / f'{experiment.name}.md'}, {args.out / 'report.html'}")
     return 0

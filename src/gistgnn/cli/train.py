@@ -183,4 +183,4 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
         record.get("evaluation"),
     )
     print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
-    print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}")
+    print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")

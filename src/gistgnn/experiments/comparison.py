@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gistgnn.errors import InputError
 from gistgnn.experiments.runs import Record, RunStore
 from gistgnn.run import RunConfig
+
+Key = TypeVar("Key")
 
 LABELS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
 COSTLY = 1.0  # points of the score; a speed-up that loses more stands in parentheses, as in Table 2
@@ -197,8 +199,8 @@ def comparison_record(
 
 
 NOTES = (
-    "One device is ordinary training of the full model. All ways see batches of the same kind and take as many steps in "
-    "all, by the same kernels; each run is a process of its own, and they take turns round by round.",
+    "One device is ordinary training of the full model. All ways see batches of the same kind and take as many steps "
+    "in all, by the same kernels; each run is a process of its own, and they take turns round by round.",
     "Time is that of training, without evaluation, of all sub-GCNs, workers or members one after another on this "
     "machine. Bytes are what each of m workers would send in the whole run, by formula.",
 )
@@ -209,3 +211,26 @@ def _ratio(first: Sequence[float | None], other: Sequence[float | None]) -> floa
     if len(known) < len(first) + len(other) or not all(other):
         return None
     return statistics.fmean(known[: len(first)]) / statistics.fmean(known[len(first) :])
+
+
+def compare_groups(
+    store: RunStore, groups: Mapping[Key, Sequence[RunConfig]], seeds: int, label: str
+) -> dict[Key, tuple[list[Row], list[list[Record]]]]:
+    """Do groups of runs, one group after another, the runs of one seed of a group in turns.
+
+    Args:
+        store: finished runs.
+        groups: of each, the runs that are compared, the baseline first; their seed is set here.
+        seeds: how many times each is run.
+        label: of the progress bar.
+
+    Returns:
+        For every group its rows, and the records of each.
+    """
+    found = {}
+    for key, group in groups.items():
+        wanted = [replace(config, seed=seed) for config in group for seed in range(seeds)]
+        records = iter(store.in_turns(wanted, label))
+        each = [[next(records) for _ in range(seeds)] for _ in group]
+        found[key] = rows_of(each), each
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,28 +9,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from gistgnn.experiments.comparison import Row
-
-
-def mean_sd(values: Sequence[float], digits: int = 2) -> str:
-    """Mean ± standard deviation of several runs, or the value of one."""
-    mean = f"{statistics.mean(values):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
-
-
-def duration(seconds: float) -> str:
-    """Seconds to three digits or so."""
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that fits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def speedup(row: Row, baseline: Row) -> str:
