@@ -43,7 +43,7 @@ class EnsembleTable(AppendixB):
     title: ClassVar[str] = "Table 6: GIST against ensembles of sub-GCNs"
     rival: ClassVar[str] = "ensemble"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 40},
+        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30},
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 

@@ -50,7 +50,7 @@ class Ladies(Experiment):
     name: ClassVar[str] = "ladies"
     title: ClassVar[str] = "Table 4: GIST with LADIES"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 40, "layers": (2,), "local_steps": 50},
+        "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30, "layers": (2,), "local_steps": 50},
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
