@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gistgnn.baselines import METHODS, UNSPLIT
+from gistgnn.baselines import METHODS, UNSPLIT, independent
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError, reason
@@ -146,6 +146,8 @@ class RunConfig:
         """
         if self.method not in METHODS:
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
+        if self.method in UNSPLIT:
+            independent(self.sampler, self.method)  # refuses the whole graph before anything is trained
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
         if unknown := sorted(partitioned - set(range(layers + 1))):

@@ -8,6 +8,7 @@ what happens within a step (`DataParallel`).
 from gistgnn.baselines.data_parallel import DataParallel
 from gistgnn.baselines.ensemble import Ensemble
 from gistgnn.baselines.local_sgd import LocalSGD
+from gistgnn.baselines.workers import independent
 from gistgnn.gist import GIST
 
 METHODS: dict[str, type[GIST]] = {
@@ -21,4 +22,4 @@ METHODS: dict[str, type[GIST]] = {
 UNSPLIT = frozenset({"data-parallel", "local-sgd"})
 """Those whose workers hold all of the model, so that there is no partition to choose."""
 
-__all__ = ["METHODS", "UNSPLIT", "DataParallel", "Ensemble", "LocalSGD"]
+__all__ = ["METHODS", "UNSPLIT", "DataParallel", "Ensemble", "LocalSGD", "independent"]

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("plan", help="say what training would take, and which m fit", allow_abbrev=False)
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
-    add_training_options(parser, several=True)
+    add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("plan")
     group.add_argument(

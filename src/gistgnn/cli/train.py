@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from gistgnn.cli.options import (
 from gistgnn.cli.training_options import add_training_options, config_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from gistgnn.distributed import Ranks
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.result import Result
@@ -62,6 +65,9 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--resume", action="store_true", help="go on from the last checkpoint in DIR, if there is one")
     group.add_argument(
+        "--tensorboard", action="store_true", help="write the history to DIR/tensorboard as well, as it comes"
+    )
+    group.add_argument(
         "--json", action="store_true", help="print result.json on standard output, and nothing else there"
     )
 
@@ -101,8 +107,9 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     if leads():
         _warn_of_few_rounds(config, graph)
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, _events(args) as report:
         hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config), "progress": leads()}
+        hooks["report"] = report
         try:
             result = config.fit(gist, graph, **hooks)
         except DivergedError as error:
@@ -115,6 +122,18 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
         return 130
     _report(gist.theta.led(lambda: _finish(config, graph, result, args, scale)), out, args.json)
     return 0
+
+
+@contextmanager
+def _events(args: argparse.Namespace) -> "Iterator[Callable[[dict[str, Any]], None]]":
+    """What is called with every entry of the history: it writes TensorBoard's events, where they are wanted."""
+    if not (args.tensorboard and leads()):
+        yield lambda _: None
+        return
+    from gistgnn.events import FOLDER, Events
+
+    with closing(Events(args.out / FOLDER)) as events:
+        yield events
 
 
 def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":

@@ -17,8 +17,8 @@ SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "
 _OPTION = {"method": "cluster_method", "fanouts": "fanout"}  # what a setting is called on the command line
 
 
-def add_training_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the options of the model, of GIST, of batches and of the optimiser; `several`: --sub-gcns takes many m."""
+def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
+    """Add the options of the model, of GIST, of batches and of the optimiser; `several`: many m, and what they are."""
     _add_model_options(parser)
     _add_gist_options(parser, several=several)
     _add_sampler_options(parser)
@@ -41,7 +41,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--heads", type=count, help="attention heads of gat (default: 4)")
 
 
-def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None:
+def _add_gist_options(parser: argparse.ArgumentParser, *, several: str) -> None:
     group = parser.add_argument_group("GIST")
     if several:
         group.add_argument(
@@ -49,7 +49,7 @@ def _add_gist_options(parser: argparse.ArgumentParser, *, several: bool) -> None
             type=int,
             nargs="+",
             metavar="M",
-            help="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)",
+            help=several,
         )
     else:
         group.add_argument("--sub-gcns", type=int, default=4, metavar="M", help="m; 1 is the baseline (default: 4)")
@@ -102,7 +102,7 @@ def _add_partition_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_store_options(group: argparse._ArgumentGroup, *, several: bool) -> None:
+def _add_store_options(group: argparse._ArgumentGroup, *, several: str) -> None:
     if not several:
         group.add_argument(
             "--store",

@@ -46,6 +46,11 @@ class Row:
     speedup_to: float | None
 
     @property
+    def name(self) -> str:
+        """What the way to train is called."""
+        return "one device" if self.sub_gcns == 1 else LABELS[self.method]
+
+    @property
     def label(self) -> str:
         """What the row is called."""
         return label(self.method, self.sub_gcns)
@@ -102,15 +107,20 @@ class Comparison:
 
     def configs(self) -> list[RunConfig]:
         """All runs, row by row."""
-        return [
-            replace(self.base, method=method, sub_gcns=m, seed=seed)
-            for method, m in self.cells
-            for seed in range(self.seeds)
-        ]
+        return [self.config(*cell, seed) for cell in self.cells for seed in range(self.seeds)]
 
-    def run(self, store: RunStore) -> tuple[list[Row], list[list[Record]]]:
-        """Do the runs that are not there yet, in turns; return the rows, and the records of each."""
-        records = iter(store.in_turns(self.configs(), "comparing"))
+    def config(self, method: str, m: int, seed: int) -> RunConfig:
+        """One of the runs."""
+        return replace(self.base, method=method, sub_gcns=m, seed=seed)
+
+    def run(self, store: RunStore, at_once: int | None = None) -> tuple[list[Row], list[list[Record]]]:
+        """Do the runs that are not there yet, in turns; return the rows, and the records of each.
+
+        Args:
+            store: finished runs.
+            at_once: how many runs of a seed take turns; None: all.
+        """
+        records = iter(store.in_turns(self.configs(), "comparing", at_once=at_once))
         found = [[next(records) for _ in range(self.seeds)] for _ in self.cells]
         return rows_of(found, self.below), found
 

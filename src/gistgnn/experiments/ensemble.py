@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from gistgnn.evaluate import evaluating
-from gistgnn.experiments.comparison import LABELS, Row, compare_groups
+from gistgnn.experiments.comparison import Row, compare_groups
 from gistgnn.experiments.experiment import Outcome, Verdict
 from gistgnn.experiments.local_sgd import AppendixB, chart_of, pairs_of
 from gistgnn.experiments.runs import RunStore
@@ -115,7 +115,6 @@ def _verdicts(dataset: str, other: Row, gist: Row, alone: dict[tuple[str, int], 
 
 def _cells(dataset: str, row: Row, alone: float) -> list[str]:
     paper = PAPER.get((row.method, row.sub_gcns))
-    name = "one device" if row.sub_gcns == 1 else LABELS[row.method]
     times = [duration(row.time), duration(statistics.fmean(row.inference_seconds)), duration(alone)]
     said = [f"{paper[0]:.2f}", f"{paper[1]:.2f} s"] if paper else ["–", "–"]
-    return [dataset, str(row.sub_gcns), name, mean_sd(row.score), *times, *said]
+    return [dataset, str(row.sub_gcns), row.name, mean_sd(row.score), *times, *said]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gistgnn.experiments.comparison import LABELS, Row, compare_groups
+from gistgnn.experiments.comparison import Row, compare_groups
 from gistgnn.experiments.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.experiments.large import clusters_of, large_run
 from gistgnn.experiments.runs import Record, RunStore
@@ -137,7 +137,6 @@ def _verdicts(dataset: str, rows: Sequence[Row]) -> list[Verdict]:
 
 def _cells(dataset: str, row: Row) -> list[str]:
     paper = PAPER.get((row.method, row.sub_gcns))
-    name = "one device" if row.sub_gcns == 1 else LABELS[row.method]
     shown = [mean_sd(row.score), duration(row.time), duration(row.time / row.sub_gcns), size(row.bytes)]
     said = [f"{paper[0]:.2f}", f"{paper[1]:.0f} s"] if paper else ["–", "–"]
-    return [dataset, str(row.sub_gcns), name, *shown, *said]
+    return [dataset, str(row.sub_gcns), row.name, *shown, *said]

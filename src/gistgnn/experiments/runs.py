@@ -72,13 +72,16 @@ class RunStore:
                 pool.shutdown(cancel_futures=True)
         return self._all(wanted)
 
-    def in_turns(self, configs: Iterable[RunConfig], label: str, threads: int | None = None) -> list[Record]:
+    def in_turns(
+        self, configs: Iterable[RunConfig], label: str, threads: int | None = None, at_once: int | None = None
+    ) -> list[Record]:
         """Do the runs that are not there yet, seed by seed, those of one seed in turns; return all records in order.
 
         Args:
             configs: what to run.
             label: of the progress bar.
             threads: of each, whose turn it is; None: those of torch.
+            at_once: how many take turns, before the next ones do; None: all of a seed.
 
         An interruption keeps what is finished, and the checkpoints of the rest.
         """
@@ -93,8 +96,10 @@ class RunStore:
                 bar.advance(task)
 
             for seed in dict.fromkeys(config.seed for config in missing):
-                together = [config for config in missing if config.seed == seed]
-                take_turns(together, self._resumable, threads or torch.get_num_threads(), keep)
+                every = [config for config in missing if config.seed == seed]
+                for first in range(0, len(every), at_once or len(every)):
+                    together = every[first : first + (at_once or len(every))]
+                    take_turns(together, self._resumable, threads or torch.get_num_threads(), keep)
         return self._all(wanted)
 
     def _missing(self, wanted: list[RunConfig]) -> list[RunConfig]:

@@ -1,0 +1,55 @@
+"""A run's history as TensorBoard events."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gistgnn.errors import InputError
+
+FOLDER = "tensorboard"
+
+
+class Events:
+    """Writes every entry of a history as it comes; call `close` at the end.
+
+    By step are written: loss, learning rate, scores and seconds of training. A run that goes on gives its earlier
+    entries again, so what the folder held before is replaced.
+
+    Args:
+        folder: of the event files.
+
+    Raises:
+        InputError: the package tensorboard is not installed, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise InputError(
+                "tensorboard is asked for, but the package is not installed: pip install 'gistgnn[tensorboard]'"
+            ) from error
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            self._writer = SummaryWriter(str(folder))
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror}; choose another --out") from error
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Write an entry; see `Result.history`."""
+        step = entry["step"]
+        for name, key in (
+            ("loss", "loss"),
+            ("learning rate", "lr"),
+            ("score/validation", "validation"),
+            ("score/test", "test"),
+            ("seconds of training", "train_seconds"),
+        ):
+            self._writer.add_scalar(name, entry[key], step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
