@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import torch
@@ -18,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gistgnn.errors import DivergedError
+from gistgnn.experiments.processes import begin, context
 from gistgnn.experiments.turns import take_turns
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
@@ -56,7 +54,7 @@ class RunStore:
         """
         wanted = list(configs)
         missing = self._missing(wanted)
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_start_worker)
+        pool = ProcessPoolExecutor(jobs, mp_context=context(), initializer=begin, initargs=(1,))
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
             running = {pool.submit(_run, config, self.data_root): config for config in missing}
@@ -133,20 +131,6 @@ class RunStore:
 
 def _key(config: RunConfig) -> str:
     return json.dumps(config.identity, sort_keys=True)
-
-
-def _start_worker() -> None:
-    """Use one thread, and end when the parent process is gone, however it went."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 @lru_cache(maxsize=1)

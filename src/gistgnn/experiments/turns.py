@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import Process, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch
-
 from gistgnn.errors import InputError
+from gistgnn.experiments.processes import begin, context
 from gistgnn.run import RunConfig
 
 TURN = 0.5  # seconds, or a round where that takes longer
@@ -61,19 +59,18 @@ class _Worker:
     """
 
     config: RunConfig
-    process: Process
+    process: BaseProcess
     pipe: Connection
     advanced: float = 0.0
     finished: bool = field(default=False)
 
     @classmethod
     def start(cls, config: RunConfig, run: Run, threads: int) -> _Worker:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(config, run, threads, theirs), daemon=True)
+        ours, theirs = context().Pipe()
+        process = context().Process(target=_work, args=(config, run, threads, theirs), daemon=True)
         process.start()
         theirs.close()
-        return cls(config, process, ours)  # type: ignore[arg-type]  # a spawned process is one
+        return cls(config, process, ours)
 
     def turn(self) -> Record | None:
         """Let it work until its turn is over; return its record when it is done."""
@@ -104,8 +101,7 @@ class _Worker:
 
 def _work(config: RunConfig, run: Run, threads: int, pipe: Connection) -> None:
     """Do one run in a process, a turn at a time."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    torch.set_num_threads(threads)
+    begin(threads)
     turns = _Turns(pipe, config.training["epochs"])
     turns.wait()
     try:
