@@ -125,7 +125,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--below", -3), "below is -3"),
         (("--lr", -1), "lr is -1"),
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
-        (("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1), "runs take turns and share what there is: lower --at-once"),
+        (
+            ("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1),
+            "runs take turns and share what there is: lower --at-once",
+        ),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
     ],
 )

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -105,6 +106,7 @@ def _require_room(comparison: "Comparison", args: argparse.Namespace) -> None:
             require_room(config.planned, sizes, Resources.here(config.device, args.out, share))
         except InputError as error:
             raise InputError(f"{error}; {together} runs take turns and share what there is: lower --at-once") from error
+        warn_of_few_rounds(config, sizes)
 
 
 def _write(out: Path, record: dict[str, Any], rows: "list[Row]") -> None:

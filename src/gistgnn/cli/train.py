@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.directory import choose_directory, finished_run
+from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.interrupt import Interrupt
 from gistgnn.cli.joining import joined, leads
 from gistgnn.cli.options import (
@@ -106,7 +107,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     graph = load_once(ranks, loaded)
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     if leads():
-        _warn_of_few_rounds(config, graph)
+        warn_of_few_rounds(config, GraphSizes.of_graph(graph))
     with Interrupt() as interrupt, _events(args) as report:
         hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config), "progress": leads()}
         hooks["report"] = report
@@ -142,26 +143,6 @@ def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
     from gistgnn.saving import Saving
 
     return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.goes_on_from)
-
-
-def _warn_of_few_rounds(config: "RunConfig", graph: "Graph") -> None:
-    """Say so where much of Θ would stay untrained: a weight between two split layers is in 1/m of the rounds."""
-    from gistgnn.planning import GraphSizes
-    from gistgnn.settings import make_training
-
-    training, m, sizes = make_training(config.training), config.sub_gcns, GraphSizes.of_graph(graph)
-    seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    steps = training.steps(expected.steps if expected else 1, m)
-    rounds = steps / training.local_steps
-    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
-    if config.method == "gist" and m > 1 and between and rounds < m:
-        print(
-            f"gistgnn: note: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
-            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
-            "--local-steps",
-            file=sys.stderr,
-        )
 
 
 def _finish(

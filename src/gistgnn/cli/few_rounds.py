@@ -1,0 +1,27 @@
+"""A run that would leave much of Θ untrained is pointed out."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gistgnn.planning import GraphSizes
+    from gistgnn.run import RunConfig
+
+
+def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
+    """Say so where a weight between two split layers is trained in less than a round: it is in 1/m of them."""
+    from gistgnn.settings import make_training
+
+    training, m = make_training(config.training), config.sub_gcns
+    seen = sizes.training() if config.inductive else sizes
+    expected = seen.expected(config.sampler, config.model.layers)
+    steps = training.steps(expected.steps if expected else 1, m)
+    rounds = steps / training.local_steps
+    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
+    if config.method == "gist" and m > 1 and between and rounds < m:
+        print(
+            f"gistgnn: note: m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
+            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
+            "--local-steps",
+            file=sys.stderr,
+        )
