@@ -17,9 +17,10 @@ def plot_curves(record: dict[str, Any], path: Path) -> None:
     history, config = record["history"], record["config"]
     epochs = [entry["epoch"] for entry in history]
     name = "micro F1" if record["graph"]["multi_label"] else "accuracy"
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4))  # a layout that fits itself would draw everything twice
     FigureCanvasAgg(figure)
-    loss, score = figure.subplots(1, 2)
+    margins = {"left": 0.08, "right": 0.98, "bottom": 0.13, "top": 0.84, "wspace": 0.2}
+    loss, score = figure.subplots(1, 2, gridspec_kw=margins)
     loss.plot(epochs, [entry["loss"] for entry in history], color="tab:gray", marker=".")
     loss.set(title="training loss of the sub-GCNs", xlabel="epoch", ylabel="loss")
     for split, colour in (("validation", "tab:blue"), ("test", "tab:orange")):

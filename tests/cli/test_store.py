@@ -24,7 +24,7 @@ def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> No
     models = {(tmp_path / store / "model.safetensors").read_bytes() for store in ("memory", "host", "mapped")}
     assert len(models) == 1
     left = sorted(path.name for path in (tmp_path / "mapped").iterdir())
-    assert left == ["curves.png", "model.safetensors", "result.json"]
+    assert left == ["curves.png", "model.safetensors", "report.html", "result.json"]
     assert json.loads((tmp_path / "mapped/result.json").read_text())["config"]["store"] == "mapped"
 
 

@@ -35,6 +35,7 @@ def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_grap
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "curves.png",
         "model.safetensors",
+        "report.html",
         "result.json",
     ]
 

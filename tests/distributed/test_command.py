@@ -45,7 +45,12 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
     assert said["ranks"] == 2
     assert said["rounds"] == record["rounds"]
     assert sum(said["sent"]) == sum(said["received"]) > 0
-    assert sorted(path.name for path in ranks.iterdir()) == ["curves.png", "model.safetensors", "result.json"]
+    assert sorted(path.name for path in ranks.iterdir()) == [
+        "curves.png",
+        "model.safetensors",
+        "report.html",
+        "result.json",
+    ]
     again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
     assert again.returncode != 0
     said = [line for line in again.stderr.splitlines() if line.startswith("gistgnn: error")]

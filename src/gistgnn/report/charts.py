@@ -26,6 +26,8 @@ _TEXT, _GRID = "#0a0b0c", "#0a0b0d"  # placeholders, replaced by the page's colo
 _SERIES = [f"#0c0d{i:02x}" for i in range(COLOURS)]
 _CSS = {_TEXT: "var(--muted)", _GRID: "var(--line)"} | {_SERIES[i]: f"var(--series-{i})" for i in range(COLOURS)}
 
+_MARGINS = {"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96}
+
 _STYLE: Any = {  # its type is another in every release
     "svg.fonttype": "none",
     "svg.hashsalt": "gistgnn",  # ids do not change from one time to the next
@@ -117,8 +119,8 @@ def lines(
 ) -> str:
     """Return the drawing of `line_chart` alone: an ``svg`` element."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(5, 3), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure(figsize=(5, 3))  # a layout that fits itself would draw everything twice
+        axes = figure.subplots(gridspec_kw=_MARGINS)
         for line in series:
             _draw(axes, line)
         if mark is not None:
