@@ -184,7 +184,10 @@ class RunConfig:
         """The run of GIST that takes as much memory."""
         if self.method == "data-parallel":
             return replace(self, sub_gcns=1, method="gist")
-        return replace(self, partitioned=() if self.method == "local-sgd" else self.partitioned, method="gist")
+        if self.method == "local-sgd":
+            return replace(self, partitioned=(), method="gist")
+        carried = {**self.training, "optimizer_state": "carry"}
+        return replace(self, training=carried, method="gist") if self.method == "ensemble" else self
 
     def meta_model(self, features: int, classes: int) -> nn.Module:
         """Return the model that the run ends with, at these sizes, on the meta device."""

@@ -61,6 +61,7 @@ def _new_directory(config: "RunConfig") -> Path:
 
     # A point in a synthetic graph's fraction begins no suffix, and a colon belongs in no file name.
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
-    stem = f"{dataset}-{config.model.name}-m{config.sub_gcns}-seed{config.seed}"
+    method = "" if config.method == "gist" else f"-{config.method}"
+    stem = f"{dataset}-{config.model.name}{method}-m{config.sub_gcns}-seed{config.seed}"
     names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
     return next(name for name in names if not name.exists())

@@ -173,8 +173,10 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
     from gistgnn.cli.tables import print_scores
     from gistgnn.model_files import model_path
 
+    config = record["config"]
+    method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
     print_scores(
-        f"{record['graph']['name']}, {record['config']['model']['name']}, m = {record['config']['sub_gcns']}",
+        f"{record['graph']['name']}, {config['model']['name']}, {method}m = {config['sub_gcns']}",
         {
             f"{split} at best validation (round {record['best_round']})": record[split]
             for split in ("validation", "test")

@@ -109,10 +109,12 @@ class LocalSgdTable(AppendixB):
 
 
 def chart_of(dataset: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> Chart:
-    """Test scores of the first seed against epochs; the dashed line of an m follows GIST's, whose colour it has."""
+    """Test scores of the first seed against epochs.
+
+    Dashed lines have the colours of the solid ones, in the order of both: the baseline comes last.
+    """
     series = []
-    pairs = sorted(zip(rows, records, strict=True), key=lambda pair: (pair[0].sub_gcns, pair[0].method != "gist"))
-    for row, (record, *_) in pairs:
+    for row, (record, *_) in [*zip(rows, records, strict=True)][1:] + [(rows[0], records[0])]:
         x = [entry["epoch"] for entry in record["history"]]
         y = [100 * entry["test"] for entry in record["history"]]
         series.append(Series(row.label, x, y, dashed=row.method != "gist"))
