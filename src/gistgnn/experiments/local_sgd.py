@@ -114,7 +114,8 @@ def chart_of(dataset: str, rows: Sequence[Row], records: Sequence[Sequence[Recor
     Dashed lines have the colours of the solid ones, in the order of both: the baseline comes last.
     """
     series = []
-    for row, (record, *_) in [*zip(rows, records, strict=True)][1:] + [(rows[0], records[0])]:
+    baseline, *others = zip(rows, records, strict=True)
+    for row, (record, *_) in (*others, baseline):
         x = [entry["epoch"] for entry in record["history"]]
         y = [100 * entry["test"] for entry in record["history"]]
         series.append(Series(row.label, x, y, dashed=row.method != "gist"))
