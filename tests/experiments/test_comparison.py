@@ -1,10 +1,15 @@
 """What a comparison says of its runs, and the command."""
 
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from commands import command, environment
 
 from gistgnn.errors import InputError
 from gistgnn.experiments import tables
@@ -137,3 +142,27 @@ def test_bad_options(
 ) -> None:
     given = () if "--out" in options else ("--out", tmp_path / "out")
     refused(capsys, message, "compare", *options, *given, leaves=tmp_path)
+
+
+def test_it_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 600, "--local-steps", 1, "--evaluate-every", 50)
+    words = command("compare", *options, "--out", out)
+    process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while len({path.parents[1] for path in out.glob("runs/*.checkpoints/round-*/state.json")}) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1].endswith("gistgnn: interrupted\n")
+    assert process.returncode == 130
+    assert not psutil.wait_procs(workers, timeout=30)[1]
+    states = [json.loads(path.read_text())["state"] for path in out.glob("runs/*.checkpoints/round-*/state.json")]
+    assert max(state["rounds"] for state in states) < 600
+    begun = {path.stem for path in out.glob("runs/*.checkpoints")}
+    assert run("compare", *options, "--out", out) == 0
+    assert {path.stem for path in out.glob("runs/*.json")} == begun
+    found = json.loads((out / "comparison.json").read_text())
+    assert [curve["epoch"][-1] for curve in found["curves"]] == [600, 600]
