@@ -35,6 +35,11 @@ class Scores:
         return asdict(self)
 
 
+def chosen(graph: Graph) -> str:
+    """Which validation score says which model is best."""
+    return "f1_micro" if graph.multi_label else "accuracy"
+
+
 def decide(logits: Tensor, multi_label: bool) -> Tensor:
     """Return predicted classes [N], or predicted labels [N, K] of 0 and 1 for a multi-label graph."""
     return (logits > 0).long() if multi_label else logits.argmax(dim=1)

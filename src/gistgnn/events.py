@@ -11,6 +11,20 @@ from gistgnn.errors import InputError
 FOLDER = "tensorboard"
 
 
+def require_tensorboard() -> None:
+    """Refuse to write events where there is nothing to write them with.
+
+    Raises:
+        InputError: the package tensorboard is not installed.
+    """
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "tensorboard is asked for, but the package is not installed: pip install 'gistgnn[tensorboard]'"
+        ) from error
+
+
 class Events:
     """Writes every entry of a history as it comes; call `close` at the end.
 
@@ -25,12 +39,9 @@ class Events:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise InputError(
-                "tensorboard is asked for, but the package is not installed: pip install 'gistgnn[tensorboard]'"
-            ) from error
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
         shutil.rmtree(folder, ignore_errors=True)
         try:
             self._writer = SummaryWriter(str(folder))

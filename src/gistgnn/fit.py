@@ -13,6 +13,7 @@ from torch import nn
 from gistgnn.coverage import coverage_of, partition_of
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
+from gistgnn.evaluate import chosen
 from gistgnn.footprint import memory_of
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
@@ -24,6 +25,7 @@ from gistgnn.result import Result
 from gistgnn.runners import Schedule
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.saving import Saving
+from gistgnn.scoring import Scorer
 from gistgnn.settings import Training
 from gistgnn.theta import Running, build_on_meta
 
@@ -45,6 +47,7 @@ class Options:
     evaluation: Evaluation
     progress: bool
     report: Callable[[dict[str, Any]], None]
+    advance: Callable[[int, int], None]
     stop: Callable[[], bool]
     saving: Saving | None
 
@@ -80,7 +83,7 @@ class Fit:
                 scorer.prepare(next(first), gist.seed, self._note, shown=options.progress)
         plan = Schedule(training, seen.steps_per_epoch, gist.workers)
         with RoundBar(plan.rounds, shown=options.progress) as bar:
-            monitor = self._monitor(scorer, bar, phases)
+            monitor = self._monitor(scorer, bar, plan.rounds, phases)
             stopped = _take_up(gist, monitor, plan)
             try:
                 if not stopped:
@@ -105,15 +108,19 @@ class Fit:
         with waiting("preparing batches", shown=options.progress):
             return options.sampler.sampler(batch, gist.seed, self._note, share, layers)
 
-    def _monitor(self, scorer: Any, bar: RoundBar, phases: Phases) -> Monitor:
+    def _monitor(self, scorer: Scorer, bar: RoundBar, rounds: int, phases: Phases) -> Monitor:
         gist, options = self._gist, self._options
+
+        def advance(done: int) -> None:
+            bar.advance(done)
+            options.advance(done, rounds)
 
         def report(entry: dict[str, Any]) -> None:
             bar.update(entry)
             options.report(entry)
 
-        hooks = Hooks(bar.advance, report, options.stop, options.saving)
-        chooses = "f1_micro" if self._graph.multi_label else "accuracy"
+        hooks = Hooks(advance, report, options.stop, options.saving)
+        chooses = chosen(self._graph)
         return Monitor(gist.theta, scorer, chooses, self._training, gist.workers, hooks, self._identity(), phases)
 
     def _identity(self) -> dict[str, Any]:
@@ -133,6 +140,7 @@ class Fit:
             "sampler": describe(options.sampler),
             "inductive": options.inductive,
             "evaluation": options.evaluation.approximation,
+            **({} if gist.method == "gist" else {"method": gist.method, "workers": gist.workers}),
         }
 
     def _result(self, monitor: Monitor, running: Running) -> Result:
@@ -146,7 +154,7 @@ class Fit:
             monitor.scorer.description,
             moved,
             monitor.scorer.seconds,
-            {"workers": gist.workers, "bytes_per_round": gist.round_bytes(self._training)},
+            {"workers": gist.workers, **gist.traffic(self._training)},
             memory_of(gist, self._graph, self._training),
             partition_of(gist),
             coverage_of(gist, rounds),

@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 
 def memory_of(gist: GIST, graph: Graph, training: Training) -> dict[str, int]:
-    """Bytes of what a run holds from its beginning to its end: graph, Θ, best Θ, carried moments, sub-GCNs.
+    """Bytes of what a process holds from a run's beginning to its end: graph, Θ, best Θ, carried moments, sub-GCNs.
 
-    Sub-GCNs with their gradients and their optimisers' states. Of Θ in files, all but these are on the disk.
+    Sub-GCNs with their gradients and their optimisers' states. Θ that is elsewhere than these, in files or in the
+    memory of a GPU's host, is left out.
     """
     values = (getattr(graph, field.name) for field in fields(graph))
     held = {"graph": sum(value.nbytes for value in values if isinstance(value, Tensor))}
     theta, slices, moments = theta_bytes(gist), slice_bytes(gist), moments_of(training)
-    alive = max(slices) if gist.theta.streams else sum(slices)
+    rank, count = (gist.ranks.rank, gist.ranks.count) if gist.ranks else (0, 1)
+    own = slices[rank::count] or slices
+    alive = max(own) if gist.store.kind in ("host", "mapped") else sum(own)
     carried = moments * theta if training.optimizer_state == "carry" or len(slices) == 1 else 0
-    if gist.store.kind != "mapped":
-        held |= {"theta": theta, "best": theta, "moments": carried}
+    held_here = gist.store.kind != "mapped" and not (gist.store.kind == "host" and gist.device.type == "cuda")
+    if held_here:
+        share = count if gist.store.kind == "sharded" else 1
+        held |= {"theta": theta // share, "best": theta // share, "moments": carried // share}
     return {**held, "sub_gcns": (2 + moments) * alive}
 
 

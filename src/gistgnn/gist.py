@@ -93,6 +93,8 @@ class GIST:
         self._pool: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
 
+    method = "gist"
+
     @property
     def sub_gcns(self) -> int:
         """m, the number of sub-GCNs."""
@@ -164,6 +166,7 @@ class GIST:
         evaluation: Evaluation | None = None,
         progress: bool = True,
         report: Callable[[dict[str, Any]], None] = lambda _: None,
+        advance: Callable[[int, int], None] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
         **settings: Any,
@@ -178,6 +181,7 @@ class GIST:
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
             report: called with every entry of the history; of a run that goes on, with the earlier ones first.
+            advance: called after every round with how many are done, and how many there are to be.
             stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
             saving: where and how often the state is saved, and whether to go on from it.
             settings: see `Training`; `epochs` is required.
@@ -186,12 +190,14 @@ class GIST:
             InputError: a setting out of range, an unusable graph, or a checkpoint of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
-        options = Options(sampler, runner, inductive, evaluation or Evaluation(), progress, report, stop, saving)
+        options = Options(
+            sampler, runner, inductive, evaluation or Evaluation(), progress, report, advance, stop, saving
+        )
         return Fit(self, graph, options, make_training(settings)).run(train)
 
-    def round_bytes(self, training: Training) -> float:
-        """What a worker sends in a round: its slices, there and back (see `gistgnn.distributed.costs`)."""
-        return costs_of(self, training).gist
+    def traffic(self, training: Training) -> dict[str, float]:
+        """Bytes that a worker sends: its slices in every round, there and back (see `gistgnn.distributed.costs`)."""
+        return {"bytes_per_round": costs_of(self, training).gist}
 
     def begin(self, *, going_on: bool) -> None:
         """Stand at the beginning of a run, or where an earlier process left Θ."""

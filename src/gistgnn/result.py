@@ -20,7 +20,8 @@ class Result:
         evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
         communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
         inference_seconds: of one pass of the model over the whole graph, the median; None: there was none.
-        traffic: "workers", how many could train at the same time, and "bytes_per_round", what each would send.
+        traffic: "workers", how many could train at the same time, and what each would send, by formula:
+            "bytes_per_round" or "bytes_per_step".
         memory: bytes of what is held all the time (see `gistgnn.footprint`).
         partition: the axes, their features and blocks.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.coverage`).

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from gistgnn.evaluate import evaluating, score
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation, Inference
-from gistgnn.nn.ensemble import members_of
 from gistgnn.progress import waiting
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta import Running, Theta
@@ -56,8 +55,7 @@ class Scorer:
         """
 
         def work() -> dict[str, Any]:
-            for member in members_of(self._running.module):
-                check_fits(member, first, self._graph.num_classes)
+            check_fits(self._running.module, first, self._graph.num_classes)
             with waiting("preparing evaluation", shown=shown):
                 batch = whole_graph(self._graph)
                 self._inference = self._evaluation.prepare(self._running.module, batch, seed, note)

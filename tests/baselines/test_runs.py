@@ -1,5 +1,7 @@
 """Baselines run, resume, spread over ranks and refuse as GIST does."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,10 @@ import torch
 from gistgnn import InputError, Result, Saving
 from gistgnn.axes import named_tensors
 from gistgnn.baselines import METHODS, DataParallel, Ensemble, LocalSGD
-from gistgnn.distributed import Ranks, Traffic
+from gistgnn.distributed import RankLostError, Ranks, Traffic
 from tests.distributed.launch import on_ranks
 
-from .cases import BATCHES, GRAPH, build, fit, make
+from .cases import BATCHES, GRAPH, LOCAL, build, fit, make
 
 BASELINES = ("data-parallel", "local-sgd", "ensemble")
 DROPPING = {"dropout": 0.4, "norm": "batch"}
@@ -48,14 +50,20 @@ def test_runners_agree(method: str) -> None:
         torch.testing.assert_close(found[1]["tensors"][name], tensor, rtol=1e-3, atol=1e-4)
 
 
-CASES = [("local-sgd", "memory"), ("local-sgd", "sharded"), ("ensemble", "memory"), ("data-parallel", "memory")]
+CASES = [
+    ("local-sgd", 4, "memory", DROPPING),
+    ("local-sgd", 4, "sharded", DROPPING),
+    ("ensemble", 4, "memory", DROPPING),
+    ("data-parallel", 4, "memory", {}),
+    ("data-parallel", 3, "memory", {"dropout": 0.4}),
+]
 
 
 def train_all(ranks: Ranks) -> list[dict[str, Any]]:
     found = []
-    for method, store in CASES:
+    for method, m, store, options in CASES:
         ranks.traffic = Traffic()
-        gist = make(method, 4, ranks, store, **({} if method == "data-parallel" else DROPPING))
+        gist = make(method, m, ranks, store, **options)
         result = fit(gist)
         every = {"communication": result.communication, "history": result.history, "test": result.test}
         found.append({**left(result), **every} if ranks.leads else every)
@@ -64,14 +72,17 @@ def train_all(ranks: Ranks) -> list[dict[str, Any]]:
 
 def test_ranks_end_as_one_process_does() -> None:
     every = on_ranks(2, train_all)
-    for k, (method, store) in enumerate(CASES):
+    for k, (method, m, store, options) in enumerate(CASES):
         found, other = (each[k] for each in every)
         assert found["test"] == other["test"]
-        expected = left(fit(make(method, 4, **({} if method == "data-parallel" else DROPPING))))
+        expected = left(fit(make(method, m, **options)))
         if method == "data-parallel":  # torch sums the gradients in another order
             for name, tensor in expected["tensors"].items():
                 torch.testing.assert_close(found["tensors"][name], tensor, rtol=1e-4, atol=1e-6)
-            assert found["communication"]["by_formula"]
+            losses = [entry["loss"] for entry in found["history"]]
+            assert losses == pytest.approx([entry["loss"] for entry in expected["history"]], rel=1e-5)
+            theta = sum(p.nbytes for p in make("gist", 1).theta.tensors.values())
+            assert found["communication"]["sent"] == [pytest.approx(theta * LOCAL)] * 2  # a ring of two sends all
         elif store == "memory":
             found["history"] = [{k: v for k, v in e.items() if k != "train_seconds"} for e in found["history"]]
             same({key: found[key] for key in expected}, expected)
@@ -81,13 +92,51 @@ def test_ranks_end_as_one_process_does() -> None:
         assert (sent == [0, 0]) == (method == "ensemble"), (method, sent)
 
 
+def train_with_statistics(ranks: Ranks) -> dict[str, torch.Tensor]:
+    gist = make("data-parallel", 4, ranks, norm="batch")
+    fit(gist, optimizer="sgd")
+    return {name: tensor.clone() for name, tensor in gist.theta.tensors.items()}
+
+
+def test_running_statistics_are_those_of_worker_0_on_all_ranks() -> None:
+    alone = make("data-parallel", 4, norm="batch")
+    fit(alone, optimizer="sgd")  # Adam makes a large step of a gradient that is zero but for rounding
+    first, second = on_ranks(2, train_with_statistics)
+    for name, tensor in alone.theta.tensors.items():
+        torch.testing.assert_close(first[name], tensor, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(second[name], first[name], rtol=1e-5, atol=1e-7)
+    assert any("running_mean" in name and tensor.any() for name, tensor in second.items())
+
+
+def train_until_one_dies(ranks: Ranks, at: int) -> None:
+    def stop() -> bool:
+        if ranks.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    fit(make("data-parallel", 2, ranks), stop=stop)
+
+
+def test_a_rank_that_dies_is_reported() -> None:
+    with pytest.raises(RankLostError, match="rank"):
+        on_ranks(2, train_until_one_dies, 1, only=0)
+
+
+def test_a_run_of_other_workers_or_of_another_method_is_not_gone_on_with(tmp_path: Path) -> None:
+    asked = iter(range(1, 100))
+    fit(make("data-parallel", 2), saving=Saving(tmp_path / "c"), stop=lambda: next(asked) == 2)
+    for method, m in (("data-parallel", 4), ("gist", 1)):
+        with pytest.raises(InputError, match="is of another run"):
+            fit(make(method, m), saving=Saving(tmp_path / "c", resume=True))
+
+
 def test_what_a_worker_sends_in_a_round() -> None:
-    sent = {method: fit(make(method, 4)).traffic["bytes_per_round"] for method in METHODS}
+    traffic = {method: fit(make(method, 4)).traffic for method in METHODS}
     theta = sum(p.nbytes for p in make("gist", 1).theta.tensors.values())
-    assert sent["local-sgd"] == pytest.approx(2 * 3 / 4 * theta)
-    assert sent["data-parallel"] == pytest.approx(2 * sent["local-sgd"])  # two steps in a round
-    assert sent["ensemble"] == 0
-    assert 0 < sent["gist"] < sent["local-sgd"] / 2
+    assert traffic["local-sgd"] == {"workers": 4, "bytes_per_round": pytest.approx(2 * 3 / 4 * theta)}
+    assert traffic["data-parallel"] == {"workers": 4, "bytes_per_step": pytest.approx(2 * 3 / 4 * theta)}
+    assert traffic["ensemble"] == {"workers": 4}
+    assert 0 < traffic["gist"]["bytes_per_round"] < 2 * 3 / 4 * theta / 2
 
 
 @pytest.mark.parametrize(

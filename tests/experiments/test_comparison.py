@@ -11,17 +11,17 @@ import psutil
 import pytest
 from commands import command, environment
 
+from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments import tables
 from gistgnn.experiments.comparison import Comparison, curve_of, rows_of
-from gistgnn.run import RunConfig
 from tests.cli.in_process import refused, run
 
 
 def record(m: int, scores: list[float], seconds: list[float], method: str = "gist") -> dict[str, Any]:
     """A run whose test scores after each round, and their times, are these."""
     history = [
-        {"round": k + 1, "epoch": k + 1, "loss": 1.0, "test": score, "train_seconds": time}
+        {"round": k + 1, "epoch": k + 1, "step": 5 * k + 5, "loss": 1.0, "test": score, "train_seconds": time}
         for k, (score, time) in enumerate(zip(scores, seconds, strict=True))
     ]
     return {
@@ -30,6 +30,7 @@ def record(m: int, scores: list[float], seconds: list[float], method: str = "gis
         "test": {"accuracy": scores[-1]},
         "train_seconds": seconds[-1],
         "rounds": len(scores),
+        "steps": 5 * m * len(scores),
         "traffic": {"workers": m, "bytes_per_round": 100.0 * (m - 1)},
         "inference_seconds": 0.5 * m,
         "peak_memory_bytes": 2**20,
@@ -71,9 +72,21 @@ def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     lost = {**record(2, [0.1], [1.0]), "test": None, "history": [], "inference_seconds": None}
-    row = rows_of([BASE[:1], [lost]])[1]
+    lost |= {"train_seconds": 0.0, "rounds": 0, "steps": 0, "diverged": "in round 1"}
+    base, row = rows_of([BASE[:1], [lost]])
     assert row.score == (0.0,)
     assert row.seconds_to == (None,)
+    assert row.speedup is None
+    assert row.inference is None
+    assert tables.speedup(row, base) == "–"
+    assert tables.comparison([base, row], 0.5)[1][1][7] == "–"
+    assert rows_of([[lost], BASE[:1]])[1].speedup is None
+
+
+def test_bytes_follow_from_rounds_or_steps() -> None:
+    per_step = {**record(2, [0.1, 0.2], [1, 2], "data-parallel"), "traffic": {"workers": 2, "bytes_per_step": 7.0}}
+    assert rows_of([BASE[:1], [per_step]])[1].bytes == 7 * 10
+    assert curve_of(per_step)["bytes"] == [35, 70]
 
 
 def test_curves_are_the_history() -> None:
@@ -88,6 +101,7 @@ def test_curves_are_the_history() -> None:
     [
         ((), (2,), 0.5, "nothing to compare"),
         (("gist",), (1,), 0.5, "nothing to compare"),
+        (("gist",), (4, 0), 0.5, "sub_gcns is 0, expected an integer >= 1"),
         (("best",), (2,), 0.5, "method is 'best'"),
         (("gist",), (2,), -1.0, "below is -1, expected points from 0 to 100"),
     ],
@@ -132,7 +146,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
         (
             ("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1),
-            "runs take turns and share what there is: lower --at-once",
+            "2 runs that take turns need",
         ),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn.cli.reproduce import EXPERIMENTS
+from gistgnn.config import ModelConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.ensemble import PAPER as TABLE6
 from gistgnn.experiments.experiment import SCALES
@@ -15,7 +16,6 @@ from gistgnn.experiments.local_sgd import PAPER as TABLE5
 from gistgnn.experiments.local_sgd import LocalSgdTable
 from gistgnn.experiments.ultrawide import PAPER as TABLE3
 from gistgnn.experiments.ultrawide import WIDTHS
-from gistgnn.run import ModelConfig
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from commands import command, environment
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.runs import RunStore
 from gistgnn.experiments.table1 import PAPER, ROWS, Row, Table1, _cells
 from gistgnn.graphs import load
-from gistgnn.run import ModelConfig, RunConfig
 
 
 def test_the_rows_are_the_paper_s() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.runs import RunStore
 from gistgnn.experiments.turns import take_turns
 from gistgnn.graphs import load
-from gistgnn.run import ModelConfig, RunConfig
 
 Report = Callable[[dict[str, Any]], None]
 

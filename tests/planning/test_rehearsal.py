@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.graphs import DATASETS, Graph
 from gistgnn.inference import Evaluation
 from gistgnn.planning.ledger import rehearsing
 from gistgnn.planning.rehearsal import rehearse
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.run import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 
 F, C, N = 7, 3, 30

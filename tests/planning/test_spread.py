@@ -3,9 +3,9 @@
 import pytest
 from refusals import refused
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.planning import GraphSizes, Network, spread
 from gistgnn.planning.spread import DELAYS
-from gistgnn.run import ModelConfig, RunConfig
 
 SIZES = GraphSizes("g", 2000, 20000, 100, 10, 1000)
 CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training={"epochs": 4, "local_steps": 50})

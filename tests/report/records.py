@@ -46,7 +46,7 @@ def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
         "history": history,
         "seconds": {"prepare": 0.21, "take": 0.05, "train": 2.4, "merge": 0.04, "evaluate": 0.31, "save": 0.0},
         "memory": {"graph": 3 * 2**20, "theta": 339000, "best": 339000, "moments": 0, "sub_gcns": 2**20},
-        "traffic": {"workers": 4, "bytes_per_round": 157000.0, "measured": False},
+        "traffic": {"workers": 4, "bytes_per_round": 157000.0},
         "partition": [
             {"name": "d_1", "features": 256, "blocks": [64, 64, 64, 64]},
             {"name": "d_2", "features": 256, "blocks": [64, 64, 64, 64]},

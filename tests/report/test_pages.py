@@ -94,7 +94,7 @@ def test_an_older_record_lacks_sections_and_no_more(left_out: str | None) -> Non
 
 
 def test_one_worker_sends_nothing_so_there_is_no_curve_of_bytes() -> None:
-    traffic = {"workers": 1, "bytes_per_round": 0.0, "measured": False}
+    traffic = {"workers": 1, "bytes_per_round": 0.0}
     assert "by bytes" not in run_page(run_record(3, traffic=traffic)).render()
 
 

@@ -147,18 +147,25 @@ class PendingApartOnRanks(_TakesOwn, DealtPending):
         """What a sub-GCN has become, in the order in which it is sent."""
         like = self._theta.member(i)
         moments = full_moments(like, self._keys, trained)
-        return [*(trained.tensors[name] for name in like), *(t for own in moments.values() for t in own.values())]
+        counters = [
+            trained.moments.setdefault(name, {}).setdefault(key, torch.tensor(0.0))
+            for name, counts in self._counters.items()
+            for key in counts
+        ]
+        return [
+            *(trained.tensors[name] for name in like),
+            *(t for own in moments.values() for t in own.values()),
+            *counters,
+        ]
 
     def _received(self, i: int, rank: int) -> Trained:
-        """What a sub-GCN of another rank has become; step counts are the largest of all sub-GCNs."""
+        """What a sub-GCN of another rank has become."""
         trained = Trained({name: torch.empty_like(t, device="cpu") for name, t in self._theta.member(i).items()})
         trained.moments = {
             name: {key: torch.empty_like(trained.tensors[name]) for key in keys} for name, keys in self._keys.items()
         }
         for tensor in self._flat(i, trained):
             self._ranks.receive(tensor, rank)
-        for name, counts in self._counters.items():
-            trained.moments.setdefault(name, {}).update({key: torch.tensor(n) for key, n in counts.items()})
         return trained
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from gistgnn.sampling import Batch, Sampler, Sampling, arguments
 from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
-from gistgnn.theta import InMemory, OnRanks, PendingInMemory, Said, Theta, make_theta
+from gistgnn.theta import InMemory, OnRanks, PendingInMemory, Said, Theta, build_on_meta, make_theta
 
 
 class DataParallel(GIST):
@@ -77,9 +77,9 @@ class DataParallel(GIST):
         super().runner(name)
         return EveryStep(self.workers, self.ranks)
 
-    def round_bytes(self, training: Training) -> float:
-        """What a worker sends in a round: the gradients of Θ, averaged after every step."""
-        return costs_of(self, training).data_parallel
+    def traffic(self, training: Training) -> dict[str, float]:
+        """Bytes that a worker sends: the gradients of Θ, averaged after every step."""
+        return {"bytes_per_step": costs_of(self, training).data_parallel / training.local_steps}
 
     def _check_ranks(self) -> None:
         if self.store.kind != "memory":
@@ -93,7 +93,11 @@ class DataParallel(GIST):
     def _make_theta(self, *, replace: bool = False) -> Theta:
         own = make_theta(self.store, dataclasses.replace(self.what(), ranks=None), replace=replace)
         assert isinstance(own, InMemory)
-        return Mirrored(own, self.layout, self.widths, self.ranks) if self.ranks else own
+        if self.ranks is None:
+            return own
+        model = build_on_meta(self.build, self.widths, shared=self.shared)
+        buffers = [name for name in own.tensors if name in dict(model.named_buffers())]
+        return Mirrored(own, self.layout, self.widths, self.ranks, self.workers, buffers)
 
 
 class EveryStep:
@@ -130,6 +134,10 @@ class EveryStep:
                 if training.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
                 optimizer.step()
+        if self._ranks:  # a ring's share of the gradients, which torch averages
+            gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+            share = 2 * (self._ranks.count - 1) / self._ranks.count
+            self._ranks.traffic.sent += round(share * gradients) * stretch.count
         return {0: float(total / steps)} if steps else {}
 
     def _backward(
@@ -147,7 +155,7 @@ class EveryStep:
             last = w == self._own[-1]
             waits = net.no_sync() if isinstance(net, DistributedDataParallel) and not last else nullcontext()
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
-            with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits:
+            with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._talking():
                 with training.autocast(batch.x.device):
                     logits = net(*arguments(model, batch))
                     found = bool(batch.loss_nodes.numel())
@@ -162,8 +170,13 @@ class EveryStep:
         if self._ranks is None:
             return model
         if not isinstance(self._net, DistributedDataParallel) or self._net.module is not model:
-            self._net = DistributedDataParallel(model)
+            with self._talking():
+                self._net = DistributedDataParallel(model)
         return self._net
+
+    def _talking(self) -> AbstractContextManager[None]:
+        """Where torch exchanges gradients, or running statistics, between ranks."""
+        return self._ranks.talking() if self._ranks else nullcontext()
 
 
 class Mirrored(OnRanks, InMemory):
@@ -171,12 +184,19 @@ class Mirrored(OnRanks, InMemory):
 
     Args:
         own: Θ as this rank has it, which is no one else's.
+        layout: how the model's tensors lie along the hidden axes.
+        widths: the full widths.
         ranks: the processes of the run.
+        workers: W, who are dealt to them.
+        buffers: which of the tensors are not parameters.
     """
 
-    def __init__(self, own: InMemory, layout: Layout, widths: Sequence[int], ranks: Ranks) -> None:
+    def __init__(
+        self, own: InMemory, layout: Layout, widths: Sequence[int], ranks: Ranks, workers: int, buffers: Sequence[str]
+    ) -> None:
         super().__init__(layout, widths, own.tensors)
-        self.ranks, self.shard = ranks, 0 if ranks.leads else None
+        self.ranks, self.shard, self.workers = ranks, 0 if ranks.leads else None, workers
+        self.buffers = buffers
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingMirrored:
         """Begin round t."""
@@ -186,8 +206,7 @@ class Mirrored(OnRanks, InMemory):
         """What the ranks have exchanged so far; the gradients, which torch exchanges, by the formula."""
         size = sum(tensor.nbytes for tensor in self.tensors.values())
         found = communication(self.ranks, size, local_steps, sharded=False)
-        sent = [found["formula"]["data_parallel"]] * self.ranks.count
-        return {**found, "sent": sent, "received": sent, "by_formula": True}
+        return {**found, "received": found["sent"], "by_formula": True}
 
 
 class PendingMirrored(PendingInMemory):
@@ -197,9 +216,19 @@ class PendingMirrored(PendingInMemory):
 
     def agree(self, said: Said) -> Said:
         """The mean of all ranks' losses; the first error of any is raised in all."""
-        ranks = self._theta.ranks
+        ranks, workers = self._theta.ranks, self._theta.workers
         every = ranks.gather([said.losses.get(0), words_of(said.error)])
         raise_first([words for _, words in every], said.error)
         ranks.traffic.rounds += 1
-        losses = [loss for loss, _ in every if loss is not None]
-        return Said({0: statistics.fmean(losses)} if losses else {})
+        weights = [len(range(rank, workers, ranks.count)) for rank in range(ranks.count)]
+        found = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
+        return Said({0: statistics.fmean(*zip(*found, strict=True))} if found else {})
+
+    def commit(self, loss: float) -> None:
+        """Write the round into Θ; running statistics, which torch does not average, are those of rank 0."""
+        super().commit(loss)
+        theta = self._theta
+        for name in theta.buffers:
+            theirs = theta.tensors[name].cpu()
+            theta.ranks.tell(theirs)
+            theta.tensors[name].copy_(theirs)

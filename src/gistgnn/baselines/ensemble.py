@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from gistgnn.axes import Build
 from gistgnn.baselines.apart import Apart, ApartOnRanks
 from gistgnn.errors import InputError
+from gistgnn.evaluate import chosen
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.inference import Evaluation
@@ -28,7 +28,8 @@ class Ensemble(GIST):
 
     It is GIST with ζ → ∞: the sub-GCNs begin as slices of one Θ, but are never merged. Each keeps its own moments, and
     counts in the ensemble as it was at its own best validation score. `local_steps` says how often they are scored,
-    and nothing else. The result's model is an `EnsembleModel`, its scores those of the ensemble at the end.
+    and nothing else. The result's model is an `EnsembleModel` (with ranks, on rank 0 alone), its scores those of the
+    ensemble at the end.
 
     Args:
         build: see `GIST`.
@@ -61,9 +62,9 @@ class Ensemble(GIST):
         """What scores the ensemble of the members at their best."""
         return EnsembleScorer(self.theta, running, graph, evaluation)
 
-    def round_bytes(self, training: Training) -> float:
+    def traffic(self, training: Training) -> dict[str, float]:
         """Nothing is sent."""
-        return 0.0
+        return {}
 
     def what(self) -> Model:
         """The ensemble, as one model."""
@@ -98,7 +99,7 @@ class EnsembleScorer(Scorer):
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         super().__init__(theta, running, graph, evaluation)
-        self._chooses = "f1_micro" if graph.multi_label else "accuracy"
+        self._chooses = chosen(graph)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self) -> ScoreTable:
@@ -106,16 +107,18 @@ class EnsembleScorer(Scorer):
             for i, member in enumerate(members_of(self._running.best())):
                 logits = self._logits(member)
                 self._best[i] = self._validation(logits), logits
-        model = self._running.refresh()
-        begun = time.perf_counter()
-        every = [self._logits(member) for member in members_of(model)]
-        self._passes.append(time.perf_counter() - begun)
-        for i, logits in enumerate(every):
+        seconds = 0.0
+        for i, member in enumerate(members_of(self._running.refresh())):
+            begun = time.perf_counter()
+            logits = self._logits(member)
+            seconds += time.perf_counter() - begun
             score = self._validation(logits)
             if i not in self._best or score > self._best[i][0]:
                 self._best[i] = score, logits
                 self._theta.keep_best_of(i)
-        return self._table(torch.stack([logits for _, logits in self._best.values()]).mean(dim=0))
+        self._passes.append(seconds)
+        first, *others = (logits for _, logits in self._best.values())
+        return self._table(sum(others, start=first) / len(self._best))
 
     def _validation(self, logits: Tensor) -> float:
         return self._table(logits)["validation"][self._chooses]

@@ -4,6 +4,7 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from gistgnn.cli.training_options import METHODS, add_training_options, config_o
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
+    from gistgnn.config import RunConfig
     from gistgnn.experiments.comparison import Comparison, Row
-    from gistgnn.experiments.runs import Record
+    from gistgnn.experiments.runs import Record, RunStore
+    from gistgnn.planning import GraphSizes
 
 SUB_GCNS = [2, 4, 8]
 
@@ -80,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     methods = tuple(dict.fromkeys(args.methods))
     comparison = Comparison(base, methods, tuple(dict.fromkeys(args.sub_gcns or SUB_GCNS)), args.seeds, args.below)
     check_writable(args.out)
-    _require_room(comparison, args)
-    rows, found = comparison.run(RunStore(args.out / "runs", args.data_root), args.at_once)
+    store = RunStore(args.out / "runs", args.data_root)
+    _check(comparison, store, args)
+    rows, found = comparison.run(store, args.at_once)
     machine, command = describe_machine(base.device), shlex.join(["gistgnn", *sys.argv[1:]])
     record = comparison_record(comparison, rows, found, machine, command)
     _write(args.out, record, rows)
@@ -89,24 +93,41 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_room(comparison: "Comparison", args: argparse.Namespace) -> None:
-    """Refuse runs that do not fit into the memory together, and graphs that they cannot train on."""
+def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
+    """Refuse runs that cannot be, or do not fit into the memory together; point out those of too few rounds."""
     from gistgnn.graphs import load
-    from gistgnn.planning import GraphSizes, Resources, require_room
+    from gistgnn.planning import GraphSizes
 
     graph = load(args.dataset, args.data_root)
     sizes = GraphSizes.of_graph(graph)
-    for method, m in comparison.cells:
-        config = comparison.config(method, m, 0)
-        config.trainer(graph.num_features, graph.num_classes)  # refuses what cannot be
-        together = min(args.at_once or len(comparison.cells), len(comparison.cells))
-        here = Resources.here(config.device, args.out)
-        share = args.memory or ((here.gpu or here.host - here.base) // together)
-        try:
-            require_room(config.planned, sizes, Resources.here(config.device, args.out, share))
-        except InputError as error:
-            raise InputError(f"{error}; {together} runs take turns and share what there is: lower --at-once") from error
+    configs = [comparison.config(*cell, 0) for cell in comparison.cells]
+    for config in configs:
+        config.trainer(graph.num_features, graph.num_classes)
         warn_of_few_rounds(config, sizes)
+    missing = [
+        config for config in configs if any(store.get(replace(config, seed=s)) is None for s in range(args.seeds))
+    ]
+    _require_room(missing, sizes, args)
+
+
+def _require_room(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
+    from gistgnn.planning import Resources, ample_bytes, peak_bytes, said
+
+    if not configs:
+        return
+    here = Resources.here(configs[0].device, args.out, args.memory)
+    room = here.gpu or here.host
+    together = min(args.at_once or len(configs), len(configs))
+    if sum(ample_bytes(config.planned, sizes) + here.base for config in configs) <= room:
+        return
+    peaks = sorted((peak_bytes(config, sizes) + here.base for config in configs), reverse=True)
+    if (needs := sum(peaks[:together])) > room:
+        fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))
+        advice = f"--at-once {fitting} would fit" if fitting else "make --hidden smaller, or see `gistgnn plan`"
+        raise InputError(
+            f"{together} runs that take turns need {said(needs)} of memory together, {said(room)} are available: "
+            f"{advice}"
+        )
 
 
 def _write(out: Path, record: dict[str, Any], rows: "list[Row]") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.run import RunConfig
+    from gistgnn.config import RunConfig
 
 
 def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
@@ -19,8 +19,9 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
         InputError: it cannot be written, or holds a run that was not asked to be replaced or resumed.
     """
     from gistgnn.checkpoint import Checkpoints
+    from gistgnn.config import THETA
     from gistgnn.files import check_writable
-    from gistgnn.run import CHECKPOINTS, RESULT, THETA
+    from gistgnn.run import CHECKPOINTS, RESULT
 
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run is to go on")

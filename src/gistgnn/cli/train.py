@@ -25,10 +25,10 @@ from gistgnn.cli.training_options import add_training_options, config_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gistgnn.config import RunConfig
     from gistgnn.distributed import Ranks
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.result import Result
-    from gistgnn.run import RunConfig
     from gistgnn.saving import Saving
 
 
@@ -82,29 +82,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None") -> int:
     """Run the command on this rank, or in the only process."""
-    from gistgnn.distributed import lead, load_once
+    from gistgnn.distributed import lead
     from gistgnn.errors import DivergedError
-    from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Resources, require_room
+    from gistgnn.events import require_tensorboard
+    from gistgnn.planning import GraphSizes
 
+    if args.tensorboard:
+        lead(ranks, require_tensorboard)
     out = args.out = Path(lead(ranks, lambda: str(choose_directory(args, config))))
     if finished := lead(ranks, lambda: finished_run(out, config)) if args.resume else None:
         _report(finished, out, args.json)
         return 0
-    resources = None if ranks else Resources.here(config.device, out, args.memory)
-    if resources and (known := find(args.dataset)):
-        require_room(config.planned, GraphSizes.of_dataset(known), resources)
-    scale: Standardisation | None = None  # on rank 0, which writes it
-
-    def loaded() -> "Graph":
-        nonlocal scale
-        graph = load(args.dataset, args.data_root)
-        if resources and not known:
-            require_room(config.planned, GraphSizes.of_graph(graph), resources)
-        scale = config.scale(graph)
-        return scale.graph(graph) if scale else graph
-
-    graph = load_once(ranks, loaded)
+    graph, scale = _load(args, config, ranks)
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     if leads():
         warn_of_few_rounds(config, GraphSizes.of_graph(graph))
@@ -123,6 +112,30 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
         return 130
     _report(gist.theta.led(lambda: _finish(config, graph, result, args, scale)), out, args.json)
     return 0
+
+
+def _load(
+    args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None"
+) -> "tuple[Graph, Standardisation | None]":
+    """The graph, and how its features were scaled (on rank 0, which writes it); a run that cannot fit is refused."""
+    from gistgnn.distributed import load_once
+    from gistgnn.graphs import find, load
+    from gistgnn.planning import GraphSizes, Resources, require_room
+
+    resources = None if ranks else Resources.here(config.device, args.out, args.memory)
+    if resources and (known := find(args.dataset)):
+        require_room(config, GraphSizes.of_dataset(known), resources)
+    scale: Standardisation | None = None
+
+    def loaded() -> "Graph":
+        nonlocal scale
+        graph = load(args.dataset, args.data_root)
+        if resources and not known:
+            require_room(config, GraphSizes.of_graph(graph), resources)
+        scale = config.scale(graph)
+        return scale.graph(graph) if scale else graph
+
+    return load_once(ranks, loaded), scale
 
 
 @contextmanager
@@ -175,13 +188,12 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
+    together = config.get("method") == "ensemble"  # it has its members at their best, at its end
+    best = "each member at its best" if together else f"at best validation (round {record['best_round']})"
     print_scores(
         f"{record['graph']['name']}, {config['model']['name']}, {method}m = {config['sub_gcns']}",
-        {
-            f"{split} at best validation (round {record['best_round']})": record[split]
-            for split in ("validation", "test")
-        }
-        | {f"{split} at the end": record["last"].get(split) for split in ("validation", "test")},
+        {f"{split}, {best}": record[split] for split in ("validation", "test")}
+        | {f"{split} at the end": None if together else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
     print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")

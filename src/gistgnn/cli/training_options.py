@@ -7,7 +7,7 @@ from gistgnn.cli.options import CLUSTER_METHODS, count, evaluation_of, natural
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.run import RunConfig
+    from gistgnn.config import RunConfig
     from gistgnn.sampling import Sampling
 
 
@@ -128,14 +128,21 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
         help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
         "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )
-    add = group.add_argument
-    add(
-        "--batch-size",
-        type=int,
-        metavar="B",
-        help="output nodes of a batch (default: 512); saint-*: nodes, edges or "
-        "walks drawn for one (default: 6000, 4000, 2000)",
+    _add_cluster_options(group)
+    _add_drawing_options(group)
+    group.add_argument(
+        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
     )
+    group.add_argument(
+        "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
+    )
+    group.add_argument(
+        "--standardise", action="store_true", help="scale features to mean 0 and deviation 1 over the training nodes"
+    )
+
+
+def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     add("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
     add("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
     add("--cluster-method", dest="method", choices=CLUSTER_METHODS, help="(default: metis)")
@@ -145,6 +152,17 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         default=None,
         help="clusters: the first layer sums over the batch's edges, not over all of the graph's",
+    )
+
+
+def _add_drawing_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="output nodes of a batch (default: 512); saint-*: nodes, edges or "
+        "walks drawn for one (default: 6000, 4000, 2000)",
     )
     add(
         "--nodes-per-layer",
@@ -174,13 +192,6 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="K",
         help="saint-rw: walks from every node that are counted for its chances, before training (default: 20)",
-    )
-    add("--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)")
-    group.add_argument(
-        "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
-    )
-    group.add_argument(
-        "--standardise", action="store_true", help="scale features to mean 0 and deviation 1 over the training nodes"
     )
 
 
@@ -218,7 +229,8 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    from gistgnn.run import ModelConfig, RunConfig, choose_device
+    from gistgnn.config import ModelConfig, RunConfig
+    from gistgnn.run import choose_device
     from gistgnn.settings import Training, make_training
 
     training = {name: getattr(args, name) for name in Training.__dataclass_fields__}

@@ -111,7 +111,7 @@ class Ranks:
         """
         begun = time.perf_counter()
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        with self._talking():
+        with self.talking():
             dist.monitored_barrier(self._words, self._patience)
             size = torch.tensor([len(own)])
             sizes = [torch.zeros_like(size) for _ in range(self.count)]
@@ -139,7 +139,7 @@ class Ranks:
         begun = time.perf_counter()
         given = [len(part) for part in parts]
         arrived = torch.empty(sum(sizes), dtype=torch.uint8, device=self._device)
-        with self._talking():
+        with self.talking():
             dist.all_to_all_single(arrived, torch.cat(list(parts)), list(sizes), given)
         self.traffic.sent += sum(given) - given[self.rank]
         self.traffic.received += sum(sizes) - sizes[self.rank]
@@ -147,19 +147,19 @@ class Ranks:
         return list(arrived.split(list(sizes)))
 
     def tell(self, numbers: Tensor) -> None:
-        """Give all ranks what rank 0 has in an integer tensor."""
-        with self._talking():
+        """Give all ranks what rank 0 has in a tensor on the host, in place."""
+        with self.talking():
             dist.broadcast(numbers, 0, self._words)
 
     def send(self, tensor: Tensor) -> None:
         """Send rank 0 a contiguous tensor on the host."""
         self.traffic.read += tensor.nbytes
-        with self._talking():
+        with self.talking():
             dist.send(tensor, 0, self._words)
 
     def receive(self, tensor: Tensor, rank: int) -> None:
         """Fill a contiguous tensor on the host with what a rank sends."""
-        with self._talking():
+        with self.talking():
             dist.recv(tensor, rank, self._words)
 
     def _begin(self) -> None:
@@ -177,7 +177,12 @@ class Ranks:
             ) from error
 
     @contextmanager
-    def _talking(self) -> Iterator[None]:
+    def talking(self) -> Iterator[None]:
+        """Within the block the ranks exchange something by torch.distributed.
+
+        Raises:
+            RankLostError: another rank has died or hangs.
+        """
         try:
             yield
         except RuntimeError as error:

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.runs import Record, RunStore
-from gistgnn.run import RunConfig
+from gistgnn.report.words import COSTLY, METHODS, called, chosen, sent
 
 Key = TypeVar("Key")
-
-LABELS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
-COSTLY = 1.0  # points of the score; a speed-up that loses more stands in parentheses, as in Table 2
 
 
 @dataclass(frozen=True)
@@ -26,9 +24,9 @@ class Row:
         sub_gcns: m, or how many workers or members.
         score: test score at the best validation score, in percent, of each seed; 0 where training diverged at once.
         seconds: of training, without evaluation, of each seed.
-        speedup: the baseline's mean time over this one's.
+        speedup: the baseline's mean time over this one's; None where a run of either diverged.
         bytes: that a worker sends in the whole run.
-        inference_seconds: of one pass over the graph, of each seed.
+        inference_seconds: of one pass over the graph, of each seed that came to one.
         peak_memory_bytes: of each seed's process.
         seconds_to: until the test score reached the baseline's final one less a margin, of each seed; None: never.
         speedup_to: the baseline's mean time until then over this one's; None where some seed never got there.
@@ -38,7 +36,7 @@ class Row:
     sub_gcns: int
     score: tuple[float, ...]
     seconds: tuple[float, ...]
-    speedup: float
+    speedup: float | None
     bytes: float
     inference_seconds: tuple[float, ...]
     peak_memory_bytes: tuple[int, ...]
@@ -48,17 +46,22 @@ class Row:
     @property
     def name(self) -> str:
         """What the way to train is called."""
-        return "one device" if self.sub_gcns == 1 else LABELS[self.method]
+        return called(self.method, self.sub_gcns)
 
     @property
     def label(self) -> str:
-        """What the row is called."""
+        """What the row is called, with m."""
         return label(self.method, self.sub_gcns)
 
     @property
     def mean(self) -> float:
         """The mean score, in percent."""
         return statistics.fmean(self.score)
+
+    @property
+    def inference(self) -> float | None:
+        """The mean time of inference, in seconds; None where no run came to it."""
+        return statistics.fmean(self.inference_seconds) if self.inference_seconds else None
 
     @property
     def time(self) -> float:
@@ -93,10 +96,12 @@ class Comparison:
 
     def __post_init__(self) -> None:
         """Check what can be without a graph."""
-        if not self.methods or all(m == 1 for m in self.sub_gcns):
+        if small := [m for m in self.sub_gcns if m < 1]:
+            raise InputError(f"sub_gcns is {small[0]}, expected an integer >= 1")
+        if not self.methods or not any(m > 1 for m in self.sub_gcns):
             raise InputError("there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1")
-        if unknown := [method for method in self.methods if method not in LABELS]:
-            raise InputError(f"method is '{unknown[0]}', expected one of {', '.join(LABELS)}")
+        if unknown := [method for method in self.methods if method not in METHODS]:
+            raise InputError(f"method is '{unknown[0]}', expected one of {', '.join(METHODS)}")
         if not 0 <= self.below < 100:
             raise InputError(f"below is {self.below:g}, expected points from 0 to 100")
 
@@ -129,7 +134,6 @@ def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
     """Sum up the records of each row over seeds; the first row is the baseline."""
     goals = [score_of(record) - below for record in found[0]]
     first = [seconds_to(record, goal) for record, goal in zip(found[0], goals, strict=True)]
-    base = statistics.fmean(record["train_seconds"] for record in found[0])
     rows = []
     for records in found:
         seconds = tuple(record["train_seconds"] for record in records)
@@ -140,9 +144,9 @@ def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
                 records[0]["config"]["sub_gcns"],
                 tuple(map(score_of, records)),
                 seconds,
-                base / statistics.fmean(seconds),
-                statistics.fmean(record["traffic"]["bytes_per_round"] * record["rounds"] for record in records),
-                tuple(record["inference_seconds"] or 0.0 for record in records),
+                _speedup(found[0], records),
+                statistics.fmean(sent(record, record["rounds"], _steps(record)) for record in records),
+                tuple(record["inference_seconds"] for record in records if record["inference_seconds"] is not None),
                 tuple(record["peak_memory_bytes"] for record in records),
                 reached,
                 _ratio(first, reached),
@@ -152,13 +156,8 @@ def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
 
 
 def label(method: str, m: int) -> str:
-    """What a way to train is called; with one sub-GCN, worker or member it is the baseline."""
-    return "one device" if m == 1 else f"{LABELS[method]}, m = {m}"
-
-
-def chosen(record: Record) -> str:
-    """Which score says which model of a run is best."""
-    return "f1_micro" if record["graph"]["multi_label"] else "accuracy"
+    """What a way to train is called, with m."""
+    return called(method, m) if m == 1 else f"{called(method, m)}, m = {m}"
 
 
 def score_of(record: Record) -> float:
@@ -173,7 +172,7 @@ def seconds_to(record: Record, goal: float) -> float | None:
 
 def curve_of(record: Record) -> dict[str, Any]:
     """A run's loss and test score against epochs, seconds and bytes, as reports draw them."""
-    history, per_round = record["history"], record["traffic"]["bytes_per_round"]
+    history = record["history"]
     method, m = record["config"].get("method", "gist"), record["config"]["sub_gcns"]
     return {
         "label": label(method, m),
@@ -181,7 +180,7 @@ def curve_of(record: Record) -> dict[str, Any]:
         "sub_gcns": m,
         "epoch": [entry["epoch"] for entry in history],
         "seconds": [entry["train_seconds"] for entry in history],
-        "bytes": [per_round * entry["round"] for entry in history],
+        "bytes": [sent(record, entry["round"], entry["step"]) for entry in history],
         "loss": [entry["loss"] for entry in history],
         "score": [100 * entry["test"] for entry in history],
     }
@@ -200,20 +199,41 @@ def comparison_record(
         "command": command,
         "score": chosen(found[0][0]),
         "below": comparison.below,
-        "rows": [{**asdict(row), "label": LABELS[row.method]} for row in rows],
+        "rows": [{**asdict(row), "label": row.name} for row in rows],
         "baseline": 0,
         "curves": [curve_of(records[0]) for records in found],
-        "notes": list(NOTES),
+        "notes": [_said_of_steps(comparison.base), *NOTES],
         "config": {**config, "seeds": comparison.seeds},
     }
 
 
 NOTES = (
-    "One device is ordinary training of the full model. All ways see batches of the same kind and take as many steps "
-    "in all, by the same kernels; each run is a process of its own, and they take turns round by round.",
+    "One device is ordinary training of the full model. All ways see batches of the same kind and run by the same "
+    "kernels; each run is a process of its own, and they take turns round by round.",
     "Time is that of training, without evaluation, of all sub-GCNs, workers or members one after another on this "
     "machine. Bytes are what each of m workers would send in the whole run, by formula.",
 )
+
+
+def _said_of_steps(run: RunConfig) -> str:
+    training = run.training
+    if training.get("patience"):
+        return "Runs stop early, each at its own time."
+    if training.get("training", "split") == "each":
+        return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
+    return "Epochs are split over sub-GCNs, workers and members: all rows take as many steps in all."
+
+
+def _speedup(base: Sequence[Record], other: Sequence[Record]) -> float | None:
+    if any("diverged" in record or not record["train_seconds"] for record in (*base, *other)):
+        return None
+    first, mine = (statistics.fmean(record["train_seconds"] for record in records) for records in (base, other))
+    return first / mine
+
+
+def _steps(record: Record) -> int:
+    """Steps that each worker has taken."""
+    return record["steps"] // record["traffic"]["workers"]
 
 
 def _ratio(first: Sequence[float | None], other: Sequence[float | None]) -> float | None:

@@ -55,20 +55,19 @@ class DepthWidth(Experiment):
         return Outcome(columns, rows, self._note(), verdicts, charts)
 
     def _verdicts(self, dataset: str, mean: dict[tuple[str, int, int], float]) -> list[Verdict]:
-        narrow, wide = (
-            statistics.fmean(mean[dataset, L, d] for L in self.layers) for d in (self.widths[0], self.widths[-1])
-        )
+        ends = min(self.widths), max(self.widths)
+        narrow, wide = (statistics.fmean(mean[dataset, L, d] for L in self.layers) for d in ends)
         by_depth = {L: max(mean[dataset, L, d] for d in self.widths) for L in self.layers}
         deepest = max(by_depth)
         return [
             Verdict(
                 f"{dataset}: wider models score higher",
-                wide > narrow,
-                f"mean over depths: d = {self.widths[0]} {narrow:.2f}, d = {self.widths[-1]} {wide:.2f}",
+                wide > narrow if len(set(ends)) > 1 else None,
+                f"mean over depths: d = {ends[0]} {narrow:.2f}, d = {ends[1]} {wide:.2f}",
             ),
             Verdict(
                 f"{dataset}: deeper models are no better",
-                by_depth[deepest] <= by_depth[min(by_depth)],
+                by_depth[deepest] <= by_depth[min(by_depth)] if len(by_depth) > 1 else None,
                 "best width of each: " + ", ".join(f"{L} layers {score:.2f}" for L, score in by_depth.items()),
             ),
         ]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.experiments.comparison import score_of
 from gistgnn.experiments.runs import Record
-from gistgnn.run import ModelConfig, RunConfig
 
 DROPOUT = 0.5
 

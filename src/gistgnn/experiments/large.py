@@ -11,13 +11,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.experiments.comparison import Row, compare_groups
 from gistgnn.experiments.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.experiments.runs import Record, RunStore
 from gistgnn.experiments.tables import speedup
 from gistgnn.graphs import find
 from gistgnn.report.formats import duration, mean_sd
-from gistgnn.run import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 
 SUB_GCNS = (1, 2, 4, 8)
@@ -123,13 +123,15 @@ class Large(Experiment):
     def _verdicts(self, cell: Cell, group: list[Row]) -> list[Verdict]:
         base, *others = group
         where = f"{cell[0]}, {cell[1]} {cell[2]}, L = {cell[3]}"
-        faster = ", ".join(f"m = {row.sub_gcns}: {row.speedup:.2f}x" for row in others)
+        speedups = [row.speedup for row in group if row.speedup is not None]
+        told = len(speedups) == len(group)  # none has diverged
+        faster = ", ".join(f"m = {row.sub_gcns}: {speedup(row, base)}" for row in others)
         lost = ", ".join(f"m = {row.sub_gcns}: {base.mean - row.mean:.2f}" for row in others)
         return [
-            Verdict(f"{where}: GIST trains faster than one device", all(r.speedup > 1 for r in others), faster),
+            Verdict(f"{where}: GIST trains faster than one device", min(speedups[1:]) > 1 if told else None, faster),
             Verdict(
                 f"{where}: some m trains faster at a cost of at most 1 point of F1",
-                any(row.speedup > 1 and not row.costs_too_much(base) for row in others),
+                any((row.speedup or 0) > 1 and not row.costs_too_much(base) for row in others) if told else None,
                 f"points lost: {lost}",
             ),
         ]
@@ -265,7 +267,7 @@ class Amazon2M(Large):
         if self.scale == "full":
             return ""
         return (
-            "The paper's numbers are of Amazon2M itself, 400 epochs, ζ = 5000, and for 4096 in the place of 1024; the "
+            "The paper's numbers are of Amazon2M itself, 400 epochs, ζ = 5000, and of 400 and 4096 features; the "
             "synthetic graph has its shape."
         )
 

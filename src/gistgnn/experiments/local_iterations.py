@@ -59,7 +59,7 @@ class LocalIterations(Experiment):
         scores = [mean[dataset, m, zeta] for zeta in self.local_steps]
         return Verdict(
             f"{dataset}, m = {m}: accuracy hardly depends on ζ (at most {ROBUST:g} points)",
-            max(scores) - min(scores) <= ROBUST,
+            max(scores) - min(scores) <= ROBUST if len(scores) > 1 else None,
             f"{min(scores):.2f} to {max(scores):.2f}",
         )
 

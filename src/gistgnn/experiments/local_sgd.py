@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.experiments.comparison import Row, compare_groups
 from gistgnn.experiments.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.experiments.large import clusters_of, large_run
 from gistgnn.experiments.runs import Record, RunStore
 from gistgnn.report.formats import duration, mean_sd, size
-from gistgnn.run import ModelConfig, RunConfig
 
 WORKERS = (2, 4, 8)
 MODEL = ModelConfig("graphsage", (256, 256), dropout=0.2, norm="layer")
@@ -133,7 +133,9 @@ def _verdicts(dataset: str, rows: Sequence[Row]) -> list[Verdict]:
     for other, gist in pairs_of(rows):
         where = f"{dataset}, {gist.sub_gcns} workers"
         times = f"{duration(gist.time)} against {duration(other.time)}"
-        found.append(Verdict(f"{where}: GIST trains faster than local SGD", gist.time < other.time, times))
+        told = gist.speedup is not None and other.speedup is not None  # neither has diverged
+        faster = gist.time < other.time if told else None
+        found.append(Verdict(f"{where}: GIST trains faster than local SGD", faster, times))
         scores = f"{gist.mean:.2f} against {other.mean:.2f}"
         found.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
     return found

@@ -14,12 +14,13 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from gistgnn.config import RunConfig
 from gistgnn.errors import DivergedError
 from gistgnn.experiments.processes import begin, context
 from gistgnn.experiments.turns import take_turns
 from gistgnn.files import replacing
 from gistgnn.graphs import Graph, load
-from gistgnn.run import RunConfig, config_of, result_json
+from gistgnn.run import config_of, result_json
 from gistgnn.saving import Saving
 
 Record = dict[str, Any]
@@ -43,7 +44,8 @@ class RunStore:
         """Return the record of a finished run, or None; a file that was cut short counts as none."""
         try:
             record: Record = json.loads(self._path(config).read_text())
-            return record if config_of(record).identity == config.identity else None
+            whole = {"traffic", "inference_seconds"} <= record.keys()  # older ones lack them
+            return record if whole and config_of(record).identity == config.identity else None
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
@@ -70,15 +72,12 @@ class RunStore:
                 pool.shutdown(cancel_futures=True)
         return self._all(wanted)
 
-    def in_turns(
-        self, configs: Iterable[RunConfig], label: str, threads: int | None = None, at_once: int | None = None
-    ) -> list[Record]:
+    def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
         """Do the runs that are not there yet, seed by seed, those of one seed in turns; return all records in order.
 
         Args:
             configs: what to run.
             label: of the progress bar.
-            threads: of each, whose turn it is; None: those of torch.
             at_once: how many take turns, before the next ones do; None: all of a seed.
 
         An interruption keeps what is finished, and the checkpoints of the rest.
@@ -97,7 +96,7 @@ class RunStore:
                 every = [config for config in missing if config.seed == seed]
                 for first in range(0, len(every), at_once or len(every)):
                     together = every[first : first + (at_once or len(every))]
-                    take_turns(together, self._resumable, threads or torch.get_num_threads(), keep)
+                    take_turns(together, self._resumable, torch.get_num_threads(), keep)
         return self._all(wanted)
 
     def _missing(self, wanted: list[RunConfig]) -> list[RunConfig]:
@@ -110,12 +109,10 @@ class RunStore:
     def _all(self, wanted: list[RunConfig]) -> list[Record]:
         return [record for config in wanted if (record := self.get(config)) is not None]
 
-    def _resumable(
-        self, config: RunConfig, report: Callable[[dict[str, Any]], None], stop: Callable[[], bool]
-    ) -> Record:
+    def _resumable(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Do one run, or go on with it."""
         saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.goes_on_from)
-        return _run(config, self.data_root, report=report, stop=stop, saving=saving)
+        return _run(config, self.data_root, advance=advance, stop=stop, saving=saving)
 
     def _checkpoints(self, config: RunConfig) -> Path:
         return self._path(config).with_suffix(".checkpoints")

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.experiment import Experiment, Outcome, Verdict
 from gistgnn.experiments.runs import Record, RunStore
 from gistgnn.report.formats import mean_sd
-from gistgnn.run import ModelConfig, RunConfig
 
 Pattern = tuple[int, ...]  # the dimensions d_l that are partitioned
 Cell = tuple[str, int]  # a data set and a place in ROWS

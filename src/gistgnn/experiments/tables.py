@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def speedup(row: Row, baseline: Row) -> str:
     """A speed-up, in parentheses where it costs more than a point of the score, as in Table 2 of the paper."""
+    if row.speedup is None:
+        return "–"
     said = f"{row.speedup:.2f}x"
     return f"({said})" if row.costs_too_much(baseline) else said
 
@@ -43,7 +45,7 @@ def _cells(row: Row, baseline: Row) -> list[str]:
         speedup(row, baseline),
         to,
         size(row.bytes) if row.bytes else "–",
-        duration(statistics.fmean(row.inference_seconds)),
+        duration(row.inference) if row.inference is not None else "–",
         size(statistics.fmean(row.peak_memory_bytes)),
     ]
 

@@ -10,14 +10,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.processes import begin, context
-from gistgnn.run import RunConfig
 
 TURN = 0.5  # seconds, or a round where that takes longer
 
 Record = dict[str, Any]
-Run = Callable[[RunConfig, Callable[[dict[str, Any]], None], Callable[[], bool]], Record]
+Run = Callable[[RunConfig, Callable[[int, int], None], Callable[[], bool]], Record]
 
 
 def take_turns(configs: Sequence[RunConfig], run: Run, threads: int, keep: Callable[[RunConfig, Record], None]) -> None:
@@ -27,7 +27,7 @@ def take_turns(configs: Sequence[RunConfig], run: Run, threads: int, keep: Calla
 
     Args:
         configs: what to run.
-        run: does one run in its process, given what to call with every history entry, and after every round.
+        run: does one run in its process, given the `advance` and the `stop` of `GIST.fit`.
         threads: of torch, for each.
         keep: called with what a run gives, when it is finished.
 
@@ -102,10 +102,10 @@ class _Worker:
 def _work(config: RunConfig, run: Run, threads: int, pipe: Connection) -> None:
     """Do one run in a process, a turn at a time."""
     begin(threads)
-    turns = _Turns(pipe, config.training["epochs"])
+    turns = _Turns(pipe)
     turns.wait()
     try:
-        pipe.send(("done", run(config, turns.report, turns.over)))
+        pipe.send(("done", run(config, turns.advance, turns.over)))
     except InputError as error:
         pipe.send(("failed", str(error)))
 
@@ -113,8 +113,8 @@ def _work(config: RunConfig, run: Run, threads: int, pipe: Connection) -> None:
 class _Turns:
     """When a run may work."""
 
-    def __init__(self, pipe: Connection, epochs: int) -> None:
-        self._pipe, self._epochs = pipe, epochs
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
         self._advanced, self._begun = 0.0, 0.0
 
     def wait(self) -> None:
@@ -125,9 +125,9 @@ class _Turns:
             os._exit(1)
         self._begun = time.perf_counter()
 
-    def report(self, entry: dict[str, Any]) -> None:
+    def advance(self, done: int, rounds: int) -> None:
         """Note how far the run is."""
-        self._advanced = entry["epoch"] / self._epochs
+        self._advanced = done / rounds
 
     def over(self) -> bool:
         """Give the turn away when it is over, and wait for the next one; it never says to stop."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.experiments.comparison import Row, compare_groups
 from gistgnn.experiments.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.experiments.large import SUB_GCNS, clusters_of, large_run
@@ -17,7 +18,6 @@ from gistgnn.graphs import load
 from gistgnn.inference import Evaluation
 from gistgnn.planning import GraphSizes, Resources, make_plan
 from gistgnn.report.formats import duration, mean_sd
-from gistgnn.run import ModelConfig, RunConfig
 
 WIDTHS = (400, 4096, 8192, 16384, 32768)
 EVALUATIONS = 8  # of a run: the whole graph takes longer than many steps
@@ -109,7 +109,7 @@ class UltraWide(Experiment):
         """The runs of a width that fit into the memory, the smallest m first."""
         dataset, layers, width = cell
         sizes, found = GraphSizes.of_graph(load(dataset, data_root)), []
-        for m in self.sub_gcns:
+        for m in sorted(self.sub_gcns):
             config = self.config(dataset, layers, width, m)
             resources = Resources.here(self.device, None, self.memory)
             if make_plan(config, sizes, resources, [m], ["memory"], timed=False).options[0].fits:
@@ -117,15 +117,16 @@ class UltraWide(Experiment):
         return found
 
     def _verdicts(self, dataset: str, layers: int, of: dict[tuple[str, int, int, int], Row]) -> list[Verdict]:
-        wide, most = self.widths[-1], self.sub_gcns[-1]
-        scores = [of[dataset, layers, d, most].mean for d in self.widths if (dataset, layers, d, most) in of]
+        wide, most = max(self.widths), max(self.sub_gcns)
+        scores = [of[dataset, layers, d, most].mean for d in sorted(self.widths) if (dataset, layers, d, most) in of]
         fits = (dataset, layers, wide, most) in of
         oom = (dataset, layers, wide, 1) not in of
+        tried = most > 1 and 1 in self.sub_gcns
         where = f"{dataset}, L = {layers}"
         return [
             Verdict(
                 f"{where}: GIST trains a width that does not fit on one device",
-                fits and oom if fits or oom else None,
+                fits and oom if tried else None,
                 f"d = {wide}: one device {'OOM' if oom else 'fits'}, m = {most} {'fits' if fits else 'OOM'}",
             ),
             Verdict(
@@ -138,7 +139,7 @@ class UltraWide(Experiment):
     def _chart(self, dataset: str, layers: int, of: dict[tuple[str, int, int, int], Row]) -> Chart:
         series = []
         for m in self.sub_gcns:
-            there = [d for d in self.widths if (dataset, layers, d, m) in of]
+            there = [d for d in sorted(self.widths) if (dataset, layers, d, m) in of]
             scores = [of[dataset, layers, d, m].mean for d in there]
             series.append(Series("one device" if m == 1 else f"m = {m}", there, scores, dashed=m == 1))
         return Chart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, logx=True)

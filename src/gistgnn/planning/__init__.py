@@ -1,7 +1,7 @@
 """What a run would take of memory, disk and time, found without running it."""
 
-from gistgnn.planning.plan import Option, Plan, Resources, Seconds, make_plan
-from gistgnn.planning.refusal import require_room
+from gistgnn.planning.plan import Option, Plan, Resources, Seconds, make_plan, said
+from gistgnn.planning.refusal import ample_bytes, peak_bytes, require_room
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.planning.spread import Network, Spread, spread
 
@@ -13,7 +13,10 @@ __all__ = [
     "Resources",
     "Seconds",
     "Spread",
+    "ample_bytes",
     "make_plan",
+    "peak_bytes",
     "require_room",
+    "said",
     "spread",
 ]

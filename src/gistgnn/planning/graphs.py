@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gistgnn.config import RunConfig
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import passing
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.run import RunConfig
 from gistgnn.sampling import Batch, ClusterSampling
 from gistgnn.sampling.expected import Expected
 

@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import torch
 
+from gistgnn.config import THETA, RunConfig
 from gistgnn.inference.available import available_bytes
 from gistgnn.planning.ledger import DISK
 from gistgnn.planning.rates import Rates, measure
 from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.run import THETA, RunConfig
 from gistgnn.settings import make_training
 from gistgnn.theta import STORES
 

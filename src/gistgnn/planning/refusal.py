@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 
+from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
@@ -14,7 +15,6 @@ from gistgnn.planning.ledger import DISK
 from gistgnn.planning.plan import Option, Resources, make_plan, said
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.run import RunConfig
 from gistgnn.theta import STORES
 
 _TRIED = (1, 2, 4, 8, 16, 32)
@@ -33,13 +33,15 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
         InputError: the run needs more memory or more of the disk, at its peak, than there is; or a setting or m is out
             of range.
     """
-    if _ample(config, sizes) + resources.base <= min(resources.limits.values()):
+    m, given, config = config.sub_gcns, config.method, config.planned
+    if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
         return
     option = _plan(config, sizes, resources, config.sub_gcns, config.store)
     if not option.lacking:
         return
     short = option.lacking[0]
-    needs = f"m = {config.sub_gcns} needs {said(option.peaks[short])} of {{}}, {said(resources.limits[short])} are "
+    who = f"m = {m}" if given == "gist" else f"{given}, m = {m},"
+    needs = f"{who} needs {said(option.peaks[short])} of {{}}, {said(resources.limits[short])} are "
     if short == DISK:
         half = config.store == "mapped" and config.store_precision == "float32"
         raise InputError(
@@ -49,15 +51,22 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     where = "memory" if short == "cpu" else "GPU memory"
     raise InputError(
         needs.format(f"{where} (in its {option.phase} phase)")
-        + f"available: {_advice(config, sizes, resources)}; --memory GIB allows more"
+        + f"available: {_advice(config, sizes, resources, given)}; --memory GIB allows more"
     )
 
 
-def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
-    """What would fit, in words."""
+def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
+    """The most memory that a run takes where its sub-GCNs are, beside the process itself, by a rehearsal."""
+    resources = replace(Resources.here(config.device), base=0)
+    peaks = _plan(config.planned, sizes, resources, config.planned.sub_gcns, config.store).peaks
+    return peaks["cuda" if config.device != "cpu" else "cpu"]
+
+
+def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
+    """What would fit, in words; of other methods than GIST m does not decide it."""
     every = sorted({config.sub_gcns, *possible(config, sizes, _TRIED)}, key=lambda m: (m != config.sub_gcns, m))
     stores = [store for store in STORES if store != "host" or config.device != "cpu"]
-    for tried in stores[stores.index(config.store) if config.store in stores else 0 :]:
+    for tried in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
         stored = "" if tried == config.store else f" --store {tried}"
         for m in every:
             if (m, tried) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, tried).fits:
@@ -65,14 +74,14 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
     ways = ["make --hidden smaller"]
     ways += ["train by --sampler clusters"] * (config.sampler is None)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
-    return f"no m and no store would fit; {', or '.join(ways)}"
+    return f"{'no m and no store would fit; ' if method == 'gist' else ''}{', or '.join(ways)}"
 
 
 def _plan(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> Option:
     return make_plan(config, sizes, resources, [m], [store], timed=False).options[0]
 
 
-def _ample(config: RunConfig, sizes: GraphSizes) -> int:
+def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     """Bytes that the run certainly does not exceed, without a rehearsal, which takes a second."""
     with torch.device("meta"):
         model = Shapes(replace(config, sub_gcns=1), sizes).build((sizes.features, *config.model.hidden))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.axes import Widths, named_tensors
 from gistgnn.checkpoint import FILE_BYTES, KEPT
+from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.planning.evaluation import Evaluating
@@ -20,7 +21,6 @@ from gistgnn.planning.ledger import DISK, Ledger, Work, passing, rehearsing
 from gistgnn.planning.shapes import Shapes
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.rounds import Round
-from gistgnn.run import RunConfig
 from gistgnn.runners.fused import Group, by_shape, try_step
 from gistgnn.runners.runner import keeps_moments
 from gistgnn.sampling import Batch

@@ -9,10 +9,10 @@ from gistgnn.report.blocks import DASHES, Bar, Bars, Block, Charts, Code, Headli
 from gistgnn.report.charts import Series, line_chart
 from gistgnn.report.formats import NBSP, duration, finite, known, mean_sd, size, size_unit, time_unit, times
 from gistgnn.report.page import Page, Section
+from gistgnn.report.words import COSTLY
 
 _COLOURS = {"one device": 7, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}
 _OTHER = 4
-_LOST = 1.0  # points below the baseline from which a speed-up stands in parentheses, as in the paper's Table 2
 _SCORES = {"accuracy": "test accuracy", "f1_micro": "test micro F1"}
 
 Row = dict[str, Any]
@@ -60,7 +60,7 @@ def _result(record: dict[str, Any]) -> list[Block]:
     fast = [row for row in scored if row.get("speedup") and row is not baseline and not _loses(row, baseline)]
     fastest = max(fast, key=lambda row: float(row["speedup"]), default=None)
     if baseline is not None and fastest is not None and fastest is not best:
-        near = f"The fastest that loses no more than {_LOST:g} point"
+        near = f"The fastest that loses no more than {COSTLY:g} point"
         words += f" {near}: {name_of(fastest)}, {times(fastest['speedup'])} as fast ({_percents(fastest)})."
     return [Headline(_percents(best), words)]
 
@@ -83,7 +83,7 @@ def _loses(row: Row, baseline: Row | None) -> bool:
     """Whether a row's speed-up costs more than a point."""
     if baseline is None or not known(row["score"]) or not known(baseline["score"]):
         return False
-    return _mean_score(row) < _mean_score(baseline) - _LOST
+    return _mean_score(row) < _mean_score(baseline) - COSTLY
 
 
 def _table(record: dict[str, Any]) -> Table:
@@ -103,7 +103,7 @@ def _table(record: dict[str, Any]) -> Table:
     note = "Mean ± standard deviation over the seeds. "
     if baseline is not None:
         note += (
-            f"Speed-ups are to {name_of(baseline)}; one that costs more than {_LOST:g} point is in parentheses. "
+            f"Speed-ups are to {name_of(baseline)}; one that costs more than {COSTLY:g} point is in parentheses. "
             f"The goal is {below} points below its score; how many seeds reached it, if not all, is in parentheses."
         )
     return Table(columns, rows, "Methods", note)

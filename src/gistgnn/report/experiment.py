@@ -32,7 +32,11 @@ def _verdicts(record: dict[str, Any]) -> list[Block]:
         Verdict(verdict["claim"], verdict["holds"], verdict.get("measured", ""))
         for verdict in record.get("verdicts") or []
     ]
-    return [Text("What the paper claims, and what these runs say."), Verdicts(verdicts)] if verdicts else []
+    return (
+        [Text("What the paper claims, by criteria of ours, and what these runs say."), Verdicts(verdicts)]
+        if verdicts
+        else []
+    )
 
 
 def _numbers(record: dict[str, Any]) -> list[Block]:

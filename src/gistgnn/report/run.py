@@ -9,8 +9,8 @@ from gistgnn.report.charts import Series, line_chart
 from gistgnn.report.coverage import coverage_blocks
 from gistgnn.report.formats import NBSP, duration, percent, plural, size, size_unit, time_unit
 from gistgnn.report.page import Page, Section
+from gistgnn.report.words import called, chosen, sent
 
-METHODS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
 _SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
 _SECONDS = {
     "prepare": "preparing: clusters, first batch",
@@ -54,9 +54,7 @@ def run_page(record: dict[str, Any]) -> Page:
 def method(config: dict[str, Any]) -> str:
     """How a run of this configuration trains, in words."""
     m, name = config.get("sub_gcns", 1), config.get("method", "gist")
-    if name == "gist" and m == 1:
-        return "one device, the full model"
-    return f"{METHODS.get(name, name)}, m = {m}"
+    return f"{called(name, m)}, the full model" if m == 1 else f"{called(name, m)}, m = {m}"
 
 
 def _model(config: dict[str, Any]) -> str:
@@ -66,19 +64,19 @@ def _model(config: dict[str, Any]) -> str:
     )
 
 
-def _chosen(record: dict[str, Any]) -> str:
-    """The score that says which Θ is best."""
-    return "f1_micro" if record["graph"].get("multi_label") else "accuracy"
-
-
 def _result(record: dict[str, Any]) -> list[Block]:
-    score, test, validation = _chosen(record), record.get("test"), record.get("validation")
+    score, test, validation = chosen(record), record.get("test"), record.get("validation")
     blocks: list[Block] = []
     if test and validation:
         meaning = (
             f"test {_SCORES[score]} of the model that is best on the validation nodes "
             f"({percent(validation[score])} there), after round {record['best_round']:,} of {record['rounds']:,}"
         )
+        if _of_members(record):
+            meaning = (
+                f"test {_SCORES[score]} of the ensemble ({percent(validation[score])} on the validation nodes); each "
+                "member counts as it was at its own best validation score"
+            )
         blocks.append(Headline(percent(test[score]), meaning))
     else:
         blocks.append(Headline("No score", "the run ended before its first evaluation"))
@@ -108,8 +106,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if (inference := record.get("inference_seconds")) is not None:
         facts.append(("one pass over the graph", duration(inference)))
-    if _bytes_per_round(record):
-        facts.append(("sent by a worker", size(_bytes_per_round(record) * record["rounds"])))
+    if total := _sent(record):
+        facts.append(("sent by a worker", size(total[-1])))
     return [*facts, ("device", str(config.get("device", "cpu"))), ("seed", str(config.get("seed", 0)))]
 
 
@@ -126,9 +124,14 @@ def _scores(record: dict[str, Any]) -> Table:
     return Table(["", *_SCORES.values()], cells, "All scores")
 
 
-def _bytes_per_round(record: dict[str, Any]) -> float:
-    """What one worker sends in a round; 0 where that is not known, or there is one worker."""
-    return float((record.get("traffic") or {}).get("bytes_per_round") or 0)
+def _of_members(record: dict[str, Any]) -> bool:
+    return record["config"].get("method") == "ensemble"
+
+
+def _sent(record: dict[str, Any]) -> list[float]:
+    """What one worker has sent at every evaluation; empty where nothing is, or it is not known."""
+    found = [sent(record, entry["round"], entry["step"]) for entry in record["history"]]
+    return found if any(found) else []
 
 
 def _curves(record: dict[str, Any]) -> list[Block]:
@@ -138,18 +141,18 @@ def _curves(record: dict[str, Any]) -> list[Block]:
     charts = []
     for by, xlabel, x in _across(record):
         mark = next((at for at, entry in zip(x, history, strict=True) if entry["round"] == record["best_round"]), None)
+        mark = None if _of_members(record) else mark
         loss = [Series("training loss", x, [entry["loss"] for entry in history], colour=7)]
         charts.append(line_chart(f"Loss by {by}", loss, xlabel, "loss", mark=mark))
-        name = _SCORES[_chosen(record)]
+        name = _SCORES[chosen(record)]
         scores = [
             Series(split, x, [None if entry[split] is None else 100 * entry[split] for entry in history], colour, dash)
             for colour, dash, split in ((0, 0, "test"), (1, 1, "validation"))
         ]
         charts.append(line_chart(f"{name.capitalize()} by {by}", scores, xlabel, f"{name} (%)", mark=mark))
-    said = (
-        "Loss is that of the local steps, scores are those of the whole model between rounds. "
-        "The dotted line is the round that was kept."
-    )
+    said = "Loss is that of the local steps, scores are those of the whole model between rounds."
+    if not _of_members(record):
+        said += " The dotted line is the round that was kept."
     return [Text(said), Charts(charts), *_traffic(record)]
 
 
@@ -162,22 +165,22 @@ def _across(record: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{name} of training", [value / unit for value in seconds]),
     ]
-    if per_round := _bytes_per_round(record):
-        sent = [per_round * entry["round"] for entry in history]
-        scale, name = size_unit(max(sent))
-        across.append(("bytes", f"{name} sent by a worker", [value / scale for value in sent]))
+    if total := _sent(record):
+        scale, name = size_unit(max(total))
+        across.append(("bytes", f"{name} sent by a worker", [value / scale for value in total]))
     return across
 
 
 def _traffic(record: dict[str, Any]) -> list[Block]:
     """Where the bytes come from."""
-    if not (per_round := _bytes_per_round(record)):
+    if not _sent(record):
         return []
     traffic = record["traffic"]
     workers = plural(traffic.get("workers", record["config"]["sub_gcns"]), "worker")
-    if traffic.get("measured"):
-        return [Text(f"Bytes are measured: {size(per_round)} sent by a worker in a round, with {workers}.")]
-    return [Text(f"Bytes are counted by formula, as if there were {workers}: {size(per_round)} by each in a round.")]
+    per_step = traffic.get("bytes_per_step", 0.0)
+    often, count = ("step", per_step) if per_step else ("round", traffic["bytes_per_round"])
+    each = f"{size(count)} by each in a {often}"
+    return [Text(f"Bytes are counted by formula, as if there were {workers}: {each}.")]
 
 
 def _coverage(record: dict[str, Any]) -> list[Block]:

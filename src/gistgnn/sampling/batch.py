@@ -14,7 +14,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.ensemble import members_of
+from gistgnn.nn.ensemble import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import SampledAdjacency
@@ -181,8 +181,12 @@ def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
     """Refuse a model that cannot take the graph's features or give its classes; another's than ours is run once.
 
     Raises:
-        InputError: the model's input or output size does not fit the graph.
+        InputError: the model's input or output size, or that of a member of an ensemble, does not fit the graph.
     """
+    if isinstance(model, EnsembleModel):
+        for member in model.members:
+            check_fits(member, batch, classes)
+        return
     if gnn := as_gnn(model):
         gnn.check_input(batch.x)
         gnn.check_structure(batch.adj)
