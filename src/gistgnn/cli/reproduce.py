@@ -36,12 +36,16 @@ EXPERIMENTS = {
     "local-iterations": Entry(
         "local_iterations:LocalIterations", "Figure 5: how often sub-GCNs are merged", ("zetas", "sub_gcns", "jobs")
     ),
-    "reddit": Entry("large:Reddit", "Table 2: GraphSAGE and GAT on Reddit", ("layers", "local_steps", "models")),
-    "amazon2m": Entry("large:Amazon2M", "Table 2: GraphSAGE on Amazon2M", ("layers", "widths", "local_steps")),
+    "reddit": Entry(
+        "large:Reddit", "Table 2: GraphSAGE and GAT on Reddit", ("layers", "local_steps", "clusters", "models")
+    ),
+    "amazon2m": Entry(
+        "large:Amazon2M", "Table 2: GraphSAGE on Amazon2M", ("layers", "widths", "local_steps", "clusters")
+    ),
     "ultrawide": Entry(
         "ultrawide:UltraWide",
         "Table 3: widths that do not fit on one device",
-        ("layers", "widths", "sub_gcns", "local_steps", "memory"),
+        ("layers", "widths", "sub_gcns", "local_steps", "clusters", "memory"),
     ),
     "ladies": Entry("ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
     "local-sgd": Entry("local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
@@ -55,6 +59,7 @@ OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "sub_gcns": ("--sub-gcns", "sub_gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
     "zetas": ("--local-steps", "local_steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
     "local_steps": ("--local-steps", "local_steps", {"type": count, "metavar": "N", "help": "ζ"}),
+    "clusters": ("--clusters", "clusters", {"type": count, "metavar": "C", "help": "c, of 10 in a batch"}),
     "models": (
         "--models",
         "models_of",

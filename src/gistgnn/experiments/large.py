@@ -8,7 +8,7 @@ Of a part of a graph the clusters are as many fewer, so that batches are as larg
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.config import ModelConfig, RunConfig
@@ -21,6 +21,7 @@ from gistgnn.report.formats import duration, mean_sd
 from gistgnn.sampling import ClusterSampling
 
 SUB_GCNS = (1, 2, 4, 8)
+GAT_EPOCHS = 4  # times those of GraphSAGE, at the small scale
 CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # c of the paper, and of how many nodes
 
 Cell = tuple[str, str, int, int]  # data set, model, width, L
@@ -47,12 +48,15 @@ def large_run(
     device: str,
     runner: str = "fused",
     evaluations: int = 30,
+    clusters: int | None = None,
+    lr: float = 0.01,
 ) -> RunConfig:
     """The run of a large graph that all experiments on one have in common; m = 1 is the baseline.
 
-    Whatever m is, it is scored about as often: after a round, or several.
+    Whatever m is, it is scored about as often: after a round, or several. Clusters are those of `clusters_of`, unless
+    told.
     """
-    sampler = ClusterSampling(clusters=clusters_of(dataset))
+    sampler = ClusterSampling(clusters=clusters or clusters_of(dataset))
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     return RunConfig(
@@ -60,7 +64,7 @@ def large_run(
         model=model,
         sub_gcns=sub_gcns,
         device=device,
-        training={"epochs": epochs, "local_steps": local_steps, "lr": 0.01, "evaluate_every": every},
+        training={"epochs": epochs, "local_steps": local_steps, "lr": lr, "evaluate_every": every},
         sampler=sampler,
         runner=runner,
         inductive=True,
@@ -75,6 +79,7 @@ class Large(Experiment):
     Args:
         layers: every L, hidden layers.
         local_steps: ζ.
+        clusters: c, of 10 in a batch; None: as many as give the paper's batches.
 
     Attributes:
         paper: F1 in percent and speed-up.
@@ -82,6 +87,7 @@ class Large(Experiment):
 
     layers: tuple[int, ...] = (2,)
     local_steps: int = 500
+    clusters: int | None = None
 
     paper: ClassVar[Paper]
 
@@ -95,17 +101,17 @@ class Large(Experiment):
             return ModelConfig("gat", (width // 4,) * layers, dropout=0.2, heads=4)
         return ModelConfig(name, (width,) * layers, dropout=0.2, norm="layer")
 
+    def run_of(self, cell: Cell, m: int) -> RunConfig:
+        """The run of a cell and m."""
+        dataset, *model = cell
+        steps = self.epochs, self.local_steps
+        return large_run(dataset, self.model(*model), m, *steps, self.device, clusters=self.clusters)
+
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """Run every model at every L, its baseline and its m in turns."""
         models = [(name, width, layers) for name, width in self.models() for layers in self.layers]
         cells = [(dataset, *model) for dataset in self.datasets for model in models]
-        groups = {
-            cell: [
-                large_run(cell[0], self.model(*cell[1:]), m, self.epochs, self.local_steps, self.device)
-                for m in SUB_GCNS
-            ]
-            for cell in cells
-        }
+        groups = {cell: [self.run_of(cell, m) for m in SUB_GCNS] for cell in cells}
         found = compare_groups(store, groups, self.seeds, self.name)
         rows = [self._cells(cell, row, group[0]) for cell, (group, _) in found.items() for row in group]
         verdicts = [verdict for cell, (group, _) in found.items() for verdict in self._verdicts(cell, group)]
@@ -143,8 +149,8 @@ class Large(Experiment):
             "in parentheses costs more than 1 point. Times are of training without evaluation, on one machine, where "
             "the sub-GCNs train in one pass over each batch; the paper's are on 8 V100, each sub-GCN on its own. The "
             "runs of a group take turns. Clusters: "
-            f"{', '.join(f'{clusters_of(each)} of {each}' for each in self.datasets)}, 10 in a batch (paper: 15,000 "
-            f"of the whole graph). {self.differs()}"
+            f"{', '.join(f'{self.clusters or clusters_of(each)} of {each}' for each in self.datasets)}, 10 in a batch "
+            f"(paper: 15,000 of the whole graph). {self.differs()}"
         )
 
     @abstractmethod
@@ -195,6 +201,16 @@ class Reddit(Large):
         """GraphSAGE and GAT."""
         return [(name, 256) for name in self.models_of]
 
+    def run_of(self, cell: Cell, m: int) -> RunConfig:
+        """The run of a cell and m; at the small scale GAT has larger batches, and as many steps of a smaller rate."""
+        if self.scale == "full" or cell[1] != "gat":
+            return super().run_of(cell, m)
+        dataset, *_ = cell
+        model = replace(self.model(*cell[1:]), norm="layer")
+        epochs, zeta = GAT_EPOCHS * self.epochs, max(1, self.local_steps // GAT_EPOCHS)
+        clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)
+        return large_run(dataset, model, m, epochs, zeta, self.device, clusters=clusters, lr=0.001)
+
     def differs(self) -> str:
         """What else differs from the paper."""
         if self.scale == "full":
@@ -217,10 +233,11 @@ class Amazon2M(Large):
         "small": {
             "datasets": ("synthetic:amazon2m@0.02",),
             "seeds": 1,
-            "epochs": 40,
-            "local_steps": 10,
+            "epochs": 20,
+            "local_steps": 50,
             "layers": (2,),
             "widths": (400, 1024),
+            "clusters": 1500,
         },
         "full": {
             "datasets": ("amazon2m",),
@@ -268,7 +285,7 @@ class Amazon2M(Large):
             return ""
         return (
             "The paper's numbers are of Amazon2M itself, 400 epochs, ζ = 5000, and of 400 and 4096 features; the "
-            "synthetic graph has its shape."
+            "synthetic graph has its shape. Batches are a fifth of the paper's, so that a run has rounds enough."
         )
 
 
