@@ -103,8 +103,7 @@ class UltraWide(Experiment):
         """The run of one cell."""
         model = ModelConfig("graphsage", (width,) * layers, dropout=0.2, norm="layer")
         steps = self.epochs, self.local_steps
-        few = {"evaluations": EVALUATIONS, "clusters": self.clusters}
-        run = large_run(dataset, model, m, *steps, self.device, runner="in-turn", **few)
+        run = large_run(dataset, model, m, *steps, self.device, "in-turn", EVALUATIONS, self.clusters)
         wide = width > WHOLE_UP_TO
         return replace(run, evaluation=Evaluation("parts", parts=PARTS)) if wide else run
 
