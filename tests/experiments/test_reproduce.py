@@ -27,8 +27,8 @@ TINY = {  # experiment: options, rows of its table, a number of the paper's that
     "ultrawide": (
         (
             "--widths",
-            400,
-            4096,
+            16,
+            8192,
             "--sub-gcns",
             1,
             8,
@@ -37,7 +37,7 @@ TINY = {  # experiment: options, rows of its table, a number of the paper's that
             "--local-steps",
             1,
             "--memory",
-            1.4,
+            0.6,
             "--clusters",
             40,
         ),
