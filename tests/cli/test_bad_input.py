@@ -129,7 +129,7 @@ def test_truncated_file(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
         (("predict", "nowhere", "--output", "a.txt"), "expected a name that ends in .csv or .npz"),
         (("datasets", "nope"), "'nope' is neither a data set nor a file"),
         (("reproduce", "table9"), "invalid choice: 'table9'"),
-        (("reproduce", "table1", "--datasets", "digits"), "invalid choice: 'digits'"),
+        (("reproduce", "table1", "--datasets", "digits"), "data set is 'digits', expected one of cora"),
         (("reproduce", "table1", "--jobs", "0"), "'0' is not an integer >= 1"),
     ],
 )

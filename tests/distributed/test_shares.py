@@ -20,6 +20,7 @@ TYPES = [torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16]
     st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=3), st.sampled_from(TYPES)), max_size=6),
     st.integers(0, 2**31),
 )
+@settings(deadline=None)
 def test_what_is_packed_is_unpacked(forms: list[tuple[list[int], torch.dtype]], seed: int) -> None:
     torch.manual_seed(seed)
     tensors = [torch.randint(0, 2, shape).to(dtype) for shape, dtype in forms]

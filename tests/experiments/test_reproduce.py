@@ -19,28 +19,14 @@ from gistgnn.experiments.ultrawide import WIDTHS
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
+FORTY = ("--clusters", 40)
 TINY = {  # experiment: options, rows of its table, a number of the paper's that stands there
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
     "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 4, "95.46"),
     "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 8, "84.73"),
     "ultrawide": (
-        (
-            "--widths",
-            16,
-            8192,
-            "--sub-gcns",
-            1,
-            8,
-            "--epochs",
-            1,
-            "--local-steps",
-            1,
-            "--memory",
-            0.6,
-            "--clusters",
-            40,
-        ),
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
         4,
         "OOM",
     ),

@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from gistgnn.experiments.runs import RunStore
 from gistgnn.experiments.turns import take_turns
 from gistgnn.graphs import load
 
-Report = Callable[[dict[str, Any]], None]
+Advance = Callable[[int, int], None]
 
 
 def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> RunConfig:
@@ -25,19 +24,19 @@ def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> 
     return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, seed=seed, training=training)
 
 
-def slow(log: Path, config: RunConfig, report: Report, stop: Callable[[], bool]) -> dict[str, Any]:
+def slow(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
     """Rounds that take longer than a turn; notes when each begins and ends."""
     spans = []
     for k in range(config.training["epochs"]):
         begun = time.time()
         time.sleep(0.6 if config.sub_gcns == 2 else 0.3)
         spans.append((begun, time.time()))
-        report({"epoch": k + 1})
+        advance(k + 1, config.training["epochs"])
         stop()
     return {"spans": spans}
 
 
-def broken(log: Path, config: RunConfig, report: Report, stop: Callable[[], bool]) -> dict[str, Any]:
+def broken(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
@@ -45,10 +44,10 @@ def broken(log: Path, config: RunConfig, report: Report, stop: Callable[[], bool
     return {}
 
 
-def test_one_works_at_a_time_and_all_advance_alike(tmp_path: Path) -> None:
+def test_one_works_at_a_time_and_all_advance_alike() -> None:
     found: dict[int, list[tuple[float, float]]] = {}
     runs = [config(2), config(4, rounds=8)]
-    take_turns(runs, partial(slow, tmp_path), 1, lambda c, r: found.update({c.sub_gcns: r["spans"]}))
+    take_turns(runs, slow, 1, lambda c, r: found.update({c.sub_gcns: r["spans"]}))
     spans = sorted(found[2] + found[4])
     assert all(end <= begin + 0.01 for (_, end), (begin, _) in pairwise(spans))
     half = found[2][1][1]  # the slow one has done two of its four rounds
@@ -56,10 +55,10 @@ def test_one_works_at_a_time_and_all_advance_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "a run of gist, m = 4, has ended with status -9")])
-def test_what_a_run_dies_of_is_said(m: int, message: str, tmp_path: Path) -> None:
+def test_what_a_run_dies_of_is_said(m: int, message: str) -> None:
     kept: list[int] = []
     with pytest.raises(InputError, match=message):
-        take_turns([config(2), config(m)], partial(broken, tmp_path), 1, lambda config, _: kept.append(config.sub_gcns))
+        take_turns([config(2), config(m)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
     assert kept == [2]  # what was finished before stays
 
 
