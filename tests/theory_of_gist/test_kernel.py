@@ -89,7 +89,7 @@ def test_aggregation_of_a_triangle_and_an_isolated_node() -> None:
 
 def test_a_directed_edge_is_refused() -> None:
     with refused("0 -> 1", "undirected"):
-        aggregation(torch.tensor([[0, 1, 2], [1, 2, 1]]), 3)
+        Problem(torch.eye(3).double(), torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.zeros(3))
 
 
 def test_targets_of_a_graph() -> None:

@@ -3,6 +3,7 @@
 What the paper has wrong is corrected here; docs/theory-notes.md lists each correction with its derivation.
 """
 
+from gistgnn.theory.identities import decomposed_error, disagreement, expected_deviation, total_deviation
 from gistgnn.theory.kernel import (
     expected_gram_deviation,
     gram,
@@ -13,18 +14,40 @@ from gistgnn.theory.kernel import (
     output_gram,
     secant_kernel,
 )
+from gistgnn.theory.model import (
+    OneHiddenGCN,
+    Trace,
+    gcn,
+    global_output,
+    global_weights,
+    make_gist,
+    train,
+    train_round,
+)
 from gistgnn.theory.problem import Problem, adjacency, aggregation
 
 __all__ = [
+    "OneHiddenGCN",
     "Problem",
+    "Trace",
     "adjacency",
     "aggregation",
+    "decomposed_error",
+    "disagreement",
+    "expected_deviation",
     "expected_gram_deviation",
+    "gcn",
+    "global_output",
+    "global_weights",
     "gram",
     "kernel",
     "least_eigenvalue",
     "limit_gram",
     "limit_kernel",
+    "make_gist",
     "output_gram",
     "secant_kernel",
+    "total_deviation",
+    "train",
+    "train_round",
 ]

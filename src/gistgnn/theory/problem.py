@@ -18,18 +18,9 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
     Args:
         edge_index: [2, E] int64, every undirected edge in both directions.
         nodes: n.
-
-    Raises:
-        InputError: the graph is directed: Ā would not be symmetric, and nothing in the analysis would hold.
     """
     A = torch.zeros(nodes, nodes, dtype=torch.float64)
     A[edge_index[1], edge_index[0]] = 1.0
-    if not torch.equal(A, A.T):
-        target, source = (A > A.T).nonzero()[0].tolist()
-        raise InputError(
-            f"the edge {source} -> {target} has no edge back; the analysis is of undirected graphs: add the other "
-            "direction of every edge"
-        )
     return A
 
 
@@ -42,9 +33,6 @@ def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     Args:
         edge_index: [2, E] int64, every undirected edge in both directions.
         nodes: n.
-
-    Raises:
-        InputError: the graph is directed.
     """
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)
@@ -60,11 +48,23 @@ class Problem:
         x: [n, d] float64, the input features X.
         edge_index: [2, E] int64, every edge in both directions.
         y: [n] float64, the targets.
+
+    Raises:
+        InputError: the graph is directed: Ā would not be symmetric, and nothing in the analysis would hold.
     """
 
     x: Tensor
     edge_index: Tensor
     y: Tensor
+
+    def __post_init__(self) -> None:
+        A = adjacency(self.edge_index, self.n)
+        if not torch.equal(A, A.T):
+            target, source = (A > A.T).nonzero()[0].tolist()
+            raise InputError(
+                f"the edge {source} -> {target} has no edge back; the analysis is of undirected graphs: add the other "
+                "direction of every edge"
+            )
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
@@ -75,7 +75,8 @@ class Problem:
             y: [n] targets; None: the classes, spread evenly over [-1, 1].
 
         Raises:
-            InputError: too many nodes, targets of another shape, or none and labels that are not one class per node.
+            InputError: too many nodes, a directed edge, targets of another shape, or none and labels that are not one
+                class per node.
         """
         n = graph.num_nodes
         if n > MOST_NODES:
