@@ -3,6 +3,7 @@
 What the paper has wrong is corrected here; docs/theory-notes.md lists each correction with its derivation.
 """
 
+from gistgnn.theory.assumptions import Check, check, degree_balance, sharpest_angle
 from gistgnn.theory.identities import decomposed_error, disagreement, expected_deviation, total_deviation
 from gistgnn.theory.kernel import (
     expected_gram_deviation,
@@ -27,12 +28,15 @@ from gistgnn.theory.model import (
 from gistgnn.theory.problem import Problem, adjacency, aggregation
 
 __all__ = [
+    "Check",
     "OneHiddenGCN",
     "Problem",
     "Trace",
     "adjacency",
     "aggregation",
+    "check",
     "decomposed_error",
+    "degree_balance",
     "disagreement",
     "expected_deviation",
     "expected_gram_deviation",
@@ -47,6 +51,7 @@ __all__ = [
     "make_gist",
     "output_gram",
     "secant_kernel",
+    "sharpest_angle",
     "total_deviation",
     "train",
     "train_round",
