@@ -116,26 +116,50 @@ def train_round(
         InputError: ζ < 1, or η is not positive.
         DivergedError: the weights became infinite.
     """
-    if local_steps < 1:
-        raise InputError(f"local_steps is {local_steps}, expected at least 1")
-    if not step_size > 0:
-        raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step gives")
-    before = global_output(gist, problem)
-    round_ = gist.begin_round()
-    outputs, weights = [], []
-    for sub in round_:
-        path, kept = _descend(_one_hidden(sub), problem, local_steps, step_size, keep_weights)
-        outputs.append(path)
-        weights.append(kept)
-    round_.aggregate()
-    return Trace(before, torch.stack(outputs), global_output(gist, problem), weights)
+    return _round(gist, problem, local_steps, step_size, keep_weights, global_output(gist, problem))
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
     """Train T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]; see `train_round`."""
     outputs = [global_output(gist, problem)]
-    outputs += [train_round(gist, problem, local_steps, step_size).after for _ in range(rounds)]
+    for _ in range(rounds):
+        outputs.append(_round(gist, problem, local_steps, step_size, False, outputs[-1]).after)
     return (torch.stack(outputs) - problem.y).square().sum(dim=1)
+
+
+def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size: float, draws: int) -> Tensor:
+    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; their mean estimates E_{M_t}, and Θ_t stays as it is.
+
+    Every draw takes the masks of a round of its own, and `gist` stands at a later one afterwards.
+
+    Args:
+        gist: of a `OneHiddenGCN`.
+        problem: X, Ā and y.
+        local_steps: ζ.
+        step_size: η.
+        draws: how many masks.
+    """
+    errors = []
+    for _ in range(draws):
+        subs = [_one_hidden(sub) for sub in gist.begin_round()]  # which is left without `aggregate`
+        ends = [_descend(sub, problem, local_steps, step_size, False)[0][-1] for sub in subs]
+        errors.append((problem.y - torch.stack(ends).mean(dim=0)).square().sum())
+    return torch.stack(errors)
+
+
+def _round(gist: GIST, problem: Problem, local_steps: int, step_size: float, keep: bool, before: Tensor) -> Trace:
+    if local_steps < 1:
+        raise InputError(f"local_steps is {local_steps}, expected at least 1")
+    if not step_size > 0:
+        raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step gives")
+    round_ = gist.begin_round()
+    outputs, weights = [], []
+    for sub in round_:
+        path, kept = _descend(_one_hidden(sub), problem, local_steps, step_size, keep)
+        outputs.append(path)
+        weights.append(kept)
+    round_.aggregate()
+    return Trace(before, torch.stack(outputs), global_output(gist, problem), weights)
 
 
 def _descend(
