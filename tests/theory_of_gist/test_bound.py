@@ -5,13 +5,15 @@ import torch
 from refusals import refused
 from theory_of_gist.instances import orthogonal, problem, slope
 
+from gistgnn import GIST
 from gistgnn.theory import (
     Bound,
     LazyBound,
     Problem,
-    decomposed_error,
+    deviation,
     deviation_of,
     disagreement,
+    expected_deviation,
     expected_initial_error,
     global_output,
     global_weights,
@@ -34,11 +36,7 @@ from gistgnn.theory import (
 )
 
 
-def spectral(matrix: torch.Tensor) -> float:
-    return float(torch.linalg.matrix_norm(matrix, ord=2))
-
-
-def fitted(base: Problem, d_1: int, m: int, seed: int) -> tuple:
+def fitted(base: Problem, d_1: int, m: int, seed: int) -> tuple[GIST, Problem]:
     """GIST whose global output is y at the start, so that what a round adds is all the error there is."""
     gist = make_gist(base, d_1, m, seed)
     return gist, Problem(base.x, base.edge_index, global_output(gist, base))
@@ -122,7 +120,7 @@ def test_the_initial_error_is_as_expected() -> None:
     assert abs(measured.mean() - expected_initial_error(p, m)) <= 3 * measured.std() / math.sqrt(seeds)
 
 
-def added(m: int, d_1: int, zeta: int, eta: float, seeds: int = 12, draws: int = 25) -> float:
+def added(m: int, d_1: int, zeta: int, eta: float, seeds: int = 20, draws: int = 25) -> float:
     """The mean of what a round adds to the error, over masks and initial weights."""
     errors = [sample_next_errors(*fitted(orthogonal(), d_1, m, seed), zeta, eta, draws) for seed in range(seeds)]
     return float(torch.cat(errors).mean())
@@ -138,19 +136,20 @@ def test_the_neighbourhood_falls_as_the_inverse_width() -> None:
     eta, widths, rounds, seeds = recommended_step(orthogonal(), 2) / 2, [512, 2048, 8192], 24, 12
     left = []
     for d_1 in widths:
-        runs = [
-            train(*fitted(orthogonal(), d_1, 2, seed), rounds, 1, eta)[rounds // 2 :].mean() for seed in range(seeds)
-        ]
+        runs = [train(*fitted(orthogonal(), d_1, 2, seed), rounds, 1, eta)[rounds // 2 :] for seed in range(seeds)]
         left.append(float(torch.stack(runs).mean()))
     assert abs(slope(widths, left) + 1.0) <= 0.15
 
 
-def test_what_a_round_adds_grows_with_local_steps_and_is_nothing_for_one_sub_gcn() -> None:
+def test_what_a_round_adds_grows_with_short_local_steps_and_is_nothing_for_one_sub_gcn() -> None:
     eta = recommended_step(orthogonal(), 2) / 400
     one, two, four = (added(2, 1024, zeta, eta, seeds=4) for zeta in (1, 2, 4))
     assert one < two < four
     assert added(1, 1024, 2, eta, seeds=2, draws=2) < 1e-25
     assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
+    # where the sub-GCNs train until they fit y, they agree: with large steps it falls
+    eta = recommended_step(orthogonal(), 2)
+    assert added(2, 1024, 32, eta, seeds=2, draws=10) < 0.1 * added(2, 1024, 1, eta, seeds=2, draws=10)
 
 
 def test_with_m_what_a_round_adds_falls_where_the_bound_grows() -> None:
@@ -164,7 +163,7 @@ def test_with_m_what_a_round_adds_falls_where_the_bound_grows() -> None:
 
 def test_the_error_lemma_fails_at_large_width() -> None:
     """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any γ."""
-    base, m, zeta, d_1 = orthogonal(3), 2, 2, 2**18
+    base, m, zeta, d_1 = orthogonal(3), 2, 2, 2**19
     eta, lambda_0 = recommended_step(base, m) / 4, least_eigenvalue(base, m)
     p = Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
     Q = torch.eye(p.n) - eta * limit_kernel(p, m)
@@ -181,7 +180,8 @@ def test_the_error_lemma_fails_at_large_width() -> None:
         allowed.append(eta * 0.9 * lambda_0 / (2 * m) * local + bound.round_error)
     spread = torch.tensor(measured).std() / math.sqrt(len(measured))
     assert abs(torch.tensor(measured).mean() - limit) <= 4 * spread
-    assert sum(measured) > 1.5 * sum(allowed)
+    assert sum(measured) > 2 * sum(allowed)
+    assert limit > 2 * sum(allowed) / len(allowed)
     assert limit > eta * lambda_0 / (2 * m) * sum(left[:zeta])  # γ = 1, d_1 = ∞
 
 
@@ -197,6 +197,21 @@ def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
     moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
     assert moved > 1.5 * 4 * eta**2 * p.mass
     assert moved <= 4 * eta**2 * p.mass * p.n
+    # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2 is the whole change
+    along = float((p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum())
+    assert along > 4 * 4 * eta
+    assert along <= 4 * p.n * eta
+
+
+def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None:
+    base, m, d_1 = problem(8, 5), 2, 20000
+    x = 0.01 * base.x
+    x[:, 0] = 0.5
+    p = Problem(x / (2.0 * x.norm(dim=1, keepdim=True)), base.edge_index, base.y)
+    theta = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta[0] += 0.5  # every neuron moves by R = 1/2
+    assert float(p.x_hat.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation(p.n, m)
 
 
 def test_the_width_that_is_asked_for() -> None:
@@ -228,6 +243,3 @@ def test_values_that_no_bound_takes() -> None:
         train_round(make_gist(p, 64, 2), p, 0, 0.1)
     with refused("delta is 2"):
         kernel_width(p, 2, 10, 2)
-    trace = train_round(make_gist(p, 64, 2), p, 2, 0.1)
-    assert decomposed_error(p.y, trace.outputs[:, -1]) > 0
-    assert spectral(p.a_bar) == pytest.approx(2.0)
