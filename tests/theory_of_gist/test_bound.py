@@ -193,10 +193,14 @@ def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
     x = x / (2.0 * x.norm(dim=1, keepdim=True))
     p = Problem(x, base.edge_index, torch.ones(8, dtype=torch.float64) * 50)
     eta = 1e-4
-    outputs = train_round(make_gist(p, 4096, 1), p, 1, eta).outputs[0]
+    trace = train_round(make_gist(p, 4096, 1), p, 1, eta, keep_weights=True)
+    outputs, (before, after) = trace.outputs[0], trace.weights[0]
     moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
     assert moved > 1.5 * 4 * eta**2 * p.mass
     assert moved <= 4 * eta**2 * p.mass * p.n
+    # the gradient's bound without ‖Ā‖ = 2
+    bound = movement(p, eta, trace.local_errors(p.y)[0, :1], 4096)
+    assert 0.99 * bound < float((after - before).norm(dim=0).max()) <= bound
     # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2 is the whole change
     along = float((p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum())
     assert along > 4 * 4 * eta
