@@ -49,6 +49,8 @@ def local_factor(step_size: float, lambda_0: float) -> float:
 def deviation(n: int, m: int) -> float:
     """Return 16 n (m − 1) / m², a bound on E‖ŷ(t) − ŷ^(j)(t, 0)‖² while weights stay within R <= 1/2 of their start.
 
+    It is given that Σ_r <θ_0,r, x̂_i>² <= (2 − R²) d_1 for all i, which has probability at least 1 − n exp(−d_1 / 32).
+
     Printed: 4 n (m − 1) / m², of a network without Ā; ‖Ā‖² = 4 is missing. `identities.expected_deviation` is exact.
     """
     return 16.0 * n * (m - 1) / m**2
