@@ -1,0 +1,120 @@
+"""The regression problem of the analysis: a graph's aggregation matrix, inputs and targets (appendix C.1, C.2)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.graphs import Graph
+
+MOST_NODES = 5000  # the analysis is of dense n x n matrices and their eigenvalues
+
+
+def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
+    """Return A, [n, n] float64 of 0 and 1; an edge that is given twice counts once.
+
+    Args:
+        edge_index: [2, E] int64, every undirected edge in both directions.
+        nodes: n.
+    """
+    A = torch.zeros(nodes, nodes, dtype=torch.float64)
+    A[edge_index[1], edge_index[0]] = 1.0
+    return A
+
+
+def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
+    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
+
+    D_ii = 0 of an isolated node has no inverse, which the paper passes over; D^-1/2 is the pseudo-inverse here, so that
+    the node keeps its own features. Such a graph fails the assumption of balanced degrees in any case.
+
+    Args:
+        edge_index: [2, E] int64, every undirected edge in both directions.
+        nodes: n.
+    """
+    A = adjacency(edge_index, nodes)
+    degrees = A.sum(dim=1)
+    scale = torch.where(degrees > 0, degrees.clamp(min=1.0).rsqrt(), 0.0)
+    return torch.eye(nodes, dtype=torch.float64) + scale[:, None] * A * scale
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Scalar regression on the n nodes of an undirected graph.
+
+    Attributes:
+        x: [n, d] float64, the input features X.
+        edge_index: [2, E] int64, every edge in both directions.
+        y: [n] float64, the targets.
+
+    Raises:
+        InputError: the graph is directed: Ā would not be symmetric, and nothing in the analysis would hold.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        A = adjacency(self.edge_index, self.n)
+        if not torch.equal(A, A.T):
+            target, source = (A > A.T).nonzero()[0].tolist()
+            raise InputError(
+                f"the edge {source} -> {target} has no edge back; the analysis is of undirected graphs: add the other "
+                "direction of every edge"
+            )
+
+    @classmethod
+    def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
+        """Take a graph's features and edges.
+
+        Args:
+            graph: of at most `MOST_NODES` nodes.
+            y: [n] targets; None: the classes, spread evenly over [-1, 1].
+
+        Raises:
+            InputError: too many nodes, a directed edge, targets of another shape, or none and labels that are not one
+                class per node.
+        """
+        n = graph.num_nodes
+        if n > MOST_NODES:
+            raise InputError(f"the graph has {n:,} nodes, more than the {MOST_NODES:,} of dense matrices: take a part")
+        if y is None:
+            if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
+                raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
+            y = 2.0 * graph.y / (graph.num_classes - 1) - 1.0
+        if y.shape != (n,):
+            raise InputError(f"y is {list(y.shape)}, expected [{n}], one number per node")
+        return cls(graph.x.double().cpu(), graph.edge_index.cpu(), y.double().cpu())
+
+    @property
+    def n(self) -> int:
+        """The number of nodes."""
+        return self.x.shape[0]
+
+    @property
+    def d(self) -> int:
+        """The number of input features: rows of Θ, which is d x d_1 (the paper writes n x d_1)."""
+        return self.x.shape[1]
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """D_ii, [n]."""
+        return adjacency(self.edge_index, self.n).sum(dim=1)
+
+    @cached_property
+    def a_bar(self) -> Tensor:
+        """Ā, [n, n]."""
+        return aggregation(self.edge_index, self.n)
+
+    @cached_property
+    def x_hat(self) -> Tensor:
+        """X̂ = ĀX, [n, d]."""
+        return self.a_bar @ self.x
+
+    @cached_property
+    def mass(self) -> float:
+        """The sum of the entries of Ā², ‖Ā²‖_{1,1}; at most 4n, and 4n where all degrees are equal."""
+        return float((self.a_bar @ self.a_bar).sum())

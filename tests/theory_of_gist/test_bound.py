@@ -1,0 +1,254 @@
+import math
+
+import pytest
+import torch
+from refusals import refused
+from theory_of_gist.instances import orthogonal, problem, slope
+
+from gistgnn import GIST
+from gistgnn.theory import (
+    Bound,
+    LazyBound,
+    Problem,
+    check,
+    deviation,
+    deviation_of,
+    disagreement,
+    expected_deviation,
+    expected_initial_error,
+    global_output,
+    global_weights,
+    initial_error,
+    kernel,
+    kernel_drift,
+    kernel_width,
+    least_eigenvalue,
+    limit_kernel,
+    local_factor,
+    make_gist,
+    movement,
+    output_gram,
+    proof_step,
+    radius,
+    recommended_step,
+    sample_next_errors,
+    train,
+    train_round,
+)
+
+
+def fitted(base: Problem, d_1: int, m: int, seed: int) -> tuple[GIST, Problem]:
+    """GIST whose global output is y at the start, so that what a round adds is all the error there is."""
+    gist = make_gist(base, d_1, m, seed)
+    return gist, Problem(base.x, base.edge_index, global_output(gist, base))
+
+
+def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
+    d_1, steps, held = 4096, 5, 0
+    for m, seed in ((2, 0), (2, 1), (3, 2), (4, 3), (2, 4)):
+        p = orthogonal(6, seed)
+        gist = make_gist(p, d_1, m, seed)
+        start, R, lambda_0 = global_weights(gist), radius(p, m), least_eigenvalue(p, m)
+        near = ((p.x_hat @ start).abs() <= R * p.x_hat.norm(dim=1)[:, None]).sum(dim=1).max()
+        eta = proof_step(p, m)
+        round_ = train_round(gist, p, steps, eta, keep_weights=True)
+        for j, (block,) in enumerate(gist.blocks(0)):
+            errors, path = round_.local_errors(p.y)[j], round_.weights[j]
+            moved = max(float((theta - start[:, block]).norm(dim=0).max()) for theta in path)
+            assert moved <= movement(p, eta, errors[:-1], d_1)
+            least = min(float(torch.linalg.eigvalsh(kernel(p, theta, d_1))[0]) for theta in path)
+            if near <= 4 * d_1 * R and moved <= R and least >= lambda_0 / 2:
+                held += 1
+                assert bool((errors[1:] <= local_factor(eta, lambda_0) * errors[:-1]).all())
+    assert held >= 6
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_at_the_recommended_step_local_training_contracts_by_the_square(m: int) -> None:
+    p, d_1 = orthogonal(), 16384
+    eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
+    assert eta > 1000 * proof_step(p, m)
+    gist = make_gist(p, d_1, m)
+    round_ = train_round(gist, p, 6, eta, keep_weights=True)
+    assert kernel_drift(p, [round_], d_1) <= lambda_0 / 2
+    errors = round_.local_errors(p.y)
+    assert bool((errors[:, 1:] <= local_factor(eta, lambda_0) ** 2 * errors[:, :-1]).all())
+    # far above it the lemma's conclusion fails: the step is what keeps it
+    large = train_round(make_gist(p, d_1, m), p, 3, 3 * eta).local_errors(p.y)
+    assert bool((large[:, 1:] > large[:, :-1]).any())
+
+
+@pytest.mark.parametrize(("m", "zeta"), [(1, 2), (2, 1), (2, 4), (4, 2)])
+def test_the_lazy_bound_holds_in_every_round_of_every_run(m: int, zeta: int) -> None:
+    p, d_1 = orthogonal(), 16384
+    eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
+    gist = make_gist(p, d_1, m, seed=m)
+    traces = [train_round(gist, p, zeta, eta, keep_weights=True) for _ in range(12)]
+    bound = LazyBound(lambda_0, kernel_drift(p, traces, d_1), eta, zeta)
+    V = [float(deviation_of(trace)) for trace in traces]
+    errors = [float((p.y - trace.before).norm()) for trace in traces]
+    errors.append(float((p.y - traces[-1].after).norm()))
+    for t in range(12):
+        assert errors[t + 1] <= bound.after(errors[t], V[t])
+        assert errors[t + 1] ** 2 <= bound.at(t + 1, errors[0] ** 2, max(V))
+    assert bound.contraction < 1
+    assert errors[-1] < 0.5 * errors[0]
+    assert (bound.neighbourhood(max(V)) > 0) == (m > 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
+    bases = [orthogonal(4 + seed % 3, seed), problem(5 + seed % 4, 6, seed), problem(9, 9, seed, 1)]
+    base, m, zeta, d_1, rounds = bases[seed % 3], 2 + seed % 3, 1 + seed % 4, 512, 6
+    assert all(assumption.holds for assumption in check(base, m))
+    eta = recommended_step(base, m)
+    runs = torch.stack([train(make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]).mean(dim=0)
+    start = expected_initial_error(base, m)
+    assert start <= initial_error(base, m)
+    for printed in (True, False):
+        bound = Bound.of(base, m, zeta, eta, d_1, printed=printed)
+        assert 0 < bound.contraction < 1
+        assert all(float(runs[t]) <= bound.at(t, start) for t in range(1, rounds + 1))
+    assert runs[-1] < runs[0]
+
+
+def test_the_initial_error_is_as_expected() -> None:
+    p, m, seeds = problem(), 2, 400
+    errors = []
+    for seed in range(seeds):
+        rng = torch.Generator().manual_seed(seed)
+        theta = torch.randn(p.d, 30, dtype=torch.float64, generator=rng)
+        a = torch.randn(30, dtype=torch.float64, generator=rng).sign()
+        output = p.a_bar @ (p.x_hat @ theta).relu() @ a / math.sqrt(30) / m
+        errors.append((p.y - output).square().sum())
+    measured = torch.stack(errors)
+    assert abs(measured.mean() - expected_initial_error(p, m)) <= 3 * measured.std() / math.sqrt(seeds)
+
+
+def added(m: int, d_1: int, zeta: int, eta: float, seeds: int = 20, draws: int = 25) -> float:
+    """The mean of what a round adds to the error, over masks and initial weights."""
+    errors = [sample_next_errors(*fitted(orthogonal(), d_1, m, seed), zeta, eta, draws) for seed in range(seeds)]
+    return float(torch.cat(errors).mean())
+
+
+def test_what_a_round_adds_falls_as_the_inverse_width() -> None:
+    eta = recommended_step(orthogonal(), 2) / 4
+    widths = [256, 1024, 4096]
+    assert abs(slope(widths, [added(2, d_1, 1, eta) for d_1 in widths]) + 1.0) <= 0.15
+
+
+def test_the_neighbourhood_falls_as_the_inverse_width() -> None:
+    eta, widths, rounds, seeds = recommended_step(orthogonal(), 2) / 2, [512, 2048, 8192], 24, 12
+    left = []
+    for d_1 in widths:
+        runs = [train(*fitted(orthogonal(), d_1, 2, seed), rounds, 1, eta)[rounds // 2 :] for seed in range(seeds)]
+        left.append(float(torch.stack(runs).mean()))
+    assert abs(slope(widths, left) + 1.0) <= 0.15
+
+
+def test_what_a_round_adds_grows_with_short_local_steps_and_is_nothing_for_one_sub_gcn() -> None:
+    eta = recommended_step(orthogonal(), 2) / 400
+    one, two, four = (added(2, 1024, zeta, eta, seeds=4) for zeta in (1, 2, 4))
+    assert one < two < four
+    assert added(1, 1024, 2, eta, seeds=2, draws=2) < 1e-25
+    assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
+    # where the sub-GCNs train until they fit y, they agree: with large steps it falls
+    eta = recommended_step(orthogonal(), 2)
+    assert added(2, 1024, 32, eta, seeds=2, draws=10) < 0.1 * added(2, 1024, 1, eta, seeds=2, draws=10)
+
+
+def test_with_m_what_a_round_adds_falls_where_the_bound_grows() -> None:
+    eta = recommended_step(orthogonal(), 2) / 40
+    measured = [added(m, 1024, 1, eta, seeds=8) for m in (2, 4, 8)]
+    bounds = [Bound.of(orthogonal(), m, 1, eta, 1024, printed=True).round_error for m in (2, 4, 8)]
+    assert bounds[0] < bounds[1] < bounds[2]
+    for m, value in zip((4, 8), measured[1:], strict=True):
+        assert value / measured[0] == pytest.approx(((m - 1) / m**4) / (1 / 2**4), rel=0.35)
+
+
+def test_the_error_lemma_fails_at_large_width() -> None:
+    """ι_0 of y = 0 tends to a positive number; what the lemma allows does not reach it, for any γ."""
+    base, m, zeta, d_1 = orthogonal(3), 2, 2, 2**19
+    eta, lambda_0 = recommended_step(base, m) / 4, least_eigenvalue(base, m)
+    p = Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
+    Q = torch.eye(p.n) - eta * limit_kernel(p, m)
+    S = p.a_bar @ output_gram(p.x_hat) @ p.a_bar
+    left = [float(torch.trace(torch.linalg.matrix_power(Q, 2 * k) @ S)) for k in range(zeta + 1)]
+    limit = (m - 1) / m**2 * (left[0] - left[zeta])
+    measured, allowed = [], []
+    bound = Bound.of(p, m, zeta, eta, d_1, gamma=0.9, printed=True)
+    for seed in range(8):
+        trace = train_round(make_gist(p, d_1, m, seed), p, zeta, eta)
+        ends = [float(disagreement(trace.outputs[:, k])) / m**2 for k in (0, zeta)]
+        measured.append(ends[0] - ends[1])
+        local = float(trace.local_errors(p.y)[:, :zeta].sum())
+        allowed.append(eta * 0.9 * lambda_0 / (2 * m) * local + bound.round_error)
+    spread = torch.tensor(measured).std() / math.sqrt(len(measured))
+    assert abs(torch.tensor(measured).mean() - limit) <= 4 * spread
+    assert sum(measured) > 2 * sum(allowed)
+    assert limit > 2 * sum(allowed) / len(allowed)
+    assert limit > eta * lambda_0 / (2 * m) * sum(left[:zeta])  # γ = 1, d_1 = ∞
+
+
+def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
+    """‖ŷ(k+1) − ŷ(k)‖² <= 4η² ‖Ā²‖_{1,1} ‖y − ŷ(k)‖² fails for nearly parallel rows; with n it holds."""
+    base = problem(8, 5)
+    x = 0.01 * base.x
+    x[:, 0] = 0.5
+    x = x / (2.0 * x.norm(dim=1, keepdim=True))
+    p = Problem(x, base.edge_index, torch.ones(8, dtype=torch.float64) * 50)
+    eta = 1e-4
+    trace = train_round(make_gist(p, 4096, 1), p, 1, eta, keep_weights=True)
+    outputs, (before, after) = trace.outputs[0], trace.weights[0]
+    moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
+    assert moved > 1.5 * 4 * eta**2 * p.mass
+    assert moved <= 4 * eta**2 * p.mass * p.n
+    # the gradient's bound without ‖Ā‖ = 2
+    bound = movement(p, eta, trace.local_errors(p.y)[0, :1], 4096)
+    assert 0.99 * bound < float((after - before).norm(dim=0).max()) <= bound
+    # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2 is the whole change
+    along = float((p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum())
+    assert along > 4 * 4 * eta
+    assert along <= 4 * p.n * eta
+
+
+def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None:
+    base, m, d_1 = problem(8, 5), 2, 20000
+    x = 0.01 * base.x
+    x[:, 0] = 0.5
+    p = Problem(x / (2.0 * x.norm(dim=1, keepdim=True)), base.edge_index, base.y)
+    theta = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta[0] += 0.5  # every neuron moves by R = 1/2
+    assert float(p.x_hat.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation(p.n, m)
+
+
+def test_the_width_that_is_asked_for() -> None:
+    p = orthogonal()
+    eta = recommended_step(p, 2)
+    bounds = [Bound.of(p, 2, 1, eta, 1024, printed=printed) for printed in (True, False)]
+    asked = [bound.width(10, 0.1, initial_error(p, 2)) for bound in bounds]
+    assert 10**9 < asked[0] < asked[1]
+    # a condition on √d_1 that does not depend on the d_1 the bound is made for
+    other = Bound.of(p, 2, 1, eta, 2048, printed=True)
+    assert other.width(10, 0.1, initial_error(p, 2)) == pytest.approx(asked[0], rel=1e-12)
+    widths = [kernel_width(p, m, 10, 0.1) for m in (1, 2, 4, 8)]
+    assert abs(slope([1, 2, 4, 8], [float(w) for w in widths]) - 2.0) < 0.2  # λ_0 is 1/m: λ_0^-2, not λ_0^-1
+
+
+def test_values_that_no_bound_takes() -> None:
+    p = orthogonal()
+    with refused("gamma is 1.5"):
+        Bound.of(p, 2, 1, 0.1, 100, gamma=1.5)
+    with refused("step_size is 1e+06", "recommended_step"):
+        Bound.of(p, 2, 1, 1e6, 100)
+    with refused("λ_0 is", "check"):
+        Bound.of(problem(8, 8, 0, 1), 2, 1, 0.1, 100)
+    with refused("ρ is 0.5"):
+        LazyBound(0.1, 0.5, 0.1, 1)
+    with refused("keep_weights"):
+        kernel_drift(p, [train_round(make_gist(p, 64, 2), p, 1, 0.1)], 64)
+    with refused("local_steps is 0"):
+        train_round(make_gist(p, 64, 2), p, 0, 0.1)
+    with refused("delta is 2"):
+        kernel_width(p, 2, 10, 2)
