@@ -210,7 +210,7 @@ def comparison_record(
 NOTES = (
     "One device is ordinary training of the full model. All ways see batches of the same kind and run by the same "
     "kernels; each run is a process of its own, and they take turns round by round.",
-    "Time is that of training, without evaluation, of all sub-GCNs, workers or members one after another on this "
+    "Time is that of training, without evaluation, of all sub-GCNs, workers or members together on this one "
     "machine. Bytes are what each of m workers would send in the whole run, by formula.",
 )
 
