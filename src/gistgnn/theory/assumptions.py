@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from gistgnn.graphs import Graph
-from gistgnn.theory.kernel import angles, least_eigenvalue
+from gistgnn.theory.kernel import least_eigenvalue
+from gistgnn.theory.limit import angles
 from gistgnn.theory.problem import Problem
 
-ROUNDING = 1e-10  # an eigenvalue, angle or excess below it is zero up to float64's rounding
+ROUNDING = 1e-10  # an eigenvalue of Ā, an angle or an excess below it is zero up to float64's rounding
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,9 @@ def sharpest_angle(x_hat: Tensor) -> float:
 
 def _positive_definite(problem: Problem) -> Check:
     least = float(torch.linalg.eigvalsh(problem.a_bar)[0])
+    least = least if abs(least) > ROUNDING else 0.0
     detail = f"λ_min(Ā) = {least:.3g}; it is 0 where a component with an edge is bipartite"
-    return Check("λ_min(Ā) ≠ 0", least > ROUNDING, least, detail)
+    return Check("λ_min(Ā) ≠ 0", least > 0, least, detail)
 
 
 def _balanced(problem: Problem, epsilon: float, p: int) -> Check:
@@ -110,7 +112,10 @@ def _balanced(problem: Problem, epsilon: float, p: int) -> Check:
 def _bounded_inputs(problem: Problem, epsilon: float) -> Check:
     largest, allowed = float(problem.x.norm(dim=1).max()), (1.0 - epsilon) / 2.0
     detail = f"the longest x_i is {largest:.3g}; with ε = {epsilon:.3g} it may be (1 − ε) / 2 = {allowed:.3g}"
-    return Check("‖x_i‖ ≤ (1 − ε) / 2", largest <= allowed + ROUNDING, largest, detail)
+    holds = largest <= allowed + ROUNDING
+    if not holds and allowed > 0:
+        detail += f": multiply X by {allowed / largest:.3g}"
+    return Check("‖x_i‖ ≤ (1 − ε) / 2", holds, largest, detail)
 
 
 def _bounded_rows(problem: Problem) -> Check:
@@ -132,5 +137,5 @@ def _bounded_targets(problem: Problem) -> Check:
 
 def _positive_kernel(problem: Problem, m: int) -> Check:
     lambda_0 = least_eigenvalue(problem, m)
-    detail = f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {m}; the width that is asked for grows with 1 / λ_0"
-    return Check("λ_0 > 0", lambda_0 > ROUNDING / m, lambda_0, detail)
+    detail = f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {m}: G^∞ is positive definite where all of the above hold"
+    return Check("λ_0 > 0", lambda_0 > 0, lambda_0, detail if lambda_0 > 0 else f"{detail}, up to float64's rounding")

@@ -1,7 +1,7 @@
 """The bound of the theorem with its constants (appendix C.3, C.5), as printed and with its constants put right.
 
 The proof of Lemma error_term_bound takes E_a[Δ] = 0 of terms in which the trained weights depend on a; it is not, and
-the lemma is wrong at large d_1 (docs/theory-notes.md). So neither form is proved. `lazy.LazyBound` is.
+the lemma is wrong at large d_1 (docs/theory.md). So neither form is proved. `lazy.LazyBound` is.
 """
 
 import math

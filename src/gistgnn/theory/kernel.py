@@ -1,53 +1,12 @@
-"""The GIST kernel: infinite in closed form, finite for given weights, and how far they are apart (appendix C.4).
-
-Where the paper writes H^∞ with 1/(d_1 m), 1/m is right: H(t, t', k) has 1/d_1 before a sum of d_1 terms, each of which
-counts with probability 1/m. So the kernel of a sub-GCN carries 1/m, and the sum of the m kernels is that of the GCN.
-"""
+"""The GIST kernel: infinite, finite for given weights, and how far they are apart (appendix C.4)."""
 
 import math
 
 import torch
 from torch import Tensor
 
+from gistgnn.theory.limit import angles, limit_gram
 from gistgnn.theory.problem import Problem
-
-
-def angles(x_hat: Tensor) -> Tensor:
-    """Return ∠(x̂_i, x̂_j), [n, n]; a row of zeros is at π/2 to all others.
-
-    Args:
-        x_hat: [n, d].
-    """
-    norms = x_hat.norm(dim=1).clamp(min=torch.finfo(x_hat.dtype).tiny)
-    units = x_hat / norms[:, None]
-    # of the chord, not the cosine: arccos loses half of the digits of small angles
-    chord = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
-    opposite = torch.cdist(units, -units, compute_mode="donot_use_mm_for_euclid_dist")
-    return 2.0 * torch.atan2(chord, opposite)
-
-
-def limit_gram(x_hat: Tensor, m: int) -> Tensor:
-    """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n].
-
-    The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) of θ ~ N(0, I) in closed form; the paper leaves the expectation.
-
-    Args:
-        x_hat: [n, d].
-        m: the number of sub-GCNs.
-    """
-    return x_hat @ x_hat.T * (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
-
-
-def output_gram(x_hat: Tensor) -> Tensor:
-    """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)], θ ~ N(0, I), [n, n].
-
-    It is ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π, the arc-cosine kernel of degree one.
-
-    Args:
-        x_hat: [n, d].
-    """
-    phi, norms = angles(x_hat), x_hat.norm(dim=1)
-    return norms[:, None] * norms * (phi.sin() + (math.pi - phi) * phi.cos()) / (2.0 * math.pi)
 
 
 def limit_kernel(problem: Problem, m: int) -> Tensor:
@@ -56,11 +15,17 @@ def limit_kernel(problem: Problem, m: int) -> Tensor:
 
 
 def least_eigenvalue(problem: Problem, m: int) -> float:
-    """Return λ_0 = λ_min(G^∞), proportional to 1/m.
+    """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 where float64 cannot tell it from 0, which is n ε λ_max(G^∞).
 
-    It is at least λ_min(H^∞) λ_min(Ā)²; the paper has λ_min(Ā) without the square, which is wrong (theory-notes.md).
+    It is at least λ_min(H^∞) λ_min(Ā)²; the paper has λ_min(Ā) without the square, which is wrong (docs/theory.md).
     """
-    return float(torch.linalg.eigvalsh(limit_kernel(problem, m))[0])
+    least, greatest = float(problem.spectrum[0]), float(problem.spectrum[-1])
+    return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
+
+
+def greatest_eigenvalue(problem: Problem, m: int) -> float:
+    """Return λ_max(G^∞), proportional to 1/m."""
+    return float(problem.spectrum[-1]) / m
 
 
 def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Right-hand sides of the lemmas with the constants that their proofs give (appendix C.4, C.5).
 
-Each is as it is right, and says what is printed where that differs; docs/theory-notes.md has the derivations.
+Each is as it is right, and says what is printed where that differs; docs/theory.md has the derivations.
 """
 
 import math
@@ -8,7 +8,8 @@ import math
 import torch
 
 from gistgnn.errors import InputError
-from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, output_gram
+from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue, limit_kernel
+from gistgnn.theory.limit import output_gram
 from gistgnn.theory.problem import Problem
 
 A_BAR_NORM = 2.0  # ‖Ā‖ of any graph with an edge
@@ -37,8 +38,7 @@ def recommended_step(problem: Problem, m: int) -> float:
     While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2, and its square
     by the square of that, better than Lemma local_converge says.
     """
-    values = torch.linalg.eigvalsh(limit_kernel(problem, m))
-    return 1.0 / float(values[-1] + values[0] / 2.0)
+    return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
 
 def local_factor(step_size: float, lambda_0: float) -> float:
@@ -69,6 +69,25 @@ def expected_initial_error(problem: Problem, m: int) -> float:
     """Return E‖y − ŷ(0)‖² = ‖y‖² + tr(Ā K Ā) / m² exactly, K as in `output_gram`; it does not depend on d_1."""
     K = output_gram(problem.x_hat)
     return float(problem.y.square().sum() + torch.trace(problem.a_bar @ K @ problem.a_bar) / m**2)
+
+
+def limit_error(problem: Problem, m: int, step_size: float, steps: int) -> torch.Tensor:
+    """Return E‖y − ŷ‖² as d_1 → ∞ after 0, 1, ... local steps of every sub-GCN, [steps + 1].
+
+    All kernels are G^∞ then, so that merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), and ŷ(0) is a
+    Gaussian of covariance ĀKĀ / m², K as in `output_gram`.
+
+    Args:
+        problem: X, Ā and y.
+        m: the number of sub-GCNs.
+        step_size: η.
+        steps: ζ times the rounds.
+    """
+    values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
+    covariance = problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar / m**2
+    weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
+    factors = (1.0 - step_size * values).square()
+    return (factors[None] ** torch.arange(steps + 1)[:, None]) @ weights
 
 
 def movement(problem: Problem, step_size: float, local_errors: torch.Tensor, d_1: int) -> float:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph
+from gistgnn.theory.limit import limit_gram
 
 MOST_NODES = 5000  # the analysis is of dense n x n matrices and their eigenvalues
 
@@ -80,7 +81,9 @@ class Problem:
         """
         n = graph.num_nodes
         if n > MOST_NODES:
-            raise InputError(f"the graph has {n:,} nodes, more than the {MOST_NODES:,} of dense matrices: take a part")
+            raise InputError(
+                f"the graph has {n:,} nodes, more than the {MOST_NODES:,} of dense matrices: take a part (--nodes)"
+            )
         if y is None:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
                 raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
@@ -113,6 +116,11 @@ class Problem:
     def x_hat(self) -> Tensor:
         """X̂ = ĀX, [n, d]."""
         return self.a_bar @ self.x
+
+    @cached_property
+    def spectrum(self) -> Tensor:
+        """The eigenvalues of G^∞ for m = 1, in ascending order, [n]; for m sub-GCNs they are 1/m of these."""
+        return torch.linalg.eigvalsh(self.a_bar @ limit_gram(self.x_hat, 1) @ self.a_bar)
 
     @cached_property
     def mass(self) -> float:
