@@ -54,6 +54,7 @@ class Chart:
     ylabel: str
     series: Sequence[Series]
     logx: bool = False
+    logy: bool = False
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def line_chart(
     ylabel: str,
     *,
     log_x: bool = False,
+    log_y: bool = False,
     mark: float | None = None,
     floor: float | None = None,
     legend: bool = True,
@@ -94,6 +95,7 @@ def line_chart(
         xlabel: of the horizontal axis.
         ylabel: of the vertical one.
         log_x: the horizontal axis is logarithmic.
+        log_y: the vertical one is.
         mark: where a dotted vertical line goes.
         floor: where the vertical axis begins, if not at the lowest number.
         legend: False: the legend stands elsewhere.
@@ -101,7 +103,7 @@ def line_chart(
     label = f"{title}: {ylabel} against {xlabel}, {', '.join(line.label for line in series)}"
     return Chart(
         title,
-        lines(series, xlabel, ylabel, log_x=log_x, mark=mark, floor=floor),
+        lines(series, xlabel, ylabel, log_x=log_x, log_y=log_y, mark=mark, floor=floor),
         label,
         keys=[line.key for line in series] if legend else (),
         details=Details("Numbers", _numbers(series, xlabel, ylabel, title)),
@@ -114,6 +116,7 @@ def lines(
     ylabel: str,
     *,
     log_x: bool = False,
+    log_y: bool = False,
     mark: float | None = None,
     floor: float | None = None,
 ) -> str:
@@ -128,7 +131,7 @@ def lines(
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.grid(linewidth=0.8)
         axes.set_axisbelow(True)
-        _scales(axes, series, log_x=log_x)
+        _scales(axes, series, log_x=log_x, log_y=log_y)
         if floor is not None:
             axes.set_ylim(bottom=floor)
         buffer = io.StringIO()
@@ -158,8 +161,13 @@ def _draw(axes: Axes, line: Series) -> None:
     )
 
 
-def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool) -> None:
-    axes.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
+def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool, log_y: bool) -> None:
+    if log_y and any(y > 0 for line in series for _, y in line.points):
+        axes.set_yscale("log", nonpositive="mask")
+        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick))
     across = sorted({x for line in series for x, _ in line.points if not math.isnan(x)})
     if log_x and across and across[0] > 0:
@@ -173,7 +181,9 @@ def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool) -> None:
 
 
 def _tick(value: float, _: int | None = None) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+    if abs(value) >= 1e6:
+        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}".replace("e-0", "e-")
 
 
 def _numbers(series: Sequence[Series], xlabel: str, ylabel: str, title: str) -> Table:

@@ -53,4 +53,5 @@ def _chart(chart: dict[str, Any]) -> Chart:
         dashed = bool(line.get("dashed"))
         series.append(Series(line["label"], line["x"], line["y"], colours[dashed], int(dashed)))
         colours[dashed] += 1
-    return line_chart(chart["title"], series, chart["xlabel"], chart["ylabel"], log_x=bool(chart.get("logx")))
+    log_x, log_y = bool(chart.get("logx")), bool(chart.get("logy"))
+    return line_chart(chart["title"], series, chart["xlabel"], chart["ylabel"], log_x=log_x, log_y=log_y)
