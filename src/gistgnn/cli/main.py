@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gistgnn.cli import compare, datasets, evaluate, partition, plan, predict, reproduce, train
+from gistgnn.cli import compare, datasets, evaluate, partition, plan, predict, reproduce, theory, train
 from gistgnn.cli.joining import leads
 from gistgnn.errors import InputError, reason
 
@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, compare, plan, evaluate, predict, datasets, partition, reproduce):
+    for command in (train, compare, plan, evaluate, predict, datasets, partition, reproduce, theory):
         command.add_parser(commands)
     return parser
 
@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error("give a command: train, compare, plan, evaluate, predict, datasets, partition or reproduce")
+        parser.error(
+            "give a command: train, compare, plan, evaluate, predict, datasets, partition, reproduce or theory"
+        )
     try:
         status: int = args.run(args)
         sys.stdout.flush()
