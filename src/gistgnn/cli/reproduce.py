@@ -21,11 +21,13 @@ class Entry:
         home: its module in `gistgnn.experiments`, and its class there.
         help: what it shows.
         options: those of `OPTIONS` that it takes beside the common ones.
+        devices: whether it runs elsewhere than on the CPU.
     """
 
     home: str
     help: str
     options: tuple[str, ...] = ()
+    devices: bool = True
 
 
 EXPERIMENTS = {
@@ -50,6 +52,12 @@ EXPERIMENTS = {
     "ladies": Entry("ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
     "local-sgd": Entry("local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
     "ensemble": Entry("ensemble:EnsembleTable", "Table 6: GIST against ensembles of sub-GCNs", ("local_steps",)),
+    "theory": Entry(
+        "theory:Theory",
+        "Section 4: training against the bounds, float64 on the CPU",
+        ("widths", "sub_gcns", "zetas", "nodes"),
+        devices=False,
+    ),
 }
 
 # The flag, the attribute of the experiment, and what argparse is told.
@@ -60,6 +68,7 @@ OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "zetas": ("--local-steps", "local_steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
     "local_steps": ("--local-steps", "local_steps", {"type": count, "metavar": "N", "help": "ζ"}),
     "clusters": ("--clusters", "clusters", {"type": count, "metavar": "C", "help": "c, of 10 in a batch"}),
+    "nodes": ("--nodes", "nodes", {"type": count, "metavar": "N", "help": "of a data set, this many nodes"}),
     "models": (
         "--models",
         "models_of",
@@ -98,7 +107,8 @@ def _add(experiments: Any, name: str, entry: Entry) -> None:
             add(flag, dest=attribute, **said)
     if "jobs" in entry.options:
         add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
-    add_device_option(parser)
+    if entry.devices:
+        add_device_option(parser)
     add(
         "--out",
         type=Path,
@@ -125,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     own = ["datasets", "seeds", "epochs", *(OPTIONS[each][1] for each in entry.options if each in OPTIONS)]
     given = {each: getattr(args, each) for each in own}
     given = {each: tuple(value) if isinstance(value, list) else value for each, value in given.items()}
-    experiment = kind.at(args.scale, choose_device(args.device), **given)
+    experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **given)
     command = shlex.join(["gistgnn", *sys.argv[1:]])
     outcome = experiment.reproduce(args.out, args.data_root, getattr(args, "jobs", 1), command)
     Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
