@@ -33,6 +33,11 @@ TINY = {  # experiment: options, rows of its table, a number of the paper's that
     "ladies": (("--layers", 2, "--epochs", 4, "--local-steps", 1), 3, "2.90x"),
     "local-sgd": (("--epochs", 2, "--local-steps", 1), 7, "93.40"),
     "ensemble": (("--epochs", 2, "--local-steps", 1), 7, "11.95"),
+    "theory": (
+        ("--widths", 256, 64, "--sub-gcns", 2, 1, "--local-steps", 1, 2, "--epochs", 4, "--seeds", 1, "--nodes", 12),
+        4,
+        None,
+    ),
 }
 
 

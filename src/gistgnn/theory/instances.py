@@ -75,7 +75,7 @@ def load_problem(
         if nodes is not None:
             raise InputError(f"nodes is {nodes}, but {name} is one of the theory's own small graphs: give no nodes")
         kind, _, size = name.lower().partition(":")
-        problem = _sized(kind, size) if size else karate()
+        problem = karate() if kind == "karate" else _sized(kind, size)
     else:
         graph = load(name, data_root)
         problem = Problem.from_graph(graph if nodes is None else nearest(graph, nodes))

@@ -26,7 +26,7 @@ from gistgnn.theory.problem import Problem
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     """Return the exponent b of y = a x^b, by least squares on logarithms."""
-    u, v = torch.tensor(xs).double().log(), torch.tensor(ys).double().log()
+    u, v = (torch.tensor(each, dtype=torch.float64).log() for each in (xs, ys))
     u, v = u - u.mean(), v - v.mean()
     return float((u @ v) / (u @ u))
 
@@ -77,7 +77,7 @@ def converge(
         if float(drift[seed]) < lambda_0:
             bound = LazyBound(lambda_0, float(drift[seed]), step_size, local_steps)
             start, V = float(errors[seed, 0]), float(deviation[seed])
-            lazy[seed] = torch.tensor([bound.at(t, start, V) for t in range(rounds + 1)])
+            lazy[seed] = torch.tensor([bound.at(t, start, V) for t in range(rounds + 1)], dtype=torch.float64)
     return Convergence(errors, drift, deviation, lazy)
 
 

@@ -97,12 +97,7 @@ class Prediction:
             raise InputError(f"width is {width}, expected at least m = {sub_gcns}: every sub-GCN needs a neuron")
         lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
         lambda_max = greatest_eigenvalue(problem, sub_gcns)
-        eta = recommended_step(problem, sub_gcns) if step_size is None else step_size
-        if eta * lambda_max > 2.0:
-            raise InputError(
-                f"step_size is {eta:.3g}, expected at most 2 / λ_max(G^∞) = {2 / lambda_max:.3g}: above it training "
-                "diverges, at any width"
-            )
+        eta = recommended_step(problem, sub_gcns) if step_size is None else _stable(step_size, lambda_max)
         printed, corrected = (
             Bound.of(problem, sub_gcns, local_steps, eta, width, gamma=gamma, printed=each) for each in (True, False)
         )
@@ -131,6 +126,15 @@ class Prediction:
     def record(self) -> dict[str, Any]:
         """As JSON takes it."""
         return asdict(self)
+
+
+def _stable(step_size: float, lambda_max: float) -> float:
+    if step_size * lambda_max > 2.0:
+        raise InputError(
+            f"step_size is {step_size:.3g}, expected at most 2 / λ_max(G^∞) = {2 / lambda_max:.3g}: above it training "
+            "diverges, at any width"
+        )
+    return step_size
 
 
 def rounds_to(share: float, factor: float) -> int:

@@ -1,0 +1,160 @@
+"""`gistgnn theory check`, as a user calls it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commands import run_command
+
+from gistgnn.theory import (
+    Bound,
+    Prediction,
+    Problem,
+    check,
+    complete,
+    expected_initial_error,
+    karate,
+    least_eigenvalue,
+    scale,
+)
+from tests.cli.in_process import refused, run
+
+
+def found(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run("theory", "check", *args, "--json") == 0, capsys.readouterr().err
+    record: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return record
+
+
+def write(path: Path, edges: list[list[int]], x: Any = None, y: Any = None) -> Path:
+    """A graph file of one's own, of six nodes."""
+    x = np.eye(6, dtype="float32") if x is None else x
+    y = np.array([0, 1, 0, 1, 0, 1]) if y is None else y
+    splits = {name: np.arange(6) == node for node, name in enumerate(("train", "val", "test"))}
+    np.savez(path, x=x, edge_index=np.array(edges).T, y=y, **splits)
+    return path
+
+
+BOTH = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tail
+BOTH += [[b, a] for a, b in BOTH]
+
+
+def test_it_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
+    record = found(capsys, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
+    p = complete(6)
+    assert record["graph"] == {"name": "complete:6", "nodes": 6, "edges": 30, "features": 6}
+    assert record["assumptions"] == [each.record() for each in check(p, 3)]
+    assert record["hold"]
+    said = record["prediction"]
+    assert said == Prediction.of(p, 3, 2, 512, gamma=0.25).record()
+    bound = Bound.of(p, 3, 2, said["step_size"], 512, gamma=0.25, printed=True)
+    assert said["round_factor"] == bound.contraction
+    assert said["neighbourhood"] == bound.neighbourhood
+    assert said["lambda_0"] == least_eigenvalue(p, 3)
+    assert said["initial"] == expected_initial_error(p, 3)
+
+
+def test_what_a_person_reads(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "theory", "check", "karate", "--sub-gcns", 4)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "karate: 34 nodes, 156 edges, 34 features"
+    assert any(line.startswith("‖x_i‖ ≤ (1 − ε) / 2 no") for line in lines)
+    assert "2 of 7 do not hold" in lines
+    assert "prediction, as if all assumptions held" in lines
+    done = run_command(tmp_path, "theory", "check", "karate", "--scale")
+    assert "all hold" in done.stdout.splitlines()
+    assert "prediction" in done.stdout.splitlines()
+    assert "a tenth of the error in 318 rounds" in done.stdout
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_scaling_is_what_the_assumption_allows(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, scaled = found(capsys, "karate"), found(capsys, "karate", "--scale")
+    assert not plain["hold"]
+    assert scaled["hold"]
+    by_name = {each["name"]: each["value"] for each in scaled["assumptions"]}
+    assert by_name["‖x_i‖ ≤ (1 − ε) / 2"] == pytest.approx((1 - by_name["balanced degrees"]) / 2)
+    factor = float(scale(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
+    assert scaled["prediction"]["lambda_0"] == pytest.approx(factor**2 * plain["prediction"]["lambda_0"])
+
+
+def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
+    where = ("--data-root", shared_data)
+    whole = found(capsys, "cora", *where)
+    assert whole["graph"]["nodes"] == 2708
+    assert whole["prediction"] is None  # bipartite components, and nodes with the same neighbours and words
+    verdicts = {each["name"]: each["holds"] for each in whole["assumptions"]}
+    assert not verdicts["λ_min(Ā) ≠ 0"]
+    assert not verdicts["no parallel x̂_i"]
+    part = found(capsys, "cora", "--nodes", 60, "--scale", *where)
+    assert part["graph"]["nodes"] == 60
+    assert part["hold"]
+    assert part["prediction"]["theorem_width"] > part["prediction"]["kernel_width"] > 10**6
+    refused(capsys, "13,752 nodes, more than the 5,000", "theory", "check", "amazon-computers", *where)
+    refused(capsys, "nodes is 2600, expected 1 to 2,485", "theory", "check", "cora", "--nodes", 2600, *where)
+
+
+def test_a_graph_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = found(capsys, write(tmp_path / "mine.npz", BOTH), "--scale")
+    assert record["graph"]["edges"] == 12
+    assert record["hold"]
+    bipartite = found(capsys, write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:]), "--nodes", 4)
+    assert {each["name"]: each["value"] for each in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
+    assert bipartite["prediction"] is None
+
+
+def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one_way = write(tmp_path / "one_way.npz", BOTH[:-1])
+    refused(capsys, "has no edge back", "theory", "check", one_way)
+    several = write(tmp_path / "several.npz", BOTH, y=np.eye(6, 3, dtype="float32"))
+    refused(capsys, "the labels are not one of several classes", "theory", "check", several)
+    lonely = write(tmp_path / "lonely.npz", BOTH[:5] + BOTH[6:11])
+    refused(capsys, "a node without neighbours", "theory", "check", lonely, "--scale")
+    refused(capsys, "X is zero", "theory", "check", write(tmp_path / "zero.npz", BOTH, x=np.zeros((6, 2))), "--scale")
+    refused(capsys, "neither a data set nor a file", "theory", "check", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("complete:2",), "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000"),
+        (("ring:many",), "ring:many is not a graph, expected ring:N with N an integer from 5 to 5000"),
+        (("ring:",), "ring: is not a graph"),
+        (("karate", "--nodes", 5), "give no nodes"),
+        (("karate", "--sub-gcns", 0), "'0' is not an integer >= 1"),
+        (("karate", "--width", 1), "width is 1, expected at least m = 2"),
+        (("karate", "--gamma", 1), "gamma is 1.0, expected a number between 0 and 1"),
+        (("karate", "--gamma", "nan"), "gamma is nan"),
+        (("karate", "--delta", 0), "delta is 0.0, expected a probability between 0 and 1"),
+        (("karate", "--step-size", 99), "step_size is 99, expected at most 2 / λ_max(G^∞) = 0.699"),
+        (("karate", "--step-size", -1), "step_size is -1, expected one in (0, "),
+        (("karate", "--step-size", "nan"), "step_size is nan"),
+        (("karate", "--step-size", "big"), "invalid float value: 'big'"),
+        ((), "the following arguments are required: GRAPH"),
+    ],
+)
+def test_values_that_it_does_not_take(args: tuple[object, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, said, "theory", "check", *args)
+
+
+def test_no_action_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, "the following arguments are required: ACTION", "theory")
+
+
+def test_the_nearest_nodes_are_connected_and_hold_the_hub(shared_data: Path) -> None:
+    from gistgnn.graphs import load
+    from gistgnn.theory import nearest
+
+    cora = load("cora", shared_data)
+    part = nearest(cora, 40)
+    p = Problem.from_graph(part)
+    hub = int(p.degrees.argmax())
+    assert float(p.degrees[hub]) == 39  # the one of most neighbours has more than 40: all others are neighbours of it
+    assert part.num_classes == cora.num_classes
+    counts = torch.bincount(cora.edge_index[1])
+    assert torch.equal(part.x[hub], cora.x[int(counts.argmax())])
