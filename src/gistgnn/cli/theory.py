@@ -105,6 +105,7 @@ def _lines(p: "Prediction") -> list[tuple[str, str]]:
         ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p.limit_factor is None else _factor(p.limit_factor)),
         (f"what remains at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
         ("what remains, constants put right", f"{p.corrected_neighbourhood:.3g}"),
+        ("what remains, to leading order in 1/d_1", "–" if p.leading is None else f"{p.leading:.3g}"),
         (f"d_1 for positive kernels (T = {p.rounds}, δ = {p.delta:g})", f"{p.kernel_width:.2e}"),
         ("d_1 that the theorem's proof asks for", f"{p.theorem_width:.2e}"),
     ]

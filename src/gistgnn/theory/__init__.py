@@ -56,6 +56,7 @@ from gistgnn.theory.model import (
 )
 from gistgnn.theory.prediction import Prediction, rounds_to
 from gistgnn.theory.problem import Problem, adjacency, aggregation
+from gistgnn.theory.stationary import Stationary, stationary_error
 
 __all__ = [
     "Bound",
@@ -67,6 +68,7 @@ __all__ = [
     "OneHiddenGCN",
     "Prediction",
     "Problem",
+    "Stationary",
     "Trace",
     "added_error",
     "adjacency",
@@ -118,6 +120,7 @@ __all__ = [
     "secant_kernel",
     "sharpest_angle",
     "slope",
+    "stationary_error",
     "total_deviation",
     "train",
     "train_round",
