@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from gistgnn.experiments.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.experiments.measurements import Measurements
 from gistgnn.experiments.runs import RunStore
-from gistgnn.experiments.theory_laws import Laws
+from gistgnn.experiments.theory_laws import SAMPLES, Laws
 from gistgnn.theory import (
     Bound,
     Problem,
@@ -19,13 +19,13 @@ from gistgnn.theory import (
     expected_initial_error,
     is_small,
     least_eigenvalue,
-    limit_error,
     load_problem,
+    predicted_error,
     recommended_step,
     rounds_to,
 )
 
-SHARE = 0.01  # of the error at the start: how soon it is reached is what is compared
+SHARE = 0.05  # of the error at the start: how soon it is reached is what is compared
 Cell = tuple[str, int, int, int]  # data set, d_1, m, ζ
 Found = dict[str, Any]
 
@@ -103,7 +103,8 @@ class Theory(Experiment):
         under = all(
             error <= bound for each in own.values() for error, bound in zip(each["error"], each["printed"], strict=True)
         )
-        reached = [each for each in own.values() if each["reached"] is not None]
+        reached = [(_reached(each["error"]), _theorem_reaches(each)) for each in own.values()]
+        compared = [(got, said) for got, said in reached if got is not None]
         bounded = sum(each["lazy_runs"] for each in own.values())
         kept = sum(each["lazy_held"] for each in own.values())
         return [
@@ -114,9 +115,9 @@ class Theory(Experiment):
             ),
             Verdict(
                 f"{name}: the theorem: the rate is linear, at least as fast as γ + (1−γ)(1 − ηλ_0/2)^ζ",
-                all(each["reached"] <= each["theorem_reaches"] for each in reached) if reached else None,
-                f"{SHARE:.0%} of the error at the start in {_span([each['reached'] for each in reached])} rounds, by "
-                f"the theorem {_span([each['theorem_reaches'] for each in own.values()])}",
+                all(got <= said for got, said in compared) if compared else None,
+                f"{SHARE:.0%} of the error at the start in {_span([got for got, _ in compared])} rounds, by the "
+                f"theorem {_span([said for _, said in reached])}",
             ),
             Verdict(
                 f"{name}: the bound that replaces it holds in every run in which ρ < λ_0",
@@ -132,8 +133,8 @@ class Theory(Experiment):
         by_zeta = {f"ζ = {each}": found[name, d_1, m, each] for each in sorted(self.local_steps)}
         return [
             _chart(f"{name}: the error by d_1 (m = {m}, ζ = {zeta}), and the theorem's bound", by_width, "printed"),
-            _chart(f"{name}: the error by m (d_1 = {d_1:,}, ζ = {zeta}), and as d_1 → ∞", by_m, "limit"),
-            _chart(f"{name}: the error by ζ (d_1 = {d_1:,}, m = {m}), and as d_1 → ∞", by_zeta, "limit"),
+            _chart(f"{name}: the error by m (d_1 = {d_1:,}, ζ = {zeta}), and to leading order", by_m, "predicted"),
+            _chart(f"{name}: the error by ζ (d_1 = {d_1:,}, m = {m}), and to leading order", by_zeta, "predicted"),
         ]
 
     def _note(self, problems: dict[str, Problem]) -> str:
@@ -143,9 +144,10 @@ class Theory(Experiment):
             f"categorical, {self.epochs} local steps of every sub-GCN at η = 1/(λ_max(G^∞) + λ_0/2), mean over "
             f"{self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is (1 − ε)/2.\n\n"
             f"Rounds to {SHARE:.0%}: of the error at the start, measured; by the theorem's rate alone, without its "
-            "error term; as d_1 → ∞ (exact). What is left of the error at the end: measured; the theorem's bound with "
-            "its constants as printed, and put right (docs/theory.md); the bound that is proved, mean over the runs in "
-            "which it says something, which are those with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
+            "error term; to leading order in 1/d_1. What is left of the error at the end: measured; to leading order; "
+            "the theorem's bound with its constants as printed, and put right (docs/theory.md); the bound that is "
+            "proved, mean over the runs in which it says something, which are those with ρ = max ‖Ĝ − G^∞‖ below λ_0. "
+            "γ = 1/2."
         )
 
 
@@ -157,8 +159,9 @@ COLUMNS = (
     "η",
     f"rounds to {SHARE:.0%}",
     "theorem",
-    "d_1 → ∞",
+    "leading order",
     "error at the end",
+    "leading order",
     "theorem",
     "put right",
     "proved",
@@ -174,7 +177,6 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
     error = runs.errors.mean(dim=0).tolist()
     initial = expected_initial_error(problem, m)
     printed, corrected = (Bound.of(problem, m, zeta, eta, d_1, printed=each) for each in (True, False))
-    limit = limit_error(problem, m, eta, zeta * rounds)[::zeta].tolist()
     says = ~runs.lazy.isnan().any(dim=1)
     return {
         "eta": eta,
@@ -183,25 +185,27 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
         # Θ_0 is drawn anew for every seed, so that the mean at the start is not its expectation
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
-        "limit": limit,
+        "predicted": predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
         "lazy_end": float(runs.lazy[says, -1].mean()) if says.any() else None,
         "lazy_runs": int(says.sum()),
         "lazy_held": int((runs.errors[says] <= runs.lazy[says] * (1 + 1e-12)).all(dim=1).sum()),
         "drift": float(runs.drift.max()) / lambda_0,
-        "reached": _first(error, SHARE * error[0]),
-        "limit_reaches": _first(limit, SHARE * limit[0]),
-        "theorem_reaches": rounds_to(SHARE, printed.contraction),
+        "contraction": printed.contraction,
     }
 
 
-def _first(errors: Sequence[float], below: float) -> int | None:
-    return next((t for t, error in enumerate(errors) if error <= below), None)
+def _reached(errors: Sequence[float]) -> int | None:
+    return next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None)
+
+
+def _theorem_reaches(found: Found) -> int:
+    return rounds_to(SHARE, found["contraction"])
 
 
 def _row(cell: Cell, found: Found) -> list[str]:
     name, d_1, m, zeta = cell
-    reached = [found[key] for key in ("reached", "theorem_reaches", "limit_reaches")]
-    ends = [found["error"][-1], found["printed"][-1], found["corrected_end"], found["lazy_end"]]
+    reached = [_reached(found["error"]), _theorem_reaches(found), _reached(found["predicted"])]
+    ends = [found[key][-1] for key in ("error", "predicted", "printed")] + [found["corrected_end"], found["lazy_end"]]
     return [
         name,
         f"{d_1:,}",
@@ -221,7 +225,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def _chart(title: str, runs: dict[str, Found], against: str) -> Chart:
-    said = {"printed": "bound", "limit": "d_1 → ∞"}[against]
+    said = {"printed": "bound", "predicted": "leading order"}[against]
     measured = [Series(label, each["steps"], each["error"]) for label, each in runs.items()]
     dashed = [Series(f"{said}, {label}", each["steps"], each[against], dashed=True) for label, each in runs.items()]
     return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", [*measured, *dashed], logy=True)

@@ -56,7 +56,7 @@ from gistgnn.theory.model import (
 )
 from gistgnn.theory.prediction import Prediction, rounds_to
 from gistgnn.theory.problem import Problem, adjacency, aggregation
-from gistgnn.theory.stationary import Stationary, stationary_error
+from gistgnn.theory.stationary import Stationary, predicted_error, stationary_error
 
 __all__ = [
     "Bound",
@@ -109,6 +109,7 @@ __all__ = [
     "movement",
     "nearest",
     "output_gram",
+    "predicted_error",
     "proof_step",
     "radius",
     "recommended_step",

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.theory.kernel import least_eigenvalue, limit_kernel
-from gistgnn.theory.lemmas import check_lambda_0
+from gistgnn.theory.lemmas import check_lambda_0, limit_error
 from gistgnn.theory.limit import output_gram
 from gistgnn.theory.problem import Problem
 
@@ -30,17 +30,51 @@ SAMPLES = 20_000
 _AT_ONCE = 2**22  # numbers of the sampled kernels that are held at the same time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stationary:
     """The error that GIST adds, to leading order in 1/d_1.
 
     Attributes:
-        added: tr N, E‖y − ŷ(1)‖² where y = ŷ(0).
-        remaining: tr C, the error neighbourhood.
+        noise: the diagonal of N in the eigenvectors of G^∞, [n].
+        kept: how much of each a round keeps, (1 − ηλ_i)^2ζ, [n].
     """
 
-    added: float
-    remaining: float
+    noise: Tensor
+    kept: Tensor
+
+    @property
+    def added(self) -> float:
+        """tr N, E‖y − ŷ(1)‖² where y = ŷ(0)."""
+        return float(self.noise.sum())
+
+    @property
+    def remaining(self) -> float:
+        """tr C, the error neighbourhood."""
+        return float((self.noise / (1.0 - self.kept)).sum())
+
+    def after(self, rounds: int) -> Tensor:
+        """Return what 0, 1, ... rounds have added to the error, [rounds + 1]."""
+        left = self.kept ** torch.arange(rounds + 1)[:, None]
+        return (1.0 - left) @ (self.noise / (1.0 - self.kept))
+
+
+def predicted_error(
+    problem: Problem,
+    d_1: int,
+    sub_gcns: int,
+    local_steps: int,
+    step_size: float,
+    rounds: int,
+    *,
+    samples: int = SAMPLES,
+) -> Tensor:
+    """Return E‖y − ŷ(t)‖² to leading order in 1/d_1, [rounds + 1]: `limit_error` and what GIST adds.
+
+    For the arguments and errors see `stationary_error`.
+    """
+    limit = limit_error(problem, sub_gcns, step_size, local_steps * rounds)[::local_steps]
+    added = stationary_error(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
+    return limit + added.after(rounds)
 
 
 def stationary_error(
@@ -77,8 +111,7 @@ def stationary_error(
     mixed = powers.flip(1) @ powers.T  # Σ_k q_a^(ζ−1−k) q_b^k
     S = vectors.T @ problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar @ vectors
     N = step_size**2 * (m - 1) / (m**4 * d_1) * _expected(problem, vectors, mixed, S, samples, seed)
-    left = 1.0 - (q[:, None] * q) ** local_steps
-    return Stationary(float(N.trace()), float((N / left).trace()))
+    return Stationary(N.diagonal(), q ** (2 * local_steps))
 
 
 def _expected(problem: Problem, vectors: Tensor, mixed: Tensor, S: Tensor, samples: int, seed: int) -> Tensor:
