@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,15 @@ def test_a_model_wider_than_the_memory_is_run_as_the_docs_say(tmp_path: Path) ->
     names = {"build": build, "widths": widths, "graph": graph, "folder": tmp_path}
     exec(block, names)
     torch.testing.assert_close(predict(names["model"], whole_graph(graph)), predict(model, whole_graph(graph)))
+
+
+def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks("theory.md", "predicted_error")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert capsys.readouterr().out.startswith("[]\n")  # no assumption fails
+    ratios = names["errors"][1:] / names["predicted_error"](names["problem"], 4096, 2, 2, names["eta"], rounds=20)[1:]
+    assert float(ratios.log().abs().max()) < 0.5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
