@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from commands import environment, run_command
+from commands import Completed, environment, run_command, run_program, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")
@@ -18,7 +18,7 @@ def words(count: int, *args: object, restarts: int = 0) -> list[str]:
     return [*program, "--max-restarts", str(restarts), "-m", "gistgnn", *map(str, args)]
 
 
-def torchrun(folder: Path, count: int, *args: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
+def torchrun(folder: Path, count: int, *args: object, restarts: int = 0) -> Completed:
     return subprocess.run(
         words(count, *args, restarts=restarts),
         cwd=folder,
@@ -51,9 +51,9 @@ def test_it_leaves_the_model_of_one_process(tmp_path: Path) -> None:
         "report.html",
         "result.json",
     ]
-    again = torchrun(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
-    assert again.returncode != 0
-    said = [line for line in again.stderr.splitlines() if line.startswith("gistgnn: error")]
+    again = run_ranks(tmp_path, 2, *TRAIN, *CARRY, "--out", "ranks", "--store", "sharded")
+    assert all(rank.returncode for rank in again)
+    said = [line for rank in again for line in rank.stderr.splitlines() if line.startswith("gistgnn: error")]
     assert said == ["gistgnn: error: ranks already holds a result: choose another --out, or add --overwrite"]
 
 
@@ -67,18 +67,16 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
         "    complete(self, rounds, *args); os.kill(os.getpid(), signal.SIGKILL) if rounds == 2 else None\n"
         "Checkpoints.complete = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"
     )
-    killed = [sys.executable, "-c", program, *map(str, longer), "--out", "cut"]
-    assert subprocess.run(killed, cwd=tmp_path, env=environment(), check=False, capture_output=True).returncode == -9
-    done = torchrun(tmp_path, 2, *longer, "--out", "cut", "--resume")
-    assert done.returncode == 0, done.stderr
+    assert run_program(tmp_path, program, *longer, "--out", "cut").returncode == -9
+    for done in run_ranks(tmp_path, 2, *longer, "--out", "cut", "--resume"):
+        assert done.returncode == 0, done.stderr
     models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
     assert models[0] == models[1]
 
 
 def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
     longer = (*TRAIN, *CARRY, "--epochs", 800, "--checkpoint-every", 1)
-    command = words(2, *longer, "--out", "cut")
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    process = start(words(2, *longer, "--out", "cut"), tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "cut/checkpoints").exists():
         assert process.poll() is None, process.communicate()[1]
@@ -96,12 +94,12 @@ def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
 
 
 def test_what_ranks_cannot_do_is_said(tmp_path: Path) -> None:
-    done = torchrun(tmp_path, 2, *TRAIN[:-6], "--sub-gcns", 1, "--epochs", 1, "--out", "run")
-    assert done.returncode != 0
+    done, other = run_ranks(tmp_path, 2, *TRAIN[:-6], "--sub-gcns", 1, "--epochs", 1, "--out", "run")
+    assert done.returncode != 0 != other.returncode
     assert "gistgnn: error: sub_gcns is 1, fewer than the 2 ranks" in done.stderr
     assert run_command(tmp_path, "train", "--timeout", 0).stderr.count("'0' is not a number of seconds above 0") == 1
-    done = torchrun(tmp_path, 2, *TRAIN, "--out", "run", "--interface", "none0")
-    assert done.returncode != 0
+    done, other = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", "--interface", "none0")
+    assert done.returncode != 0 != other.returncode
     assert "gistgnn: error: interface is 'none0', expected one of this machine's: lo" in done.stderr
     alone = run_command(tmp_path, *TRAIN, "--interface", "lo", "--out", "run")
     assert alone.returncode == 2

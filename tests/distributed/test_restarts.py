@@ -1,22 +1,20 @@
 """A rank that is killed, and torchrun that starts all of them again."""
 
-import subprocess
 import time
 from pathlib import Path
 
 import psutil
-from commands import environment, run_command
+from commands import run_command, run_ranks, start
 
 from gistgnn.checkpoint import Checkpoints
 
-from .test_command import CARRY, TRAIN, torchrun, words
+from .test_command import CARRY, TRAIN, words
 
-LONGER = (*TRAIN, *CARRY, "--epochs", 1600, "--checkpoint-every", 3, "--resume")
+LONGER = (*TRAIN, *CARRY, "--epochs", 800, "--checkpoint-every", 3, "--resume")
 
 
 def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_path: Path) -> None:
-    command = words(2, *LONGER, "--store", "sharded", "--out", "cut", restarts=1)
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    process = start(words(2, *LONGER, "--store", "sharded", "--out", "cut", restarts=1), tmp_path)
     deadline = time.monotonic() + 60
     while not Checkpoints(tmp_path / "cut/checkpoints").newest():
         assert process.poll() is None, process.communicate()[1]
@@ -27,14 +25,14 @@ def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_pa
     ranks[1].kill()
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
-    assert "1/80" not in said.split("Sending process")[-1]  # of the rounds that are done: it did not begin anew
+    assert "1/40" not in said.split("Sending process")[-1]  # of the rounds that are done: it did not begin anew
     assert run_command(tmp_path, *LONGER, "--out", "whole").returncode == 0
     models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]
     assert models[0] == models[1]
 
 
 def test_restarts_need_to_know_which_run_goes_on(tmp_path: Path) -> None:
-    done = torchrun(tmp_path, 2, *TRAIN, "--out", "run", restarts=1)
-    assert done.returncode != 0
+    done, other = run_ranks(tmp_path, 2, *TRAIN, "--out", "run", restarts=1)
+    assert done.returncode != 0 != other.returncode
     assert "torchrun may restart the ranks (--max-restarts), but --resume is not given" in done.stderr
     assert not (tmp_path / "run").exists()
