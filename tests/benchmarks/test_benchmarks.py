@@ -2,14 +2,16 @@
 
 import json
 import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import torch
+from commands import ready
 
+from benchmarks import worker
 from benchmarks.case import Case
 from benchmarks.counts import count
 from benchmarks.graphs import communities
@@ -19,7 +21,6 @@ from benchmarks.tables import percentile, quartiles
 from benchmarks.targets import judge
 from benchmarks.time_to_f1 import compare, first_time
 
-ROOT = Path(__file__).parents[2]
 TINY = {"features": 6, "classes": 3, "heads": 2, "nodes": 40, "edges": 160, "per_batch": 4, "clusters": 8}
 
 
@@ -28,19 +29,27 @@ def case(model: str = "graphsage", hidden: tuple[int, ...] = (8, 8), **changes: 
     return Case(model=model, hidden=hidden, **{**TINY, **fixed, **changes})
 
 
-def run(module: str, tmp_path: Path, *options: object) -> tuple[dict[str, Any], str]:
-    """The JSON and the printed text."""
-    out = tmp_path / "out.json"
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", *map(str, options), "--threads", "1", "--json", str(out)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(out.read_text()), done.stdout
+class Run(Protocol):
+    """Of a module's name and its options, the JSON and the printed text."""
+
+    def __call__(self, module: str, *options: object) -> tuple[dict[str, Any], str]: ...
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """What `python -m` runs, in this process, whose workers are forked from one that has imported torch already."""
+    monkeypatch.setattr(worker, "_SPAWN", ready())
+    for name in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))  # so that what a benchmark sets is undone
+
+    def run_module(module: str, *options: object) -> tuple[dict[str, Any], str]:
+        out = tmp_path / "out.json"
+        words = [module, *map(str, options), "--threads", "1", "--json", str(out)]
+        monkeypatch.setattr(sys, "argv", words)
+        runpy.run_module(f"benchmarks.{module}", run_name="__main__", alter_sys=True)
+        return json.loads(out.read_text()), capsys.readouterr().out
+
+    return run_module
 
 
 def test_products_are_those_counted_by_hand() -> None:
@@ -105,10 +114,10 @@ def test_a_batch_has_about_the_nodes_and_edges_that_were_asked_for() -> None:
     assert whole.x.shape == (2400, 6)
 
 
-def test_steps(tmp_path: Path) -> None:
+def test_steps(run: Run) -> None:
     small = ("--hidden", 16, 16, "--features", 6, "--classes", 3, "--nodes", 60, "--edges", 300, "--clusters", 20)
     quick = ("--repeat", 2, "--stretches", 1, "--seconds", 0.01)
-    found, printed = run("steps", tmp_path, *small, *quick, "--sub-gcns", 2)
+    found, printed = run("steps", *small, *quick, "--sub-gcns", 2)
     (only,) = found["cases"]
     contenders = only["contenders"]
     assert list(contenders) == ["PyG, edge_index", "PyG, CSR", "m=1", "in turn m=2", "fused m=2"]
@@ -128,10 +137,8 @@ def test_steps(tmp_path: Path) -> None:
     ]
 
 
-def test_batches(tmp_path: Path) -> None:
-    found, printed = run(
-        "batches", tmp_path, "--nodes", 600, "--edges", 3000, "--clusters", 60, "--batches", 12, "--features", 5
-    )
+def test_batches(run: Run) -> None:
+    found, printed = run("batches", "--nodes", 600, "--edges", 3000, "--clusters", 60, "--batches", 12, "--features", 5)
     assert found["graph"]["nodes"] == 600
     assert found["graph"]["undirected_edges"] == pytest.approx(3000, rel=0.1)
     assert [(row["what"], row["precompute"]) for row in found["rows"]] == [
@@ -142,9 +149,9 @@ def test_batches(tmp_path: Path) -> None:
     assert "Peak memory" in printed
 
 
-def test_time_to_f1(tmp_path: Path) -> None:
+def test_time_to_f1(run: Run) -> None:
     found, printed = run(
-        "time_to_f1", tmp_path, "--dataset", "digits", "--hidden", 16, "--epochs", 3, "--sub-gcns", 2, 4,
+        "time_to_f1", "--dataset", "digits", "--hidden", 16, "--epochs", 3, "--sub-gcns", 2, 4,
         "--gist-epochs", 2, 4, "--gist-lr", 0.05, "--clusters", 8, "--clusters-per-batch", 2, "--local-steps", 2,
     )  # fmt: skip
     assert [(row["sub_gcns"], row["epochs"], row["lr"]) for row in found["rows"]] == [
@@ -207,9 +214,9 @@ def test_quartiles_and_percentiles() -> None:
     assert percentile([float(i) for i in range(1, 11)], 0.9) == 9
 
 
-def test_sampling(tmp_path: Path) -> None:
+def test_sampling(run: Run) -> None:
     few = ("--dataset", "digits", "--batches", 3, "--repeat", 1, "--passes", 2, "--width", 16, "--hidden-layers", 2)
-    found, printed = run("sampling", tmp_path, *few, "--layers", 2, "--samplers", "ladies", "saint-edge")
+    found, printed = run("sampling", *few, "--layers", 2, "--samplers", "ladies", "saint-edge")
     assert [row["sampler"] for row in found["batches"]] == ["ladies", "saint-edge"]
     assert all(len(row["ms"]["samples"]) == 3 for row in found["batches"])
     baseline, *others = found["training"]
@@ -221,10 +228,10 @@ def test_sampling(tmp_path: Path) -> None:
     assert "## Targets" in printed
 
 
-def test_samplers(tmp_path: Path) -> None:
+def test_samplers(run: Run, tmp_path: Path) -> None:
     few = ("--dataset", "digits", "--epochs", 4, "--full-epochs", 8, "--local-steps", 2, "--width", 16)
     out = ("--models", "gcn", "gat", "--samplers", "clusters", "ladies", "--out", tmp_path / "runs")
-    found, printed = run("samplers", tmp_path, *few, *out, "--sub-gcns", 2, "--clusters", 20)
+    found, printed = run("samplers", *few, *out, "--sub-gcns", 2, "--clusters", 20)
     names = [(row["model"], row["sampler"]) for row in found["rows"]]
     assert names == [("gcn", "full"), ("gcn", "clusters"), ("gcn", "ladies"), ("gat", "full"), ("gat", "clusters")]
     for row in found["rows"]:
