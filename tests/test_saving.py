@@ -4,8 +4,6 @@ import json
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import environment
+from commands import run_program
 from models import OURS, tiny_graph
 from refusals import refused
 from resuming import ROUNDS, after, fit, make, state
@@ -164,8 +162,7 @@ fit(make(), optimizer_state="carry", saving=Saving(Path(sys.argv[1]), every=1))
 
 def test_a_kill_while_writing_leaves_the_ones_before(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    command = [sys.executable, "-c", KILLED, str(path)]
-    done = subprocess.run(command, cwd=TESTS, env=environment(), check=False, capture_output=True)
+    done = run_program(TESTS, KILLED, path)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000003"]
     assert len(list(path.iterdir())) == 3

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import command, environment
+from commands import Forked, command, run_command, start, start_command
 
 from gistgnn.checkpoint import Checkpoints
 
@@ -16,13 +16,18 @@ from .conftest import Cli
 RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
 
 
-def _start(directory: Path, *args: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*args), cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+Process = subprocess.Popen[str] | Forked
 
 
-def _wait_for_a_checkpoint(run: Path, process: subprocess.Popen[str]) -> Path:
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the run leaves where nothing stops it."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert run_command(folder, *RUN, "--out", "run").returncode == 0
+    return folder / "run"
+
+
+def _wait_for_a_checkpoint(run: Path, process: Process) -> Path:
     deadline, found = time.monotonic() + 120, None
     while not (found := Checkpoints(run / "checkpoints").newest()):
         assert process.poll() is None, process.communicate()[1]
@@ -31,31 +36,34 @@ def _wait_for_a_checkpoint(run: Path, process: subprocess.Popen[str]) -> Path:
     return found
 
 
-def _stop_midway(directory: Path, out: str, number: signal.Signals, *options: str) -> tuple[int, str, str]:
-    process = _start(directory, *RUN, "--out", out, *options)
-    _wait_for_a_checkpoint(directory / out, process)
+def _stop(process: Process, run: Path, number: signal.Signals) -> tuple[int | None, str]:
+    """Send the signal once there is a checkpoint; return how it ended, and what it complained of."""
+    _wait_for_a_checkpoint(run, process)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=120)
-    return process.returncode, stdout, stderr
+    _, stderr = process.communicate(timeout=120)
+    return process.returncode, stderr
 
 
 @pytest.mark.parametrize(
     ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "memory"), (signal.SIGKILL, "mapped")]
 )
-def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, number: signal.Signals, store: str) -> None:
+def test_a_stopped_run_goes_on_to_the_same_model(
+    cli: Cli, tmp_path: Path, unbroken: Path, number: signal.Signals, store: str
+) -> None:
     """Resumed with Θ where it was, it ends with the model of an unbroken run with Θ in memory."""
-    status, _, stderr = _stop_midway(tmp_path, "stopped", number, "--store", store)
+    words = (*RUN, "--out", "stopped", "--store", store)
+    process = start(command(*words), tmp_path) if number == signal.SIGINT else start_command(tmp_path, *words)
+    status, stderr = _stop(process, tmp_path / "stopped", number)
     if number == signal.SIGINT:
         assert status == 130
         assert "--resume" in stderr
         assert "Traceback" not in stderr
     assert not (tmp_path / "stopped/result.json").exists()
     resumed = cli(*RUN, "--out", "stopped", "--resume", "--store", store)
-    unbroken = cli(*RUN, "--out", "unbroken")
-    assert resumed.returncode == unbroken.returncode == 0, resumed.stderr
-    stopped, whole = tmp_path / "stopped", tmp_path / "unbroken"
-    assert (stopped / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    histories = [json.loads((run / "result.json").read_text())["history"] for run in (stopped, whole)]
+    assert resumed.returncode == 0, resumed.stderr
+    stopped = tmp_path / "stopped"
+    assert (stopped / "model.safetensors").read_bytes() == (unbroken / "model.safetensors").read_bytes()
+    histories = [json.loads((run / "result.json").read_text())["history"] for run in (stopped, unbroken)]
     for history in histories:
         for entry in history:
             entry.pop("train_seconds")
@@ -65,7 +73,7 @@ def test_a_stopped_run_goes_on_to_the_same_model(cli: Cli, tmp_path: Path, numbe
 
 
 def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Path) -> None:
-    _stop_midway(tmp_path, "run", signal.SIGINT)
+    _stop(start_command(tmp_path, *RUN, "--out", "run"), tmp_path / "run", signal.SIGINT)
     place = Checkpoints(tmp_path / "run/checkpoints").newest()
     assert place
     other = cli(*RUN, "--out", "run", "--resume", "--lr", 0.5)
@@ -95,7 +103,7 @@ def test_resume_of_a_finished_run_with_other_settings_is_refused(cli: Cli, own_g
 
 
 def test_an_unfinished_run_is_not_lost_unasked(cli: Cli, tmp_path: Path) -> None:
-    _stop_midway(tmp_path, "run", signal.SIGKILL)
+    _stop(start_command(tmp_path, *RUN, "--out", "run"), tmp_path / "run", signal.SIGKILL)
     before = _contents(tmp_path / "run/checkpoints")
     again = cli(*RUN, "--out", "run")
     assert again.returncode == 2
@@ -114,10 +122,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, tmp_path: Path) -> None:
     assert cli(*RUN, "--epochs", 5, "--out", "run").returncode == 0
-    process = _start(tmp_path, *RUN, "--out", "run", "--overwrite")
-    _wait_for_a_checkpoint(tmp_path / "run", process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=120)
+    _stop(start_command(tmp_path, *RUN, "--out", "run", "--overwrite"), tmp_path / "run", signal.SIGKILL)
     resumed = cli(*RUN, "--out", "run", "--resume", "--json")
     assert json.loads(resumed.stdout)["config"]["training"]["epochs"] == 120
 

@@ -75,7 +75,7 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
-    longer = (*TRAIN, *CARRY, "--epochs", 800, "--checkpoint-every", 1)
+    longer = (*TRAIN, *CARRY, "--epochs", 500, "--checkpoint-every", 1)
     process = start(words(2, *longer, "--out", "cut"), tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "cut/checkpoints").exists():

@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from commands import command, environment
+from commands import command, start
 
 from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
@@ -161,8 +160,7 @@ def test_bad_options(
 def test_it_goes_on_after_ctrl_c(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 500, "--local-steps", 1, "--evaluate-every", 100)
-    words = command("compare", *options, "--out", out)
-    process = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = start(command("compare", *options, "--out", out), tmp_path)
     deadline = time.monotonic() + 120
     while len({path.parents[1] for path in out.glob("runs/*.checkpoints/round-*/state.json")}) < 2:
         assert process.poll() is None

@@ -1,20 +1,19 @@
 import json
-import os
 import signal
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import command, environment
+from commands import start_command
 
 from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.errors import InputError
 from gistgnn.experiments.runs import RunStore
 from gistgnn.experiments.table1 import PAPER, ROWS, Row, Table1, _cells
 from gistgnn.graphs import load
+from tests.cli.in_process import run
 
 
 def test_the_rows_are_the_paper_s() -> None:
@@ -68,32 +67,28 @@ def test_a_data_set_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
         RunStore(tmp_path, "data").run_all([RunConfig("absent")], 1, "runs")
 
 
-def _reproduce(out: Path, shared_data: Path) -> list[str]:
-    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1, "--jobs", 2)
-    return command("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
-
-
-def test_the_table_is_written_and_goes_on_where_it_was_killed(tmp_path: Path, shared_data: Path) -> None:
+def test_the_table_is_written_and_goes_on_where_it_was_killed(
+    tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "table1"
-    process = subprocess.Popen(
-        _reproduce(out, shared_data), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1, "--jobs", 2)
+    words = ("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
+    process = start_command(tmp_path, *words)
     deadline = time.monotonic() + 120
     while len(list(out.glob("runs/cora*.json"))) < 5:
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
     kept = {path.name: path.stat().st_mtime_ns for path in out.glob("runs/cora*.json")}
     assert len(kept) < len(ROWS) * 3
-    done = subprocess.run(_reproduce(out, shared_data), env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert run(*words) == 0, capsys.readouterr().err
     assert all((out / "runs" / name).stat().st_mtime_ns == time_ for name, time_ in kept.items())
     lines = (out / "table1.md").read_text().splitlines()
     assert len([line for line in lines if line.startswith("| cora")]) == len(ROWS)
     assert "79.58" in (out / "table1.md").read_text()
-    assert "baseline" in done.stdout
+    assert "baseline" in capsys.readouterr().out
 
 
 def test_the_table_says_what_was_chosen() -> None:

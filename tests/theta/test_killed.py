@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run_program
 
 TESTS = Path(__file__).parent.parent
 
@@ -14,8 +13,8 @@ TESTS = Path(__file__).parent.parent
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 def test_a_killed_run_ends_with_the_theta_of_an_unbroken_one(tmp_path: Path) -> None:
     """Twenty kills, spread over all that a run writes: journal, Θ, best Θ, moments, state."""
-    command = [sys.executable, "-m", "theta.killed", str(tmp_path), "1", "1200", "37"]
-    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=True, timeout=300)
+    done = run_program(TESTS, "from theta.killed import main; main()", tmp_path, 1, 1200, 41, timeout=300)
+    assert done.returncode == 0, done.stderr
     unbroken, *lines = (line.split() for line in done.stdout.splitlines())
     assert unbroken[1] == "0"
     killed = [line for line in lines if int(line[1]) == -signal.SIGKILL]
