@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import run_program
 from models import OURS, tiny_graph
 from torch import nn
 
@@ -22,7 +23,7 @@ README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_tex
 
 @pytest.mark.parametrize("block", README_BLOCKS, ids=[f"block{i}" for i in range(len(README_BLOCKS))])
 def test_the_readme_s_python_runs(block: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_program(tmp_path, block)
     assert done.returncode == 0, done.stderr
 
 

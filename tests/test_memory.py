@@ -1,6 +1,6 @@
-import subprocess
-import sys
+from pathlib import Path
 
+from commands import run_program
 from fitting import GRAPH, fit, gcn, same, theta
 
 from gistgnn import GIST
@@ -21,12 +21,10 @@ print(x.double().sum().item(), x[3, :3].tolist())
 """
 
 
-def test_keeping_freed_memory_changes_no_result() -> None:
-    outputs = [
-        subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True, check=True).stdout
-        for what in ("keep", "not")
-    ]
-    assert outputs[0] == outputs[1] != ""
+def test_keeping_freed_memory_changes_no_result(tmp_path: Path) -> None:
+    done = [run_program(tmp_path, PROGRAM, what) for what in ("keep", "not")]
+    assert [each.returncode for each in done] == [0, 0], done
+    assert done[0].stdout == done[1].stdout != ""
 
 
 def test_it_can_be_asked_for_at_any_time() -> None:
