@@ -2,12 +2,11 @@
 
 import json
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import command, environment
+from commands import Forked
 
 from .conftest import Cli
 from .in_process import refused, run
@@ -44,17 +43,15 @@ def test_a_run_in_half_precision_is_not_resumed_in_full(tmp_path: Path, capsys: 
     refused(capsys, "store_precision was 'bf16'", *mapped, "--resume")
 
 
+def run_with_small_files(*args: object) -> int:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    return run(*args)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process's files")
 def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
     """No file may grow beyond 20 kB: Θ's first one is larger."""
-    done = subprocess.run(
-        command(*TRAIN, "--out", "run", "--store", "mapped"),
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
-    )
+    done = Forked(tmp_path, run_with_small_files, *TRAIN, "--out", "run", "--store", "mapped").completed()
     assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
