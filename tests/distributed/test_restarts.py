@@ -22,6 +22,7 @@ def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_pa
         time.sleep(0.01)
     ranks = [child for child in psutil.Process(process.pid).children() if "RANK" in child.environ()]
     assert len(ranks) == 2
+    assert ranks[1].environ()["TORCHELASTIC_MAX_RESTARTS"] == "1"  # what the refusal below goes by
     ranks[1].kill()
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
