@@ -15,7 +15,9 @@ def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
         threads: of torch; None: those that it would use here.
     """
     where = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
-    return f"{where}, {threads or torch.get_num_threads()} threads of {os.cpu_count()} cores, torch {torch.__version__}"
+    used = threads or torch.get_num_threads()
+    said = f"{used} thread{'s' if used > 1 else ''} of {os.cpu_count()} cores"
+    return f"{where}, {said}, torch {torch.__version__}"
 
 
 def processor() -> str:

@@ -44,7 +44,7 @@ class Laws:
     Args:
         dataset: its name.
         problem: on which all assumptions hold.
-        widths: every d_1 at which what remains is measured, ascending; the other measurements are at the first.
+        widths: every d_1 at which what remains is measured, ascending; what a round adds is measured at the middle one.
         seeds: of the experiment; cheap measurements take more.
     """
 
@@ -147,7 +147,7 @@ class Laws:
             f"ours: the leading order in 1/d_1 says what is measured, within {OF_LEADING:.0%}",
             all(abs(ratio - 1.0) <= OF_LEADING for group in ratios for ratio in group),
             f"measured over predicted: {said[0]} of what remains at d_1 = {self.widths[-1]:,}, {said[1]} of what a "
-            f"round adds at d_1 = {self.widths[0]:,}",
+            f"round adds at d_1 = {self._middle:,}",
         )
 
     def charts(self, found: Mapping[str, Any]) -> list[Chart]:
@@ -175,6 +175,10 @@ class Laws:
     def _remaining(self, found: Mapping[str, Any], m: int, zeta: int) -> list[dict[str, float]]:
         return [found[f"remaining {m} {zeta} {d_1}"] for d_1 in self.widths]
 
+    @property
+    def _middle(self) -> int:
+        return self.widths[len(self.widths) // 2]
+
     def _eta(self, m: int) -> float:
         return recommended_step(self.problem, m)
 
@@ -184,7 +188,7 @@ class Laws:
 
     def _add_added(self, wanted: Wanted, name: str, m: int, zeta: int, eta: float) -> None:
         settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta, "draws": 25, "seeds": 2 * self.seeds}
-        self._add(wanted, name, _added, d_1=self.widths[0], **settings)
+        self._add(wanted, name, _added, d_1=self._middle, **settings)
 
 
 def _remaining(problem: Problem, rounds: int, seeds: int, **settings: Any) -> dict[str, float]:

@@ -162,9 +162,11 @@ def _draw(axes: Axes, line: Series) -> None:
 
 
 def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool, log_y: bool) -> None:
-    if log_y and any(y > 0 for line in series for _, y in line.points):
+    up = [y for line in series for _, y in line.points if y > 0]
+    if log_y and up:
         axes.set_yscale("log", nonpositive="mask")
-        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        subs = (1.0,) if max(up) > 100 * min(up) else (1.0, 2.0, 5.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
@@ -181,9 +183,10 @@ def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool, log_y: bool) -
 
 
 def _tick(value: float, _: int | None = None) -> str:
-    if abs(value) >= 1e6:
-        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}".replace("e-0", "e-")
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.5e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
 
 
 def _numbers(series: Sequence[Series], xlabel: str, ylabel: str, title: str) -> Table:
