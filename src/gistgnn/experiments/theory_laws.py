@@ -187,8 +187,8 @@ class Laws:
         wanted[name] = of, partial(measure, self.problem, **settings)
 
     def _add_added(self, wanted: Wanted, name: str, m: int, zeta: int, eta: float) -> None:
-        settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta, "draws": 25, "seeds": 2 * self.seeds}
-        self._add(wanted, name, _added, d_1=self._middle, **settings)
+        settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta, "draws": min(25, 6 * self.seeds + 1)}
+        self._add(wanted, name, _added, d_1=self._middle, seeds=2 * self.seeds, **settings)
 
 
 def _remaining(problem: Problem, rounds: int, seeds: int, **settings: Any) -> dict[str, float]:
