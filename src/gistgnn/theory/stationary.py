@@ -2,7 +2,8 @@
 
 Let M̃_r^(j) = M_r^(j) − 1/m, K_r = Ā(⟨x̂_i, x̂_i'⟩ I_ri I_ri')Ā be a neuron's part of the kernel, G_j = (1/d_1) Σ_r
 M_r^(j) K_r, and h_r = (a_r/√d_1) Āσ(X̂θ_r) its part of the output, so that ŷ^(j) − ŷ = Σ_r M̃_r^(j) h_r. Over ζ steps,
-with Q = I − ηG^∞ and to first order in G_j − G^∞, the mean over j of the errors is
+with Q = I − ηG^∞ and to first order in G_j − G^∞ (but for a term in e(t), which vanishes with it), the mean over j of
+the errors is
 
     e(t+1) = Q^ζ e(t) + ν_t,    ν_t = (η/m) Σ_j Σ_k Q^(ζ−1−k) (G_j − G^∞) Q^k (ŷ^(j) − ŷ).
 
