@@ -127,12 +127,17 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
         (("ring:",), "ring: is not a graph"),
         (("karate", "--nodes", 5), "give no nodes"),
         (("karate", "--sub-gcns", 0), "'0' is not an integer >= 1"),
-        (("karate", "--width", 1), "width is 1, expected at least m = 2"),
+        (("ring:²",), "ring:² is not a graph"),
+        (("karate", "--width", 1), "width is 1, expected m = 2 or more"),
+        (("karate", "--width", "1" + 400 * "0"), "a neuron for every sub-GCN, to 1000000000000"),
+        (("karate", "--local-steps", 10**13), "local_steps is 10000000000000, expected an integer from 1 to"),
+        (("karate", "--gamma", 1e-320), "beyond what a float64 holds"),
+        (("karate", "--delta", 1e-200), "delta is 1e-200: the width is beyond"),
         (("karate", "--gamma", 1), "gamma is 1.0, expected a number between 0 and 1"),
         (("karate", "--gamma", "nan"), "gamma is nan"),
         (("karate", "--delta", 0), "delta is 0.0, expected a probability between 0 and 1"),
-        (("karate", "--step-size", 99), "step_size is 99, expected at most 2 / λ_max(G^∞) = 0.699"),
-        (("karate", "--step-size", -1), "step_size is -1, expected one in (0, "),
+        (("karate", "--step-size", 99), "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699"),
+        (("karate", "--step-size", -1), "step_size is -1, expected one above 0"),
         (("karate", "--step-size", "nan"), "step_size is nan"),
         (("karate", "--step-size", "big"), "invalid float value: 'big'"),
         ((), "the following arguments are required: GRAPH"),
@@ -140,6 +145,25 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
 )
 def test_values_that_it_does_not_take(args: tuple[object, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, said, "theory", "check", *args)
+
+
+def test_numbers_that_a_float_hardly_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    many = found(capsys, "complete:6", "--local-steps", 5000)["prediction"]
+    assert many["limit_factor"] == 0.0
+    assert many["round_factor"] == 0.5
+    for options in (("--local-steps", 5000), ("--step-size", 1e-15), ("--step-size", 8)):
+        capsys.readouterr()
+        assert run("theory", "check", "complete:6", *options) == 0
+        said = capsys.readouterr().out
+        assert ("a tenth of the error in 1 round" in said) == (options[1] == 5000)
+        assert ("shrinks it by 1 − ηλ_0/2                " in said and "  –" in said) == (options[1] == 8)
+
+
+def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:])
+    refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)
 
 
 def test_no_action_is_said(capsys: pytest.CaptureFixture[str]) -> None:

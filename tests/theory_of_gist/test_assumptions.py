@@ -32,7 +32,7 @@ def test_a_bipartite_component_fails() -> None:
 
 def test_an_isolated_node_fails_the_balance_of_degrees_only_there() -> None:
     p = problem(5, 4, 0, 1)
-    with_one_more = Problem(torch.cat([p.x, p.x[:1].flip(1)]) * 0.0 + 0.01, p.edge_index, torch.zeros(6))
+    with_one_more = Problem(torch.cat([p.x, p.x[:1].flip(1)]) * 0.0 + 0.01, p.edge_index, torch.zeros(6).double())
     assert with_one_more.degrees.tolist() == [2, 2, 2, 2, 2, 0]
     failed = names_that_fail(with_one_more)
     assert "balanced degrees" in failed

@@ -8,6 +8,7 @@ from theory_of_gist.instances import orthogonal, problem
 from gistgnn.theory import (
     Bound,
     LazyBound,
+    Prediction,
     Problem,
     check,
     contract,
@@ -27,6 +28,7 @@ from gistgnn.theory import (
     movement,
     proof_step,
     recommended_step,
+    sample_next_errors,
     slope,
     train,
     train_round,
@@ -164,7 +166,51 @@ def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None
     theta = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     theta[0] += 0.5  # every neuron moves by R = 1/2
     assert float(p.x_hat.norm(dim=1).max()) <= 1.0 + 1e-12
+    start = theta.clone()
+    start[0] -= 0.5
+    assert float((p.x_hat @ start).square().sum(dim=1).max()) <= (2 - 0.5**2) * d_1  # the lemma's premise
     assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation(p.n, m)
+
+
+def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
+    n, d, mass, lambda_0, m, zeta, eta, d_1, gamma = 7, 5, 28.0, 0.04, 3, 4, 0.6, 1000, 0.25
+    T, delta, initial = 12, 0.2, 9.0
+    printed, right = (Bound(n, d, mass, lambda_0, m, zeta, eta, d_1, gamma, printed=each) for each in (True, False))
+    shrunk = (1 - eta * lambda_0 / 2) ** zeta
+    alpha = (1 - gamma) * (1 - shrunk)
+    for bound in (printed, right):
+        assert bound.contraction == pytest.approx(gamma + (1 - gamma) * shrunk)
+        assert bound.alpha == pytest.approx(alpha)
+        assert bound.neighbourhood == pytest.approx(bound.round_error / alpha)
+        assert bound.at(3, 2.0) == pytest.approx(
+            (1 - alpha) ** 3 * 2.0 + bound.round_error * (1 + (1 - alpha) + (1 - alpha) ** 2)
+        )
+    assert printed.round_error == pytest.approx(64 * eta * 2**2 * zeta * mass * n * d / (gamma * 3**2 * d_1))
+    assert right.round_error == pytest.approx(
+        16 * eta * 2**2 * zeta * mass**2 * n * d / (gamma * lambda_0 * 3**2 * d_1)
+    )
+
+    def lacking(width: float) -> float:
+        """How far hypothesis (1) at t = 0 is from holding."""
+        B = math.sqrt(8 * 2 * eta * zeta * n / (3 * width))
+        B *= math.sqrt(8 * 2 * mass * d / (gamma * 3)) + math.sqrt(eta * zeta * n * T / delta)
+        start = 4 * T * eta * zeta / (delta * alpha) * math.sqrt(n / width * initial)
+        return start + T * B - lambda_0 / (96 * n)
+
+    asked = printed.width(T, delta, initial)
+    assert lacking(asked) <= 0 < lacking(asked * 0.999)
+    # put right: ‖Ā‖ = 2 in the first term, twice more in B's second part, and its first, the root of the right error,
+    # with the first term's factor
+    asked = right.width(T, delta, initial)
+    root = math.sqrt(right.round_error * d_1)
+    scale = 2 * 4 * T * eta * zeta / (delta * alpha) * math.sqrt(n)
+    drift = 4 * eta * zeta * n * math.sqrt(8 * 2 * T / (3 * delta))
+
+    def lacks(width: float) -> float:
+        u = 1 / math.sqrt(width)
+        return scale * u * math.sqrt(initial) + T * (scale * u * root * u + drift * u) - lambda_0 / (192 * n)
+
+    assert lacks(asked) <= 0 < lacks(asked * 0.999)
 
 
 def test_the_width_that_is_asked_for() -> None:
@@ -188,6 +234,17 @@ def test_values_that_no_bound_takes() -> None:
         Bound.of(p, 2, 1, 1e6, 100)
     with refused("λ_0 is", "check"):
         Bound.of(problem(8, 8, 0, 1), 2, 1, 0.1, 100)
+    with refused("beyond what a float64 holds"):
+        Bound.of(p, 2, 1, 0.1, 100, gamma=1e-320)
+    with refused("delta is 1e-200", "beyond what a float64 holds"):
+        Bound.of(p, 2, 1, 0.1, 100).width(10, 1e-200, 1.0)
+    with refused("step_size is 5000"):
+        LazyBound(0.03, 0.01, 5000.0, 1)
+    with refused("draws is 0"):
+        sample_next_errors(make_gist(p, 64, 2), p, 1, 0.1, 0)
+    for settings, said in (((0, 1, 9), "sub_gcns is 0"), ((2, 0, 9), "local_steps is 0"), ((2, 1, 1), "width is 1")):
+        with refused(said):
+            Prediction.of(p, *settings)
     with refused("ρ is 0.5"):
         LazyBound(0.1, 0.5, 0.1, 1)
     with refused("keep_weights"):

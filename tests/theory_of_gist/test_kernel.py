@@ -10,12 +10,14 @@ from gistgnn.partition import Partition
 from gistgnn.theory import (
     Problem,
     aggregation,
+    complete,
     expected_gram_deviation,
     gram,
     kernel,
     kernel_distance,
     limit_gram,
     output_gram,
+    ring,
     slope,
 )
 
@@ -87,14 +89,36 @@ def test_aggregation_of_a_triangle_and_an_isolated_node() -> None:
 
 def test_a_directed_edge_is_refused() -> None:
     with refused("0 -> 1", "undirected"):
-        Problem(torch.eye(3).double(), torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.zeros(3))
+        Problem(torch.eye(3).double(), torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.zeros(3).double())
+
+
+def test_what_is_no_problem() -> None:
+    x, y, edges = torch.eye(3).double(), torch.zeros(3).double(), torch.tensor([[0, 1], [1, 0]])
+    with refused("x is [3, 3] torch.float32", "float64"):
+        Problem(x.float(), edges, y)
+    with refused("y is [3, 1]", "[n] float64"):
+        Problem(x, edges, y[:, None])
+    with refused("y is [2]", "[3]"):
+        Problem(x, edges, y[:2])
+    with refused("n is 2", "at least 3"):
+        ring(2)
+
+
+def test_a_complete_graph_s_rows_are_orthogonal_and_its_kernel_is_known() -> None:
+    for n in (3, 4, 7):
+        p = complete(n)
+        assert p.degrees.tolist() == [n - 1] * n
+        torch.testing.assert_close(p.x_hat @ p.x_hat.T, torch.eye(n).double() * p.x_hat[0].square().sum())
+        ratio = float(p.spectrum[0] / p.spectrum[-1])
+        assert ratio == pytest.approx((1 - 1 / (n - 1)) ** 2 / 4)
 
 
 def test_targets_of_a_graph() -> None:
     graph = tiny_graph()
     p = Problem.from_graph(graph)
     assert p.y.unique().tolist() == [-1.0, 0.0, 1.0]
-    assert p.x.dtype == torch.float64
+    assert p.x.dtype == p.y.dtype == torch.float64
+    assert p.checksum == Problem.from_graph(tiny_graph()).checksum != Problem(p.x * 2, p.edge_index, p.y).checksum
     with refused("y is [3]", "[24]"):
         Problem.from_graph(graph, torch.zeros(3))
     with refused("give y"):

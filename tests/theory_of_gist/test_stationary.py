@@ -9,12 +9,15 @@ from gistgnn.theory import (
     added_error,
     expected_initial_error,
     fitted,
+    greatest_eigenvalue,
     least_eigenvalue,
     limit_error,
     limit_kernel,
     output_gram,
     predicted_error,
     recommended_step,
+    remaining_error,
+    second_half,
     stationary_error,
     train,
 )
@@ -50,15 +53,16 @@ def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
     found = predicted_error(p, 1000, 2, 3, eta, rounds)
     added = stationary_error(p, 1000, 2, 3, eta)
     assert float(found[0]) == pytest.approx(initial)
-    assert float(found[1] - limit_error(p, 2, eta, 3)[3]) == pytest.approx(added.added)
+    assert float(found[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
     assert float(found[-1]) == pytest.approx(added.remaining)
     alone = predicted_error(p, 1000, 1, 3, recommended_step(p, 1), rounds)
-    assert torch.equal(alone, limit_error(p, 1, recommended_step(p, 1), 3 * rounds)[::3])
+    assert torch.equal(alone, limit_error(p, 1, 3, recommended_step(p, 1), rounds))
+    torch.testing.assert_close(limit_error(p, 1, 3, eta, 4), limit_error(p, 1, 1, eta, 12)[::3])
 
 
 def test_its_laws() -> None:
     p = orthogonal()
-    eta = recommended_step(p, 8)
+    eta = recommended_step(p, 2)
     one = stationary_error(p, 1000, 2, 1, eta)
     assert stationary_error(p, 4000, 2, 1, eta).remaining == pytest.approx(one.remaining / 4)
     assert stationary_error(p, 1000, 1, 1, eta).remaining == 0.0
@@ -67,6 +71,11 @@ def test_its_laws() -> None:
     # with η in proportion to m, Q is the same, and (m−1)/m² is left
     grown = stationary_error(p, 1000, 4, 1, 2 * eta)
     assert grown.remaining / one.remaining == pytest.approx((3 / 4**2) / (1 / 2**2))
+    # small steps: a round adds as ζ², what remains goes as ζ(m−1)/m³
+    small = [stationary_error(p, 1000, m, zeta, eta / 1000) for m, zeta in ((2, 1), (2, 4), (4, 1))]
+    assert small[1].added / small[0].added == pytest.approx(16, rel=0.01)
+    assert small[1].remaining / small[0].remaining == pytest.approx(4, rel=0.01)
+    assert small[2].remaining / small[0].remaining == pytest.approx((3 / 4**3) / (1 / 2**3), rel=0.01)
 
 
 @pytest.mark.parametrize("zeta", [1, 8])
@@ -87,6 +96,28 @@ def test_training_ends_where_it_says() -> None:
     assert abs(torch.tensor(left).mean() - expected) <= 3 * error
 
 
+def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> None:
+    p, d_1 = orthogonal(), 4096
+    eta = recommended_step(p, 2) / 8
+    left = {}
+    for m, zeta in ((2, 1), (2, 4), (4, 1)):
+        settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta}
+        left[m, zeta] = remaining_error(p, d_1, **settings, rounds=160 // zeta, seeds=4, from_zero=True)
+        expected = second_half(stationary_error(p, d_1, **settings).after(160 // zeta))
+        assert left[m, zeta] == pytest.approx(expected, rel=0.4)
+    assert left[2, 4] > 1.5 * left[2, 1]
+    assert left[4, 1] < 0.7 * left[2, 1]
+
+
+def test_many_local_steps_take_no_more_memory_or_time() -> None:
+    p = orthogonal()
+    found = stationary_error(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
+    assert 0 <= found.added < 1e-20
+
+
 def test_nothing_is_stationary_without_a_positive_kernel() -> None:
     with refused("λ_0 is 0"):
         stationary_error(problem(8, 8, 0, 1), 100, 2, 1, 0.1)
+    p = orthogonal()
+    with refused("step_size is", "2 / λ_max"):
+        stationary_error(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))

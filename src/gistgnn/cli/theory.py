@@ -40,8 +40,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
     from gistgnn.progress import waiting
-    from gistgnn.theory import Prediction, check, least_eigenvalue, load_problem
+    from gistgnn.theory import Prediction, check, check_settings, least_eigenvalue, load_problem
 
+    check_settings(args.sub_gcns, args.local_steps, args.width, args.rounds, args.gamma, args.delta)
     problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with waiting("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
@@ -100,7 +101,7 @@ def _lines(p: "Prediction") -> list[tuple[str, str]]:
         ("λ_0, λ_max of G^∞", f"{p.lambda_0:.4g}, {p.lambda_max:.4g}"),
         ("η (the largest of the proof)", f"{p.step_size:.4g} ({p.proof_step:.3g})"),
         ("E‖y − ŷ(0)‖²", f"{p.initial:.4g}"),
-        ("a local step shrinks it by 1 − ηλ_0/2", _near_one(p.local_factor)),
+        ("a local step shrinks it by 1 − ηλ_0/2", "–" if p.local_factor is None else _near_one(p.local_factor)),
         (f"a round of ζ = {p.local_steps}, by the theorem", _factor(p.round_factor)),
         ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p.limit_factor is None else _factor(p.limit_factor)),
         (f"what remains at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
@@ -114,7 +115,9 @@ def _lines(p: "Prediction") -> list[tuple[str, str]]:
 def _factor(factor: float) -> str:
     from gistgnn.theory import rounds_to
 
-    return f"{_near_one(factor)}, a tenth of the error in {rounds_to(0.1, factor):,} rounds"
+    rounds = rounds_to(0.1, factor)
+    when = "never" if rounds is None else f"in {rounds:,} round{'s' if rounds > 1 else ''}"
+    return f"{_near_one(factor)}, a tenth of the error {when}"
 
 
 def _near_one(factor: float) -> str:

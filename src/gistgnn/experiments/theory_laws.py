@@ -15,8 +15,10 @@ from gistgnn.theory import (
     contract,
     disagreement_in_the_limit,
     kernel_distance,
+    limit_error,
     recommended_step,
     remaining_error,
+    second_half,
     slope,
     stationary_error,
 )
@@ -24,16 +26,18 @@ from gistgnn.theory import (
 KERNEL_WIDTHS = (64, 256, 1024, 4096)
 KERNEL_SPLITS = (1, 2, 4)
 REMAINING = ((2, 1), (2, 4), (4, 1))  # m and ζ; the first is the one that is judged
-SPLITS = (2, 4, 8)
+GENTLE_STEPS, SPLITS = (1, 2, 4), (2, 4, 8)  # of what remains at small steps, at m = 2 and at ζ = 1
 STEPS = (1, 2, 4, 8, 16, 32)
-FIXED, SHORT = 40.0, 400.0  # the recommended η over these
-ENOUGH = 120  # rounds, in half of which the error at the start is gone
+GENTLE, SHORT = 16, 400  # the recommended η of m = 2 over these
+ENOUGH, GENTLE_ENOUGH = 120, 400  # rounds, and local steps where steps are small, in half of which all is as it stays
 SAMPLES = 5000  # of θ, for what is predicted to leading order
 OF_HALF, OF_ONE = 0.1, 0.15  # how far a fitted exponent may be from -1/2, and from ±1
+OF_CLAIM = 0.25  # how far ratios may be from those of (m−1)²/m²
 OF_LEADING = 0.25  # how far a measurement may be from what is predicted
-KINDS = ("measured", "leading")
+GONE = 0.1  # of what remains: more of the error at the start, and it is not what remains that is measured
 
 Claim = tuple[str, bool | None, str]  # what, whether it holds, measured
+Measured = Mapping[str, float]  # "measured", "leading": to leading order, "transient": what is left of the start
 Wanted = dict[str, tuple[Mapping[str, Any], Callable[[], Any]]]
 
 
@@ -44,7 +48,7 @@ class Laws:
     Args:
         dataset: its name.
         problem: on which all assumptions hold.
-        widths: every d_1 at which what remains is measured, ascending; what a round adds is measured at the middle one.
+        widths: every d_1 at which what remains is measured, ascending; other things are measured at the middle one.
         seeds: of the experiment; cheap measurements take more.
     """
 
@@ -62,14 +66,17 @@ class Laws:
         for m, zeta in REMAINING:
             for d_1 in self.widths:
                 seeds = max(self.seeds, 6 * self.seeds * self.widths[0] // d_1)
-                settings = {"sub_gcns": m, "local_steps": zeta, "step_size": self._eta(m), "seeds": seeds}
-                self._add(wanted, f"remaining {m} {zeta} {d_1}", _remaining, d_1=d_1, rounds=ENOUGH, **settings)
-        for m in SPLITS:
-            for kind, eta in (("fixed", self._eta(2) / FIXED), ("growing", self._eta(m) / FIXED)):
-                self._add_added(wanted, f"added {kind} {m}", m, 1, eta)
-        for zeta in STEPS:
-            for kind, over in (("short", SHORT), ("long", 1.0)):
-                self._add_added(wanted, f"added {kind} {zeta}", 2, zeta, self._eta(2) / over)
+                settings = self._settings(d_1, m, zeta, self._eta(m))
+                self._add(wanted, f"remaining {m} {zeta} {d_1}", _remaining, rounds=ENOUGH, seeds=seeds, **settings)
+        for m, zeta in dict.fromkeys([*((2, zeta) for zeta in GENTLE_STEPS), *((m, 1) for m in SPLITS)]):
+            settings = self._settings(self._middle, m, zeta, self._eta(2) / GENTLE)
+            more = {"rounds": GENTLE_ENOUGH // zeta, "seeds": 3 * self.seeds, "from_zero": True}
+            self._add(wanted, f"gentle {m} {zeta}", _remaining, **more, **settings)
+        added = [(f"long {zeta}", 2, zeta, 1) for zeta in STEPS] + [(f"short {zeta}", 2, zeta, SHORT) for zeta in STEPS]
+        for name, m, zeta, over in [*added, *((f"fixed {m}", m, 1, SHORT) for m in SPLITS)]:
+            settings = self._settings(self._middle, m, zeta, self._eta(2) / over)
+            draws = min(25, 6 * self.seeds + 1)
+            self._add(wanted, f"added {name}", _added, draws=draws, seeds=2 * self.seeds, **settings)
         self._add(wanted, "local", _contract, d_1=self.widths[0], sub_gcns=2, local_steps=5, seeds=self.seeds)
         self._add(wanted, "lemma", _disagreement, sub_gcns=2, local_steps=2, step_size=self._eta(2) / 4)
         return wanted
@@ -103,76 +110,75 @@ class Laws:
         ]
 
     def _of_neighbourhoods(self, found: Mapping[str, Any]) -> list[Claim]:
-        left = [self._remaining(found, m, zeta) for m, zeta in REMAINING]
+        left = [self._at_widths(found, m, zeta) for m, zeta in REMAINING]
+        settled = all(each["transient"] <= GONE * each["leading"] for values in left for each in values)
         (m, zeta), several = REMAINING[0], len(self.widths) > 1
-        claim = f"the neighbourhood falls as 1/d_1 (exponent within {OF_ONE:g}; m = {m}, ζ = {zeta})"
-        if not several:
-            return [(claim, None, "one width")]
-        slopes = [slope(self.widths, [each["measured"] for each in values]) for values in left]
-        said = ", ".join(f"{each:.3f} for m = {m}, ζ = {z}" for (m, z), each in zip(REMAINING, slopes, strict=True))
-        claims: list[Claim] = [(claim, abs(slopes[0] + 1.0) <= OF_ONE, said)]
-        for symbol, values, claimed in (("ζ", left[1], 4.0), ("m", left[2], _claimed(4) / _claimed(2))):
-            times, leading = (values[-1][kind] / left[0][-1][kind] for kind in ("measured", "leading"))
-            measured = (
-                f"from {symbol} = {1 if symbol == 'ζ' else 2} to 4, at d_1 = {self.widths[-1]:,}, {times:.3g} times as "
-                f"much; claimed {claimed:.3g}, to leading order {leading:.3g}"
-            )
-            claims.append((f"the neighbourhood grows with {symbol} (η as recommended)", times > 1, measured))
-        return claims
-
-    def _of_rounds(self, found: Mapping[str, Any]) -> list[Claim]:
-        short, long = ([found[f"added {kind} {zeta}"] for zeta in STEPS] for kind in ("short", "long"))
-        fixed, growing = ([found[f"added {kind} {m}"] for m in SPLITS] for kind in ("fixed", "growing"))
-        by_zeta = slope(STEPS[:3], [each["measured"] for each in short[:3]])
-        grows = all(one["measured"] < two["measured"] for one, two in pairwise(long))
+        slopes = [slope(self.widths, [each["measured"] for each in values]) for values in left] if several else []
+        said = ", ".join(f"{each:.3f} for m = {m}, ζ = {z}" for (m, z), each in zip(REMAINING, slopes, strict=False))
+        if not settled:
+            said = f"the error at the start is not gone after {ENOUGH // 2} rounds"
+        gentle = [[found[f"gentle 2 {zeta}"] for zeta in GENTLE_STEPS], [found[f"gentle {m} 1"] for m in SPLITS]]
+        widest = [values[-1] for values in left]
+        by_zeta = _grows("ζ", (1, 4), [widest[0], widest[1]], float)
+        by_m = _grows_with_m((2, 4), [widest[0], widest[2]])
+        unsettled = (None, said)
         return [
             (
-                f"what a round adds grows with ζ, as ζ (η/{SHORT:g})",
-                abs(by_zeta - 1.0) <= OF_ONE,
-                f"exponent {by_zeta:.3f} for ζ = 1 to 4",
+                f"the neighbourhood falls as 1/d_1 (exponent within {OF_ONE:g}; m = {m}, ζ = {zeta})",
+                abs(slopes[0] + 1.0) <= OF_ONE if several and settled else None,
+                said or "one width",
             ),
-            ("what a round adds grows with ζ (η as recommended)", grows, _ratios("ζ", STEPS, long)),
-            (f"what a round adds grows as (m−1)²/m² (η fixed, that of m = 2 over {FIXED:g})", *_as_claimed(fixed)),
-            (f"what a round adds grows as (m−1)²/m² (η growing with m, over {FIXED:g})", *_as_claimed(growing)),
-            self._of_the_leading_order(found),
+            (f"the neighbourhood grows with ζ (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, gentle[0], float)),
+            ("the neighbourhood grows with ζ (η as recommended)", *(by_zeta if settled else unsettled)),
+            (f"the neighbourhood grows with m, as (m−1)²/m² (η/{GENTLE})", *_grows_with_m(SPLITS, gentle[1])),
+            ("the same (η as recommended, which grows with m)", *(by_m if settled else unsettled)),
         ]
 
-    def _of_the_leading_order(self, found: Mapping[str, Any]) -> Claim:
-        """Ours, not the paper's: what it says instead of the theorem's error term."""
-        widest = [found[f"remaining {m} {zeta} {self.widths[-1]}"] for m, zeta in REMAINING]
-        rounds = [each for name, each in found.items() if name.startswith("added ")]
-        ratios = [[each["measured"] / each["leading"] for each in group] for group in (widest, rounds)]
-        said = [f"{min(group):.2f} to {max(group):.2f}" for group in ratios]
-        return (
-            f"ours: the leading order in 1/d_1 says what is measured, within {OF_LEADING:.0%}",
-            all(abs(ratio - 1.0) <= OF_LEADING for group in ratios for ratio in group),
-            f"measured over predicted: {said[0]} of what remains at d_1 = {self.widths[-1]:,}, {said[1]} of what a "
-            f"round adds at d_1 = {self._middle:,}",
-        )
+    def _of_rounds(self, found: Mapping[str, Any]) -> list[Claim]:
+        short, fixed = [found[f"added short {zeta}"] for zeta in STEPS], [found[f"added fixed {m}"] for m in SPLITS]
+        exponent = slope(STEPS[:3], [each["measured"] for each in short[:3]])
+        remains = [found[f"remaining {m} {zeta} {self.widths[-1]}"] for m, zeta in REMAINING]
+        settled = [each for each in remains if each["transient"] <= GONE * each["leading"]]
+        others = [each for name, each in found.items() if name.startswith(("gentle", "added"))]
+        ratios = [each["measured"] / each["leading"] for each in [*settled, *others]]
+        return [
+            (
+                f"what a round adds grows with ζ, as ζ (η/{SHORT})",
+                abs(exponent - 1.0) <= OF_ONE,
+                f"exponent {exponent:.3f} for ζ = 1 to 4",
+            ),
+            (f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, fixed)),
+            (
+                f"ours: what is measured is the leading order in 1/d_1, within {OF_LEADING:.0%}",
+                all(abs(ratio - 1.0) <= OF_LEADING for ratio in ratios),
+                f"{min(ratios):.2f} to {max(ratios):.2f} times it, of {len(ratios)} measurements",
+            ),
+        ]
 
     def charts(self, found: Mapping[str, Any]) -> list[Chart]:
         """The measurements, and what they are compared with (dashed)."""
-        name, left = self.dataset, "what remains of the error"
+        name, remains, added = self.dataset, "what remains of the error", "‖y − ŷ(1)‖², y = ŷ(0)"
         kernels = [
             Series(f"m = {m}", KERNEL_WIDTHS, [found[f"kernel {m} {d_1}"] for d_1 in KERNEL_WIDTHS])
             for m in KERNEL_SPLITS
         ]
         claims = [Series(f"d_1^-1/2, {each.label}", each.x, _law(each, -0.5), dashed=True) for each in kernels]
-        remaining = {f"m = {m}, ζ = {zeta}": self._remaining(found, m, zeta) for m, zeta in REMAINING}
+        by_width = {f"m = {m}, ζ = {zeta}": self._at_widths(found, m, zeta) for m, zeta in REMAINING}
+        by_zeta = {f"η/{GENTLE}": [found[f"gentle 2 {zeta}"] for zeta in GENTLE_STEPS]}
+        by_m = {f"η/{GENTLE}": [found[f"gentle {m} 1"] for m in SPLITS]}
         steps = {
-            f"η{said}": [found[f"added {kind} {zeta}"] for zeta in STEPS]
-            for kind, said in (("short", f"/{SHORT:g}"), ("long", " as recommended"))
+            f"η/{SHORT}": [found[f"added short {zeta}"] for zeta in STEPS],
+            "η as recommended": [found[f"added long {zeta}"] for zeta in STEPS],
         }
-        splits = {f"η {kind}": [found[f"added {kind} {m}"] for m in SPLITS] for kind in ("fixed", "growing")}
-        added = "‖y − ŷ(1)‖², y = ŷ(0)"
         return [
-            _chart(f"{name}: kernels by d_1", "d_1", "‖G^(j) − G^∞‖_F", [*kernels, *claims]),
-            _chart(f"{name}: {left} by d_1, and to leading order", "d_1", "‖y − ŷ‖²", _pairs(self.widths, remaining)),
-            _chart(f"{name}: what a round adds by ζ, and to leading order", "ζ", added, _pairs(STEPS, steps)),
-            _chart(f"{name}: what a round adds by m, and to leading order", "m", added, _pairs(SPLITS, splits)),
+            _loglog(f"{name}: kernels by d_1", "d_1", "‖G^(j) − G^∞‖_F", [*kernels, *claims]),
+            _loglog(f"{name}: {remains}, by d_1", "d_1", "‖y − ŷ‖²", _pairs(self.widths, by_width)),
+            _loglog(f"{name}: {remains}, by ζ (m = 2)", "ζ", "‖y − ŷ‖²", _pairs(GENTLE_STEPS, by_zeta)),
+            _loglog(f"{name}: {remains}, by m (ζ = 1)", "m", "‖y − ŷ‖²", _pairs(SPLITS, by_m)),
+            _loglog(f"{name}: what a round adds, by ζ (m = 2)", "ζ", added, _pairs(STEPS, steps)),
         ]
 
-    def _remaining(self, found: Mapping[str, Any], m: int, zeta: int) -> list[dict[str, float]]:
+    def _at_widths(self, found: Mapping[str, Any], m: int, zeta: int) -> list[Measured]:
         return [found[f"remaining {m} {zeta} {d_1}"] for d_1 in self.widths]
 
     @property
@@ -182,18 +188,20 @@ class Laws:
     def _eta(self, m: int) -> float:
         return recommended_step(self.problem, m)
 
+    def _settings(self, d_1: int, m: int, zeta: int, eta: float) -> dict[str, Any]:
+        return {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "step_size": eta}
+
     def _add(self, wanted: Wanted, name: str, measure: Callable[..., Any], **settings: Any) -> None:
-        of = {"dataset": self.dataset, "nodes": self.problem.n, **settings}
+        of = {"dataset": self.dataset, "problem": self.problem.checksum, "samples": SAMPLES, **settings}
         wanted[name] = of, partial(measure, self.problem, **settings)
 
-    def _add_added(self, wanted: Wanted, name: str, m: int, zeta: int, eta: float) -> None:
-        settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta, "draws": min(25, 6 * self.seeds + 1)}
-        self._add(wanted, name, _added, d_1=self._middle, seeds=2 * self.seeds, **settings)
 
-
-def _remaining(problem: Problem, rounds: int, seeds: int, **settings: Any) -> dict[str, float]:
-    measured = remaining_error(problem, rounds=rounds, seeds=seeds, **settings)
-    return {"measured": measured, "leading": stationary_error(problem, samples=SAMPLES, **settings).remaining}
+def _remaining(problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any) -> dict[str, float]:
+    measured = remaining_error(problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings)
+    added = stationary_error(problem, samples=SAMPLES, **settings).after(rounds)
+    m, zeta, eta = settings["sub_gcns"], settings["local_steps"], settings["step_size"]
+    transient = 0.0 if from_zero else second_half(limit_error(problem, m, zeta, eta, rounds))
+    return {"measured": measured, "leading": second_half(added), "transient": transient}
 
 
 def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[str, float]:
@@ -213,20 +221,23 @@ def _claimed(m: float) -> float:
     return (m - 1.0) ** 2 / m**2
 
 
-def _as_claimed(values: Sequence[Mapping[str, float]]) -> tuple[bool, str]:
-    """Whether values at every m grow as is claimed, within a quarter, and the ratios to the first."""
-    expected = [_claimed(m) / _claimed(SPLITS[0]) for m in SPLITS]
-    ratios = [value["measured"] / values[0]["measured"] for value in values]
-    said = ", ".join(f"{each:.3g}" for each in expected[1:])
-    holds = all(abs(got / want - 1.0) <= 0.25 for got, want in zip(ratios, expected, strict=True))
-    return holds, f"{_ratios('m', SPLITS, values)}; claimed {said}"
+def _grows_with_m(at: Sequence[int], values: Sequence[Measured]) -> tuple[bool, str]:
+    """Whether values grow as (m−1)²/m², within `OF_CLAIM`."""
+    ratios = [each["measured"] / values[0]["measured"] / _claimed(m) for m, each in zip(at, values, strict=True)]
+    return all(abs(each / ratios[0] - 1.0) <= OF_CLAIM for each in ratios), _grows("m", at, values, _claimed)[1]
 
 
-def _ratios(name: str, at: Sequence[int], values: Sequence[Mapping[str, float]]) -> str:
-    first, *others = values
-    times, leading = (", ".join(f"{each[kind] / first[kind]:.3g}" for each in others) for kind in KINDS)
-    said = f"{first['measured']:.3g} at {name} = {at[0]}, and {times} times that at {', '.join(map(str, at[1:]))}"
-    return f"{said}; to leading order {leading}"
+def _grows(
+    symbol: str, at: Sequence[int], values: Sequence[Measured], claimed: Callable[[float], float]
+) -> tuple[bool, str]:
+    """Whether values grow, and how many times the first they are: measured, to leading order and as is claimed."""
+    times, leading = (
+        ", ".join(f"{each[kind] / values[0][kind]:.3g}" for each in values[1:]) for kind in ("measured", "leading")
+    )
+    expected = ", ".join(f"{claimed(each) / claimed(at[0]):.3g}" for each in at[1:])
+    said = f"from {symbol} = {at[0]} to {', '.join(map(str, at[1:]))}: {times} times as much"
+    said += f"; to leading order {leading}, claimed {expected}"
+    return all(one["measured"] < two["measured"] for one, two in pairwise(values)), said
 
 
 def _law(line: Series, exponent: float) -> list[float]:
@@ -234,7 +245,7 @@ def _law(line: Series, exponent: float) -> list[float]:
     return [line.y[0] * (x / line.x[0]) ** exponent for x in line.x]
 
 
-def _pairs(at: Sequence[int], lines: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Series]:
+def _pairs(at: Sequence[int], lines: Mapping[str, Sequence[Measured]]) -> list[Series]:
     measured = [Series(label, at, [each["measured"] for each in values]) for label, values in lines.items()]
     leading = [
         Series(f"leading order, {label}", at, [each["leading"] for each in values], dashed=True)
@@ -243,5 +254,5 @@ def _pairs(at: Sequence[int], lines: Mapping[str, Sequence[Mapping[str, float]]]
     return [*measured, *leading]
 
 
-def _chart(title: str, xlabel: str, ylabel: str, series: Sequence[Series]) -> Chart:
+def _loglog(title: str, xlabel: str, ylabel: str, series: Sequence[Series]) -> Chart:
     return Chart(title, xlabel, ylabel, series, logx=True, logy=True)

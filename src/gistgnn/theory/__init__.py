@@ -41,6 +41,7 @@ from gistgnn.theory.measure import (
     fitted,
     kernel_distance,
     remaining_error,
+    second_half,
     slope,
 )
 from gistgnn.theory.model import (
@@ -54,7 +55,7 @@ from gistgnn.theory.model import (
     train,
     train_round,
 )
-from gistgnn.theory.prediction import Prediction, rounds_to
+from gistgnn.theory.prediction import Prediction, check_settings, rounds_to
 from gistgnn.theory.problem import Problem, adjacency, aggregation
 from gistgnn.theory.stationary import Stationary, predicted_error, stationary_error
 
@@ -74,6 +75,7 @@ __all__ = [
     "adjacency",
     "aggregation",
     "check",
+    "check_settings",
     "complete",
     "contract",
     "converge",
@@ -119,6 +121,7 @@ __all__ = [
     "sample_next_errors",
     "scale",
     "secant_kernel",
+    "second_half",
     "sharpest_angle",
     "slope",
     "stationary_error",

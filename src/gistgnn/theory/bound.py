@@ -53,6 +53,11 @@ class Bound:
                 f"step_size is {self.step_size:.3g}, expected one in (0, 2 / λ_0 = {2 / self.lambda_0:.3g}), such as "
                 "recommended_step gives"
             )
+        if not (math.isfinite(self.round_error) and self.alpha > 0 and math.isfinite(self.neighbourhood)):
+            raise InputError(
+                f"the bound is beyond what a float64 holds at gamma = {self.gamma:.3g}, step_size = "
+                f"{self.step_size:.3g} and d_1 = {self.d_1:.3g}: give less extreme values"
+            )
 
     @classmethod
     def of(
@@ -115,7 +120,9 @@ class Bound:
         """Return the width that the proof asks for: hypothesis (1) at t = 0, with R = λ_0 / (192 n) (printed: 96).
 
         (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. The paper checks it with B in place of T B, and then solves for
-        d_1 with T B. The gradient's factor ‖Ā‖ = 2, which it drops, doubles the first term and the second part of B.
+        d_1 with T B. Put right, the first term has ‖Ā‖ = 2 and the second part of B 2 · 2, for ‖Ā‖ and for the
+        `deviation` that it comes from; and the first part of B, which is the root of the error that a round adds, has
+        the factor of the first term, so that it falls as 1 / d_1.
 
         Args:
             rounds: T.
@@ -123,13 +130,18 @@ class Bound:
             initial: E‖y − ŷ(0)‖².
 
         Raises:
-            InputError: δ is not in (0, 1).
+            InputError: δ is not in (0, 1), or too small for a float64.
         """
         check_delta(delta)
-        lost, share = (1.0, 96.0) if self.printed else (2.0, 192.0)
         step, m = self.step_size * self.local_steps, self.sub_gcns
-        first = lost * 4.0 * rounds * step / (delta * self.alpha) * math.sqrt(self.n * initial)
-        noise = math.sqrt(self.round_error * self.d_1)
-        drift = lost * step * self.n * math.sqrt(8.0 * (m - 1) * rounds / (m * delta))
-        asked = (first + rounds * (noise + drift)) * share * self.n / self.lambda_0
-        return math.ceil(asked**2)
+        radius = self.lambda_0 / ((96.0 if self.printed else 192.0) * self.n)
+        scale = (1.0 if self.printed else 2.0) * 4.0 * rounds * step / (delta * self.alpha) * math.sqrt(self.n)
+        drift = (1.0 if self.printed else 4.0) * step * self.n * math.sqrt(8.0 * (m - 1) * rounds / (m * delta))
+        noise = math.sqrt(self.round_error) * math.sqrt(self.d_1)
+        # a / √d_1 + b / d_1 <= R; d_1 is the square of the larger root, (a + √(a² + 4bR)) / 2R
+        a = scale * math.sqrt(initial) + rounds * drift + (rounds * noise if self.printed else 0.0)
+        b = 0.0 if self.printed else rounds * scale * noise
+        root = (a + math.sqrt(a) * math.sqrt(a + 4.0 * b * radius / a)) / (2.0 * radius)
+        if not root < 1e150:
+            raise InputError(f"delta is {delta:.3g}: the width is beyond what a float64 holds; give a larger one")
+        return math.ceil(root**2)

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import breadth_first_order
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph, load
 from gistgnn.theory.assumptions import degree_balance
-from gistgnn.theory.problem import MOST_NODES, Problem
+from gistgnn.theory.problem import MOST_NODES, Problem, aggregation
 
 INSTANCES = ("complete:N", "ring:N", "karate")
 
@@ -26,11 +26,16 @@ def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (
         d: input features; None: n.
         seed: of inputs and targets.
         jumps: distances.
+
+    Raises:
+        InputError: n is below 3, where a ring has loops or double edges.
     """
+    if n < 3:
+        raise InputError(f"n is {n}, expected at least 3 nodes of a ring")
     rng = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, n if d is None else d, generator=rng, dtype=torch.float64)
-    y = torch.randn(n, generator=rng, dtype=torch.float64).sign()
-    at = torch.arange(n)
+    x = torch.randn(n, n if d is None else d, generator=rng, dtype=torch.float64, device="cpu")
+    y = torch.randn(n, generator=rng, dtype=torch.float64, device="cpu").sign()
+    at = torch.arange(n, device="cpu")
     pairs = [torch.stack([at, (at + step) % n]) for jump in jumps for step in (jump, -jump)]
     return Problem(0.5 * x / x.norm(dim=1, keepdim=True), torch.cat(pairs, dim=1).unique(dim=1), y)
 
@@ -44,9 +49,10 @@ def complete(n: int, seed: int = 0) -> Problem:
         n: nodes, at least 3.
         seed: of the targets.
     """
-    base = ring(n, n, seed, tuple(range(1, n // 2 + 1)))
-    x = torch.linalg.inv(base.a_bar)
-    return replace(base, x=0.5 * x / x.norm(dim=1).max())
+    y = ring(n, 1, seed).y
+    edges = (~torch.eye(n, dtype=torch.bool, device="cpu")).nonzero().T
+    x = torch.linalg.inv(aggregation(edges, n))
+    return Problem(0.5 * x / x.norm(dim=1).max(), edges, y)
 
 
 def karate() -> Problem:
@@ -124,7 +130,7 @@ def scale(problem: Problem) -> Problem:
 
 def _sized(kind: str, size: str) -> Problem:
     least = 3 if kind == "complete" else 5
-    n = int(size) if size.isdigit() else 0
+    n = int(size) if size.isdecimal() else 0
     if not least <= n <= MOST_NODES:
         raise InputError(
             f"{kind}:{size} is not a graph, expected {kind}:N with N an integer from {least} to {MOST_NODES}"

@@ -37,7 +37,7 @@ class LazyBound:
         local_steps: ζ.
 
     Raises:
-        InputError: ρ is not below λ_0, or λ_0 or η are not positive.
+        InputError: ρ is not below λ_0, λ_0 is not positive, or η is not in (0, 1/λ_0].
     """
 
     lambda_0: float
@@ -51,8 +51,11 @@ class LazyBound:
             raise InputError(
                 f"ρ is {self.rho:.3g}, expected less than λ_0 = {self.lambda_0:.3g}: ρ falls with the root of the width"
             )
-        if not self.step_size > 0:
-            raise InputError(f"step_size is {self.step_size}, expected a positive number")
+        if not 0 < self.step_size * self.lambda_0 <= 1:
+            raise InputError(
+                f"step_size is {self.step_size}, expected one above 0 and at most 1/λ_max(G^∞), which is below "
+                f"1/λ_0 = {1 / self.lambda_0:.3g}"
+            )
 
     @property
     def contraction(self) -> float:

@@ -33,7 +33,7 @@ def proof_step(problem: Problem, m: int) -> float:
 
 
 def recommended_step(problem: Problem, m: int) -> float:
-    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), thousands of times the proof's.
+    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), 10^5 times the proof's and more.
 
     While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2, and its square
     by the square of that, better than Lemma local_converge says.
@@ -71,8 +71,8 @@ def expected_initial_error(problem: Problem, m: int) -> float:
     return float(problem.y.square().sum() + torch.trace(problem.a_bar @ K @ problem.a_bar) / m**2)
 
 
-def limit_error(problem: Problem, m: int, step_size: float, steps: int) -> torch.Tensor:
-    """Return E‖y − ŷ‖² as d_1 → ∞ after 0, 1, ... local steps of every sub-GCN, [steps + 1].
+def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> torch.Tensor:
+    """Return E‖y − ŷ(t)‖² of t = 0 ... T as d_1 → ∞, [T + 1].
 
     All kernels are G^∞ then, so that merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), and ŷ(0) is a
     Gaussian of covariance ĀKĀ / m², K as in `output_gram`.
@@ -80,14 +80,15 @@ def limit_error(problem: Problem, m: int, step_size: float, steps: int) -> torch
     Args:
         problem: X, Ā and y.
         m: the number of sub-GCNs.
+        local_steps: ζ.
         step_size: η.
-        steps: ζ times the rounds.
+        rounds: T.
     """
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar / m**2
     weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
-    factors = (1.0 - step_size * values).square()
-    return (factors[None] ** torch.arange(steps + 1)[:, None]) @ weights
+    kept = (1.0 - step_size * values).abs() ** (2 * local_steps)
+    return (kept ** torch.arange(rounds + 1, device=kept.device)[:, None]) @ weights
 
 
 def movement(problem: Problem, step_size: float, local_errors: torch.Tensor, d_1: int) -> float:
@@ -135,6 +136,17 @@ def check_lambda_0(lambda_0: float) -> float:
     if not lambda_0 > 0:
         raise InputError(f"λ_0 is {lambda_0:.3g}, expected a positive number: see which assumption `check` says fails")
     return lambda_0
+
+
+def check_stable(problem: Problem, m: int, step_size: float) -> float:
+    """Return η, or raise InputError where gradient descent diverges at it, even at infinite width."""
+    stable = 2.0 / greatest_eigenvalue(problem, m)
+    if not 0 < step_size < stable:
+        raise InputError(
+            f"step_size is {step_size:.3g}, expected one above 0 and below 2 / λ_max(G^∞) = {stable:.3g}, where "
+            "training begins to diverge at any width"
+        )
+    return step_size
 
 
 def check_delta(delta: float) -> float:

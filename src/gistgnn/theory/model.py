@@ -138,7 +138,12 @@ def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size
         local_steps: ζ.
         step_size: η.
         draws: how many masks.
+
+    Raises:
+        InputError: draws < 1.
     """
+    if draws < 1:
+        raise InputError(f"draws is {draws}, expected at least 1")
     errors = []
     for _ in range(draws):
         subs = [_one_hidden(sub) for sub in gist.begin_round()]  # which is left without `aggregate`

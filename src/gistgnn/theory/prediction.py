@@ -10,7 +10,9 @@ from gistgnn.errors import InputError
 from gistgnn.theory.bound import Bound
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
 from gistgnn.theory.lemmas import (
+    check_delta,
     check_lambda_0,
+    check_stable,
     expected_initial_error,
     kernel_width,
     local_factor,
@@ -21,6 +23,7 @@ from gistgnn.theory.problem import Problem
 from gistgnn.theory.stationary import stationary_error
 
 SAMPLED_NODES = 500  # the cost is the cube of it for every sample
+LARGEST = 10**12  # of what is counted
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,9 @@ class Prediction:
         step_size: η, for the gradient of ½‖y − ŷ‖².
         proof_step: the largest η that the proof allows.
         initial: E‖y − ŷ(0)‖², exact.
-        local_factor: 1 − ηλ_0/2 of a local step (Lemma local_converge).
+        local_factor: 1 − ηλ_0/2 of a local step (Lemma local_converge), where η is at most 1/λ_max(G^∞); else None.
         round_factor: γ + (1 − γ)(1 − ηλ_0/2)^ζ of a round (the theorem).
-        limit_factor: (1 − ηλ_0)^2ζ, what a round comes to as d_1 → ∞, where η is at most 1/λ_max(G^∞); else None.
+        limit_factor: (1 − ηλ_0)^2ζ, what a round comes to as d_1 → ∞, where it is; else None.
         neighbourhood: what the theorem leaves of the error as t → ∞, as printed.
         corrected_neighbourhood: the same with its constants put right.
         leading: what remains to leading order in 1/d_1 (`stationary_error`); None of more than `SAMPLED_NODES` nodes.
@@ -58,7 +61,7 @@ class Prediction:
     step_size: float
     proof_step: float
     initial: float
-    local_factor: float
+    local_factor: float | None
     round_factor: float
     limit_factor: float | None
     neighbourhood: float
@@ -95,14 +98,14 @@ class Prediction:
             delta: δ.
 
         Raises:
-            InputError: λ_0 is 0, fewer neurons than sub-GCNs, η is above 2/λ_max(G^∞), or see `Bound` and
-                `kernel_width`.
+            InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or see `check_settings` and `Bound`.
         """
-        if width < sub_gcns:
-            raise InputError(f"width is {width}, expected at least m = {sub_gcns}: every sub-GCN needs a neuron")
+        check_settings(sub_gcns, local_steps, width, rounds, gamma, delta)
         lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
         lambda_max = greatest_eigenvalue(problem, sub_gcns)
-        eta = recommended_step(problem, sub_gcns) if step_size is None else _stable(step_size, lambda_max)
+        eta = recommended_step(problem, sub_gcns)
+        eta = eta if step_size is None else check_stable(problem, sub_gcns, step_size)
+        proved = eta * lambda_max <= 1.0
         printed, corrected = (
             Bound.of(problem, sub_gcns, local_steps, eta, width, gamma=gamma, printed=each) for each in (True, False)
         )
@@ -117,9 +120,9 @@ class Prediction:
             step_size=eta,
             proof_step=proof_step(problem, sub_gcns),
             initial=initial,
-            local_factor=local_factor(eta, lambda_0),
+            local_factor=local_factor(eta, lambda_0) if proved else None,
             round_factor=printed.contraction,
-            limit_factor=(1.0 - eta * lambda_0) ** (2 * local_steps) if eta * lambda_max <= 1.0 else None,
+            limit_factor=(1.0 - eta * lambda_0) ** (2 * local_steps) if proved else None,
             neighbourhood=printed.neighbourhood,
             corrected_neighbourhood=corrected.neighbourhood,
             leading=_leading(problem, width, sub_gcns, local_steps, eta),
@@ -140,15 +143,20 @@ def _leading(problem: Problem, d_1: int, m: int, zeta: int, eta: float) -> float
     return stationary_error(problem, d_1, m, zeta, eta, samples=2000).remaining
 
 
-def _stable(step_size: float, lambda_max: float) -> float:
-    if step_size * lambda_max > 2.0:
-        raise InputError(
-            f"step_size is {step_size:.3g}, expected at most 2 / λ_max(G^∞) = {2 / lambda_max:.3g}: above it training "
-            "diverges, at any width"
-        )
-    return step_size
+def check_settings(sub_gcns: int, local_steps: int, width: int, rounds: int, gamma: float, delta: float) -> None:
+    """Raise InputError where a number is out of range whatever the graph."""
+    for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
+        if not 1 <= value <= LARGEST:
+            raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
+    if not sub_gcns <= width <= LARGEST:
+        raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
+    if not 0 < gamma < 1:
+        raise InputError(f"gamma is {gamma}, expected a number between 0 and 1")
+    check_delta(delta)
 
 
-def rounds_to(share: float, factor: float) -> int:
-    """Return how many rounds shrink an error to a share of it, each by a factor in (0, 1)."""
-    return math.ceil(math.log(share) / math.log(factor))
+def rounds_to(share: float, factor: float) -> int | None:
+    """Return how many rounds shrink an error to a share of it, each by a factor; None: by none that a float64 tells."""
+    if factor >= 1.0:
+        return None
+    return 1 if factor <= share else math.ceil(math.log(share) / math.log(factor))

@@ -1,5 +1,6 @@
 """The regression problem of the analysis: a graph's aggregation matrix, inputs and targets (appendix C.1, C.2)."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +21,7 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
         edge_index: [2, E] int64, every undirected edge in both directions.
         nodes: n.
     """
-    A = torch.zeros(nodes, nodes, dtype=torch.float64)
+    A = torch.zeros(nodes, nodes, dtype=torch.float64, device=edge_index.device)
     A[edge_index[1], edge_index[0]] = 1.0
     return A
 
@@ -38,7 +39,7 @@ def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)
     scale = torch.where(degrees > 0, degrees.clamp(min=1.0).rsqrt(), 0.0)
-    return torch.eye(nodes, dtype=torch.float64) + scale[:, None] * A * scale
+    return torch.eye(nodes, dtype=torch.float64, device=A.device) + scale[:, None] * A * scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,8 @@ class Problem:
         y: [n] float64, the targets.
 
     Raises:
-        InputError: the graph is directed: Ā would not be symmetric, and nothing in the analysis would hold.
+        InputError: x is not [n, d] float64 with n and d at least 1, y not [n] float64, or the graph is directed: Ā
+            would not be symmetric, and nothing in the analysis would hold.
     """
 
     x: Tensor
@@ -59,6 +61,12 @@ class Problem:
     y: Tensor
 
     def __post_init__(self) -> None:
+        for name, tensor, dims in (("x", self.x, 2), ("y", self.y, 1)):
+            if tensor.ndim != dims or tensor.dtype != torch.float64 or not tensor.numel():
+                expected = "[n, d]" if dims == 2 else "[n]"
+                raise InputError(f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {expected} float64")
+        if len(self.y) != self.n:
+            raise InputError(f"y is {list(self.y.shape)}, expected [{self.n}], one number per node")
         A = adjacency(self.edge_index, self.n)
         if not torch.equal(A, A.T):
             target, source = (A > A.T).nonzero()[0].tolist()
@@ -87,10 +95,18 @@ class Problem:
         if y is None:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
                 raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
-            y = 2.0 * graph.y / (graph.num_classes - 1) - 1.0
+            y = 2.0 * graph.y.double() / (graph.num_classes - 1) - 1.0
         if y.shape != (n,):
             raise InputError(f"y is {list(y.shape)}, expected [{n}], one number per node")
         return cls(graph.x.double().cpu(), graph.edge_index.cpu(), y.double().cpu())
+
+    @cached_property
+    def checksum(self) -> str:
+        """What tells problems apart."""
+        digest = hashlib.sha256()
+        for tensor in (self.x, self.edge_index, self.y):
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     @property
     def n(self) -> int:
