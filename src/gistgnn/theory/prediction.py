@@ -110,14 +110,9 @@ class Prediction:
             Bound.of(problem, sub_gcns, local_steps, eta, width, gamma=gamma, printed=each) for each in (True, False)
         )
         initial = expected_initial_error(problem, sub_gcns)
+        settings = (sub_gcns, local_steps, width, gamma, lambda_0, lambda_max, eta)
         return cls(
-            sub_gcns=sub_gcns,
-            local_steps=local_steps,
-            width=width,
-            gamma=gamma,
-            lambda_0=lambda_0,
-            lambda_max=lambda_max,
-            step_size=eta,
+            *settings,
             proof_step=proof_step(problem, sub_gcns),
             initial=initial,
             local_factor=local_factor(eta, lambda_0) if proved else None,
