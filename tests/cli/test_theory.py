@@ -137,7 +137,7 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
         (("karate", "--gamma", "nan"), "gamma is nan"),
         (("karate", "--delta", 0), "delta is 0.0, expected a probability between 0 and 1"),
         (("karate", "--step-size", 99), "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699"),
-        (("karate", "--step-size", -1), "step_size is -1, expected one above 0"),
+        (("karate", "--step-size", -1), "step_size is -1, expected a number above 0"),
         (("karate", "--step-size", "nan"), "step_size is nan"),
         (("karate", "--step-size", "big"), "invalid float value: 'big'"),
         ((), "the following arguments are required: GRAPH"),
@@ -164,6 +164,7 @@ def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
 ) -> None:
     path = write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:])
     refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)
+    refused(capsys, "step_size is -1, expected a number above 0", "theory", "check", path, "--step-size", -1)
 
 
 def test_no_action_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,5 +157,6 @@ def test_a_run_that_should_have_got_there_and_has_not_counts() -> None:
 
     assert rate() is False  # 29 rounds by the theorem
     assert rate(contraction=0.999) is None
+    assert rate(contraction=1.0) is None  # up to rounding: no number of rounds
     assert rate(error=[1.0] * 20 + [0.01] * 40) is True
     assert rate(error=[1.0] * 40 + [0.01] * 20) is False

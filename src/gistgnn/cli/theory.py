@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.progress import waiting
     from gistgnn.theory import Prediction, check, check_settings, least_eigenvalue, load_problem
 
-    check_settings(args.sub_gcns, args.local_steps, args.width, args.rounds, args.gamma, args.delta)
+    chosen = (args.step_size, args.gamma, args.rounds, args.delta)
+    check_settings(args.sub_gcns, args.local_steps, args.width, *chosen)
     problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with waiting("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -104,7 +104,7 @@ class Theory(Experiment):
     def _training(self, cell: Cell, problem: Problem) -> tuple[Found, Any]:
         name, d_1, m, zeta = cell
         settings = {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "epochs": self.epochs, "seeds": self.seeds}
-        of = {"dataset": name, "problem": problem.checksum, **settings}
+        of = {"dataset": name, "problem": problem.checksum, "samples": SAMPLES, **settings}
         return of, partial(train_cell, problem, **settings)
 
     def _verdicts(self, name: str, problem: Problem, found: dict[Cell, Found]) -> list[Verdict]:
@@ -208,8 +208,8 @@ def _reached(errors: Sequence[float]) -> int | None:
     return next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None)
 
 
-def _theorem_reaches(found: Found) -> int:
-    return rounds_to(SHARE, found["contraction"]) or sys.maxsize
+def _theorem_reaches(found: Found) -> float:
+    return rounds_to(SHARE, found["contraction"]) or math.inf
 
 
 def _row(cell: Cell, found: Found) -> list[str]:
@@ -234,7 +234,7 @@ def _figure(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def _span(values: Sequence[int]) -> str:
+def _span(values: Sequence[float]) -> str:
     if not values:
         return "no"
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gistgnn.errors import InputError
 from gistgnn.theory.kernel import least_eigenvalue
-from gistgnn.theory.lemmas import check_delta, check_lambda_0
+from gistgnn.theory.lemmas import check_delta, check_gamma, check_lambda_0
 from gistgnn.theory.problem import Problem
 
 
@@ -46,8 +46,7 @@ class Bound:
 
     def __post_init__(self) -> None:
         check_lambda_0(self.lambda_0)
-        if not 0 < self.gamma < 1:
-            raise InputError(f"gamma is {self.gamma}, expected a number between 0 and 1")
+        check_gamma(self.gamma)
         if not 0 < self.step_size * self.lambda_0 / 2 < 1:
             raise InputError(
                 f"step_size is {self.step_size:.3g}, expected one in (0, 2 / λ_0 = {2 / self.lambda_0:.3g}), such as "

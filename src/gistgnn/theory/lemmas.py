@@ -149,6 +149,13 @@ def check_stable(problem: Problem, m: int, step_size: float) -> float:
     return step_size
 
 
+def check_gamma(gamma: float) -> float:
+    """Return γ, or raise InputError where it is not between 0 and 1."""
+    if not 0 < gamma < 1:
+        raise InputError(f"gamma is {gamma}, expected a number between 0 and 1")
+    return gamma
+
+
 def check_delta(delta: float) -> float:
     """Return δ, or raise InputError where it is not a probability between 0 and 1."""
     if not 0 < delta < 1:

@@ -11,6 +11,7 @@ from gistgnn.theory.bound import Bound
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
 from gistgnn.theory.lemmas import (
     check_delta,
+    check_gamma,
     check_lambda_0,
     check_stable,
     expected_initial_error,
@@ -100,7 +101,7 @@ class Prediction:
         Raises:
             InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or see `check_settings` and `Bound`.
         """
-        check_settings(sub_gcns, local_steps, width, rounds, gamma, delta)
+        check_settings(sub_gcns, local_steps, width, step_size, gamma, rounds, delta)
         lambda_0 = check_lambda_0(least_eigenvalue(problem, sub_gcns))
         lambda_max = greatest_eigenvalue(problem, sub_gcns)
         eta = recommended_step(problem, sub_gcns)
@@ -138,15 +139,18 @@ def _leading(problem: Problem, d_1: int, m: int, zeta: int, eta: float) -> float
     return stationary_error(problem, d_1, m, zeta, eta, samples=2000).remaining
 
 
-def check_settings(sub_gcns: int, local_steps: int, width: int, rounds: int, gamma: float, delta: float) -> None:
+def check_settings(
+    sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
+) -> None:
     """Raise InputError where a number is out of range whatever the graph."""
     for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
         if not 1 <= value <= LARGEST:
             raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
     if not sub_gcns <= width <= LARGEST:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
-    if not 0 < gamma < 1:
-        raise InputError(f"gamma is {gamma}, expected a number between 0 and 1")
+    if step_size is not None and not 0 < step_size < math.inf:
+        raise InputError(f"step_size is {step_size:g}, expected a number above 0")
+    check_gamma(gamma)
     check_delta(delta)
 
 

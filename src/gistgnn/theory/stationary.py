@@ -14,9 +14,9 @@ covariances are
     N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ (`output_gram`),
 
 of what a round adds, and C = Q^ζ C Q^ζ + N of what remains as t → ∞. Left out are pairs r = r' and (G_j − G^∞)², of
-order 1/d_1²; neurons that change their sign, which is a per cent or two here; and, while e(t) is large, how far the
-finite kernels contract it from how G^∞ does, a part of e(t) that falls as d_1^-1/2. The expectation over θ ~ N(0, I) is
-of four indicators, which has no closed form: it is sampled.
+order 1/d_1²; neurons that change their sign within a round, a per cent or two of it on complete:6; and, while e(t) is
+large, how far the finite kernels contract it from how G^∞ does, a part of e(t) that falls as d_1^-1/2. The expectation
+over θ ~ N(0, I) is of four indicators, which has no closed form: it is sampled.
 """
 
 from dataclasses import dataclass
