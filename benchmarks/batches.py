@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.graphs import drawn, in_order
 from benchmarks.tables import describe_machine, number, on, percentile, table
-from gistgnn.graphs.clusters import Clusters
-from gistgnn.memory import keep_freed_memory, peak_memory_bytes
+from gistgnn.graphs.clustering import Clusters
 from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import Batch, ClusterBatches
+from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 TARGET_MS = 5.0
 NEAR = 50  # clusters to either side that count as near

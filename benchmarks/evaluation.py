@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from gistgnn.inference.layers import ByLayers
-from gistgnn.inference.plan import Budget, plan_layers
-from gistgnn.inference.whole import Whole
+from gistgnn.evaluation.budget import Budget, plan_layers
+from gistgnn.evaluation.layers import ByLayers
+from gistgnn.evaluation.whole import Whole
 from gistgnn.nn import GAT, GCN, GNN, GraphSAGE
 from gistgnn.sampling import Batch
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from gistgnn.graphs.clusters import Clusters
+from gistgnn.graphs.clustering import Clusters
 from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import Batch
 

@@ -9,7 +9,7 @@ import torch
 from benchmarks.case import Case
 from benchmarks.clock import Clock
 from benchmarks.counts import count
-from gistgnn.memory import keep_freed_memory
+from gistgnn.utils.process_memory import keep_freed_memory
 
 LARGE = 256 * 2**20  # bytes that no cache holds
 BATCHES = 10

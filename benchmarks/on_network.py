@@ -11,9 +11,9 @@ import torch.distributed as dist
 
 from benchmarks.case import Case
 from gistgnn import GIST
-from gistgnn.axes import named_tensors
 from gistgnn.distributed import Ranks, costs
 from gistgnn.gist import train
+from gistgnn.layout.axes import named_tensors
 from gistgnn.runners import Stretch, make_runner
 from gistgnn.settings import Training
 

@@ -9,13 +9,13 @@ from torch.optim import Optimizer
 from benchmarks.case import Case
 from benchmarks.clock import Clock, TimedSampler
 from gistgnn import GIST
-from gistgnn.memory import keep_freed_memory
 from gistgnn.nn.pattern import Pattern
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners import Stretch, make_runner
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, forward
 from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.utils.process_memory import keep_freed_memory
 
 ENDLESS = 10**9  # steps of the whole run, which the schedule follows
 

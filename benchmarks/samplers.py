@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import describe_machine, on, table
-from gistgnn.config import ModelConfig, RunConfig
-from gistgnn.experiments.runs import RunStore
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import SAMPLINGS, ClusterSampling
 
 ALLOWED = 2.0  # points

@@ -16,7 +16,6 @@ import torch
 from benchmarks.tables import describe_machine, number, on, percentile, quartiles, spread, table
 from gistgnn import GIST
 from gistgnn.graphs import Graph, Standardisation, load
-from gistgnn.memory import keep_freed_memory
 from gistgnn.nn import MODELS
 from gistgnn.runners import Stretch, make_runner
 from gistgnn.sampling import (
@@ -34,6 +33,7 @@ from gistgnn.sampling import (
 )
 from gistgnn.sampling.drawn import DrawnBatches
 from gistgnn.settings import Training
+from gistgnn.utils.process_memory import keep_freed_memory
 
 TARGET_MS = 15.0
 TARGETS = {2: 1.8, 4: 2.9}  # times faster than m = 1, over an epoch

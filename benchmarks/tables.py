@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gistgnn.machine import processor
+from gistgnn.utils.machine import processor
 
 
 def quartiles(samples: Sequence[float]) -> dict[str, Any]:

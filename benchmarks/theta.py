@@ -17,10 +17,10 @@ from torch import nn
 
 from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import GIST
-from gistgnn.memory import keep_freed_memory
 from gistgnn.nn import GraphSAGE
 from gistgnn.partition import Blocks
 from gistgnn.theta import Store, Theta, Trained
+from gistgnn.utils.process_memory import keep_freed_memory
 
 LINE = 64  # bytes that the memory moves at least
 ENTRY = 4  # bytes of a number

@@ -15,7 +15,7 @@ from benchmarks.case import Case
 from benchmarks.clock import Clock
 from benchmarks.machine import Machine
 from benchmarks.ours import GISTContender
-from gistgnn.memory import peak_memory_bytes
+from gistgnn.utils.process_memory import peak_memory_bytes
 
 _SPAWN = get_context("spawn")
 STEP_BATCHES = 4  # that steps take by turns

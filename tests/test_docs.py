@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from commands import run_program
-from models import OURS, tiny_graph
 from torch import nn
 
-from gistgnn.evaluate import predict
-from gistgnn.model_files import write_model
+from gistgnn.evaluation.scores import predict
+from gistgnn.io.models import write_model
 from gistgnn.sampling import whole_graph
+from tests.helpers.commands import run_program
+from tests.helpers.models import OURS, tiny_graph
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from fitting import GRAPH, fit, gcn, quiet, same, theta
-from models import USERS, C, F
 from torch import nn
 
 from gistgnn import GIST
-from gistgnn.axes import named_tensors
+from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
 from gistgnn.settings import Training
+from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
+from tests.helpers.models import USERS, C, F
 
 # Algorithm 1 at m = 1 is ordinary training.
 

@@ -5,10 +5,10 @@ from math import comb
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 from scipy.stats import chi2
 
 from gistgnn.partition import Partition
+from tests.helpers.refusals import refused
 
 ROUNDS = 2000
 examples = settings(deadline=None, max_examples=60)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
 
 from gistgnn.settings import Training, make_training
+from tests.helpers.refusals import refused
 
 
 @given(epochs=st.integers(1, 500), per_epoch=st.integers(1, 20), m=st.integers(1, 32))

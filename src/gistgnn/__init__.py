@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from gistgnn.errors import InputError
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph
-    from gistgnn.result import Result
-    from gistgnn.rounds import Round
-    from gistgnn.saving import Saving
+    from gistgnn.round import Round
+    from gistgnn.session.result import Result
+    from gistgnn.session.saving import Saving
     from gistgnn.settings import Training
 
 __version__ = "0.1.0"
@@ -21,9 +21,9 @@ _HOMES = {
     "GIST": "gist",
     "Graph": "graphs",
     "InputError": "errors",
-    "Result": "result",
-    "Round": "rounds",
-    "Saving": "saving",
+    "Result": "session.result",
+    "Round": "round",
+    "Saving": "session.saving",
     "Training": "settings",
 }
 

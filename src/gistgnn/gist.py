@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gistgnn.axes import Build, Widths, check_widths
+from gistgnn.accounting.footprint import costs_of
+from gistgnn.accounting.phases import Phases
 from gistgnn.distributed import Ranks
-from gistgnn.fit import Fit, Options
-from gistgnn.footprint import costs_of
+from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.inference import Evaluation
+from gistgnn.layout.axes import Build, Widths, check_widths
+from gistgnn.layout.check import prove_layout
 from gistgnn.partition import Blocks, Partition
-from gistgnn.phases import Phases
-from gistgnn.proof import prove_layout
-from gistgnn.result import Result
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
 from gistgnn.sampling import Sampler, Sampling
-from gistgnn.saving import Saving
-from gistgnn.scoring import Scorer
+from gistgnn.session.result import Result
+from gistgnn.session.saving import Saving
+from gistgnn.session.scorer import Scorer
+from gistgnn.session.session import Fit, Options
 from gistgnn.settings import Training, make_training
 from gistgnn.theta import (
     Model,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.seeds import check_seed, generator
+from gistgnn.utils.random_streams import check_seed, generator
 
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from models import OURS, tiny_graph
 from torch import nn
 
 from gistgnn import GIST, Result
 from gistgnn.baselines import METHODS
 from gistgnn.distributed import Ranks
 from gistgnn.sampling import ClusterSampling, whole_graph
+from tests.helpers.models import OURS, tiny_graph
 
 GRAPH = tiny_graph(48)
 BATCHES = ClusterSampling(clusters=6, clusters_per_batch=3, method="random", batches="independent")

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gistgnn.axes import named_tensors
 from gistgnn.baselines import DataParallel
-from gistgnn.evaluate import evaluate, score
-from gistgnn.nn.ensemble import EnsembleModel
+from gistgnn.evaluation.scores import evaluate, score
+from gistgnn.layout.axes import named_tensors
+from gistgnn.nn.ensemble_model import EnsembleModel
 from gistgnn.sampling import Batch, forward, whole_graph
 
 from .cases import GRAPH, LOCAL, LR, STEPS, batches, fit, make

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gistgnn import InputError, Result, Saving
-from gistgnn.axes import named_tensors
 from gistgnn.baselines import METHODS, DataParallel, Ensemble, LocalSGD
 from gistgnn.distributed import RankLostError, Ranks, Traffic
+from gistgnn.layout.axes import named_tensors
 from tests.distributed.launch import on_ranks
 
 from .cases import BATCHES, GRAPH, LOCAL, build, fit, make
@@ -167,7 +167,7 @@ def test_a_trainer_that_cannot_be_is_refused() -> None:
 
 
 def test_members_may_be_of_unequal_widths_and_are_scored_in_any_way() -> None:
-    from gistgnn.inference import Evaluation
+    from gistgnn.evaluation import Evaluation
 
     whole = left(fit(make("ensemble", 3)))
     layers = fit(make("ensemble", 3), evaluation=Evaluation("layers"))

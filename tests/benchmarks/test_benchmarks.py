@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import pytest
 import torch
-from commands import ready
 
 from benchmarks import worker
 from benchmarks.case import Case
@@ -21,6 +20,7 @@ from benchmarks.pyg import PyGContender
 from benchmarks.tables import percentile, quartiles
 from benchmarks.targets import judge
 from benchmarks.time_to_f1 import compare, first_time
+from tests.helpers.commands import ready
 
 ROOT = Path(__file__).parents[2]
 TINY = {"features": 6, "classes": 3, "heads": 2, "nodes": 40, "edges": 160, "per_batch": 4, "clusters": 8}

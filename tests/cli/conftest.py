@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run_command
+
+from tests.helpers.commands import run_command
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import Forked, command, run_command, start, start_command
 
 from gistgnn.checkpoint import Checkpoints
+from tests.helpers.commands import Forked, command, run_command, start, start_command
 
 from .conftest import Cli
 

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import Forked
+
+from tests.helpers.commands import Forked
 
 from .conftest import Cli
 from .in_process import refused, run

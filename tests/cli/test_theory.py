@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commands import run_command
 
 from gistgnn.theory import (
     Bound,
@@ -21,6 +20,7 @@ from gistgnn.theory import (
     scale,
 )
 from tests.cli.in_process import refused, run
+from tests.helpers.commands import run_command
 
 
 def found(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import command, environment
 from safetensors.torch import load_file
 
 from gistgnn.nn import GCN
+from tests.helpers.commands import command, environment
 
 from .conftest import Cli, arrays
 

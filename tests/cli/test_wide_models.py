@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from gistgnn import run as run_module
-from gistgnn.model_files import INDEX, SINGLE, write_model
-from gistgnn.run import load_run
-from gistgnn.stored import StoredTensor
+from gistgnn.io.models import INDEX, SINGLE, write_model
+from gistgnn.io.stored_tensor import StoredTensor
+from gistgnn.runs import run_folder as run_module
+from gistgnn.runs.run_folder import load_run
 
 from .conftest import Cli
 from .in_process import refused, run

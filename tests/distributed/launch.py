@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from commands import ready
 
 from gistgnn.distributed import RankLostError, Ranks
+from tests.helpers.commands import ready
 
 
 def on_ranks(

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models import every_model, tiny_graph
-from refusals import refused
-from resuming import after
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Ranks
+from tests.helpers.models import every_model, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after
 
 from .launch import on_ranks
 from .test_equality import joined, left, same

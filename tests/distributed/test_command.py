@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from commands import Completed, environment, run_command, run_program, run_ranks, start
+from tests.helpers.commands import Completed, environment, run_command, run_program, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import OURS, tiny_graph
 
 from gistgnn import GIST
-from gistgnn.axes import named_tensors
 from gistgnn.distributed import Ranks, costs
+from gistgnn.layout.axes import named_tensors
+from tests.helpers.models import OURS, tiny_graph
 
 from .launch import on_ranks
 

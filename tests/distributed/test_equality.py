@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from models import every_model, tiny_graph
 from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
-from gistgnn.result import Result
 from gistgnn.sampling import LadiesSampling, SaintWalkSampling
+from gistgnn.session.result import Result
 from gistgnn.theta import InMemory, Sharded
+from tests.helpers.models import every_model, tiny_graph
 
 from .launch import on_ranks
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from models import OURS
-from refusals import refused
 
 from gistgnn import GIST, DivergedError
-from gistgnn.axes import named_tensors
 from gistgnn.distributed import RankLostError, Ranks
+from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Sharded
 from gistgnn.theta.slices import gather
+from tests.helpers.models import OURS
+from tests.helpers.refusals import refused
 
 from .launch import on_ranks
 

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 import psutil
-from commands import run_command, run_ranks, start
 
 from gistgnn.checkpoint import Checkpoints
+from tests.helpers.commands import run_command, run_ranks, start
 
 from .test_command import CARRY, TRAIN, words
 

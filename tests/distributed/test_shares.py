@@ -3,14 +3,14 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import built, every_model, layout_of
 
-from gistgnn.axes import named_tensors
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
+from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Partition
-from gistgnn.theta.editable import Spec
-from gistgnn.theta.shares import Shares
+from gistgnn.theta.disk.tensor_file import Spec
+from gistgnn.theta.ranks.shares import Shares
 from gistgnn.theta.slices import Slices, gather
+from tests.helpers.models import built, every_model, layout_of
 
 NAMES = ["gcn batch 2", "graphsage layer 3", "gat none 2", "residual", "features", "jumping over x"]
 TYPES = [torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16]

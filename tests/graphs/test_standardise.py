@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from models import tiny_graph
-from refusals import refused
 
 from gistgnn.graphs import Graph, Standardisation
+from tests.helpers.models import tiny_graph
+from tests.helpers.refusals import refused
 
 
 def graph_with(x: torch.Tensor) -> Graph:

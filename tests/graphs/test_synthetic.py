@@ -4,15 +4,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import run_command
-from refusals import refused
 from torch.nn import functional as F
 
 from gistgnn import GIST
 from gistgnn.graphs import DATASETS, Graph, find, load, synthetic
-from gistgnn.graphs.clusters import cluster
+from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.planted import Level, cumulate, draw_edges, power_law
 from gistgnn.nn import GraphSAGE
+from tests.helpers.commands import run_command
+from tests.helpers.refusals import refused
 
 from .samples import assert_equal
 

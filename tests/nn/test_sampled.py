@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from refusals import refused
 
 from gistgnn.nn import GAT, GCN, MODELS, Adjacency, SparseMatrix
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
+from tests.helpers.refusals import refused
 
 EDGES = torch.tensor([[1, 2, 2, 3, 0, 4, 1, 2], [0, 0, 1, 2, 3, 3, 4, 2]])  # 2 -> 2 is a self-loop
 WHOLE = Adjacency(EDGES, 6)  # node 5 is alone

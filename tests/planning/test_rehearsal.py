@@ -10,15 +10,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 
-from gistgnn.config import ModelConfig, RunConfig
+from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import DATASETS, Graph
-from gistgnn.inference import Evaluation
 from gistgnn.planning.ledger import rehearsing
 from gistgnn.planning.rehearsal import rehearse
 from gistgnn.planning.sizes import GraphSizes
+from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
 FLOAT = 4
@@ -199,7 +199,7 @@ GROWTH = """
 import ctypes, json, sys
 from pathlib import Path
 import psutil
-from gistgnn.memory import keep_freed_memory, peak_memory_bytes
+from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 keep_freed_memory()
 torch.set_num_threads(1)

@@ -1,11 +1,11 @@
 """Projections of a run on many ranks."""
 
 import pytest
-from refusals import refused
 
-from gistgnn.config import ModelConfig, RunConfig
 from gistgnn.planning import GraphSizes, Network, spread
 from gistgnn.planning.spread import DELAYS
+from gistgnn.runs.config import ModelConfig, RunConfig
+from tests.helpers.refusals import refused
 
 SIZES = GraphSizes("g", 2000, 20000, 100, 10, 1000)
 CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training={"epochs": 4, "local_steps": 50})

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser
-from records import comparison_record, experiment_record, run_record
 
 from gistgnn.report import write_report
-from gistgnn.report.comparison import comparison_page
-from gistgnn.report.experiment import experiment_page
-from gistgnn.report.run import run_page
+from gistgnn.report.comparison_page import comparison_page
+from gistgnn.report.experiment_page import experiment_page
+from gistgnn.report.run_page import run_page
+from tests.report.records import comparison_record, experiment_record, run_record
 
 _PAGES = {
     "run": (lambda: run_page(run_record()), 6),

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import NEW_KEYS, comparison_record, experiment_record, run_record
 
 from gistgnn.errors import InputError
 from gistgnn.report import write_report
-from gistgnn.report.comparison import comparison_page
-from gistgnn.report.coverage import coverage_blocks, median
-from gistgnn.report.experiment import experiment_page
+from gistgnn.report.comparison_page import comparison_page
+from gistgnn.report.coverage_section import coverage_blocks, median
+from gistgnn.report.experiment_page import experiment_page
 from gistgnn.report.formats import duration, size
-from gistgnn.report.run import run_page
+from gistgnn.report.run_page import run_page
+from tests.report.records import NEW_KEYS, comparison_record, experiment_record, run_record
 
 _EVIL = '<script>alert("1")</script> $x_{'
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import torch
-from models import Case, tiny_graph
 from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.runners import Fused, Runner, Stretch, train_in_turn
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
+from tests.helpers.models import Case, tiny_graph
 
 
 def in_double(batch: Batch) -> Batch:

@@ -8,21 +8,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
-from refusals import refused
-from resuming import after, make, state
-from resuming import fit as fit_resumable
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gistgnn import GIST, DivergedError, Saving
-from gistgnn.axes import named_tensors
-from gistgnn.graphs.clusters import cluster
+from gistgnn.graphs.clustering import cluster
+from gistgnn.layout.axes import named_tensors
 from gistgnn.runners import Fused, Stretch, make_runner, train_in_turn
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
+from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, make, state
+from tests.helpers.resuming import fit as fit_resumable
 
 from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, runners_agree, trained
 

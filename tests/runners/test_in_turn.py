@@ -1,17 +1,17 @@
 import pytest
 import torch
-from models import OURS, C, F, tiny_graph
-from refusals import refused
 from torch import nn
 
 from gistgnn import GIST, DivergedError
-from gistgnn.axes import named_tensors
+from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.runners import Stretch, train_in_turn
 from gistgnn.sampling import FullGraph, forward, whole_graph
-from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
+from gistgnn.utils.random_streams import torch_stream
+from tests.helpers.models import OURS, C, F, tiny_graph
+from tests.helpers.refusals import refused
 
 SAMPLER = FullGraph(whole_graph(tiny_graph()))
 TRAINING = Training(9, local_steps=3, lr=0.05)

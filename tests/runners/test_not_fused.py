@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from models import OURS, PYG, USERS, C, Case, F, tiny_graph
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.axes import named_tensors
-from gistgnn.graphs.clusters import cluster
+from gistgnn.graphs.clustering import cluster
+from gistgnn.layout.axes import named_tensors
 from gistgnn.runners import Fused, Stretch, train_in_turn
 from gistgnn.sampling import ClusterBatches, FullGraph
+from tests.helpers.models import OURS, PYG, USERS, C, Case, F, tiny_graph
 
 from .comparing import DOUBLE, FULL, SGD, WHOLE, runners_agree, trained
 

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from models import OURS, C, F, Stack, tiny_graph
-from refusals import refused
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.sampling import Batch, FullGraph, check_fits, forward, whole_graph
+from tests.helpers.models import OURS, C, F, Stack, tiny_graph
+from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph()
 

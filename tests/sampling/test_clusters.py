@@ -5,14 +5,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import OURS, C, F, Stack, tiny_graph
-from refusals import refused
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import subgraph
 
-from gistgnn.graphs.clusters import Clusters, cluster
+from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, forward, whole_graph
+from tests.helpers.models import OURS, C, F, Stack, tiny_graph
+from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph(60)
 

@@ -17,7 +17,7 @@ from gistgnn.sampling import (
     whole_graph,
 )
 from gistgnn.sampling.expected import Sizes
-from sampling.graphs import random_graph
+from tests.sampling.random_graphs import random_graph
 
 WHOLE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 WHOLE = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 3000, 2), sparse=False)

@@ -17,9 +17,9 @@ from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, Sampling
 from gistgnn.sampling import ladies as module
 from gistgnn.sampling.ladies import distinct
 from gistgnn.sampling.structure import Structure
-from sampling import slow
-from sampling.converging import converges, features
-from sampling.graphs import graphs, nodes_of, random_graph
+from tests.sampling import slow
+from tests.sampling.converging import converges, features
+from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 
 WHOLE = random_graph(30, 90)
 SOME = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.tensor([2, 7, 11, 20]), sparse=False)  # four outputs

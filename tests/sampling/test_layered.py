@@ -6,8 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import OURS, C, tiny_graph
-from refusals import refused
 from torch import nn
 from torch_geometric.nn import SAGEConv
 
@@ -23,7 +21,9 @@ from gistgnn.sampling import (
     training_subgraph,
     whole_graph,
 )
-from sampling.graphs import graphs, nodes_of
+from tests.helpers.models import OURS, C, tiny_graph
+from tests.helpers.refusals import refused
+from tests.sampling.random_graphs import graphs, nodes_of
 
 GRAPH = tiny_graph(60)
 WHOLE = whole_graph(GRAPH)

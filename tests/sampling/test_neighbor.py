@@ -16,9 +16,9 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, NeighborSampling
 from gistgnn.sampling.neighbor import draw_neighbours
 from gistgnn.sampling.structure import Structure
-from sampling import slow
-from sampling.converging import converges, features
-from sampling.graphs import graphs, nodes_of, random_graph
+from tests.sampling import slow
+from tests.sampling.converging import converges, features
+from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fitting import fit, same, theta
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import OURS, C, F, Stack, tiny_graph
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
 from gistgnn import GIST
-from gistgnn.graphs.clusters import cluster
+from gistgnn.graphs.clustering import cluster
 from gistgnn.nn.adjacency import Operator
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, whole_graph
+from tests.helpers.fitting import fit, same, theta
+from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 
 GRAPH = tiny_graph(40)
 WHOLE = whole_graph(GRAPH)

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
@@ -20,9 +19,10 @@ from gistgnn.sampling.saint.nodes import NodeDraw
 from gistgnn.sampling.saint.walks import WalkDraw
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
-from sampling import slow
-from sampling.converging import Mean, converges, features
-from sampling.graphs import graphs, nodes_of, random_graph
+from tests.helpers.refusals import refused
+from tests.sampling import slow
+from tests.sampling.converging import Mean, converges, features
+from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 
 Touched = list[tuple[set[int], float]]  # what one draw may touch, and how likely that is
 

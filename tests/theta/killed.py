@@ -14,14 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from resuming import fit, make
-
 from gistgnn import Saving
-from gistgnn.axes import named_tensors
 from gistgnn.checkpoint import Checkpoints
+from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Store
-from gistgnn.theta.editable import EditableFile
-from theta.stores import values
+from gistgnn.theta.disk.tensor_file import EditableFile
+from tests.helpers.resuming import fit, make
+from tests.theta.stores import values
 
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 

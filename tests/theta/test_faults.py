@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from models import OURS
-from refusals import refused
-from resuming import after, fit, make
 
 from gistgnn import GIST, Saving
 from gistgnn.errors import InputError
-from gistgnn.theta.editable import EditableFile
-from theta.stores import equal, shaken, store, values
+from gistgnn.theta.disk.tensor_file import EditableFile
+from tests.helpers.models import OURS
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make
+from tests.theta.stores import equal, shaken, store, values
 
 
 def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import run_program
+
+from tests.helpers.commands import run_program
 
 TESTS = Path(__file__).parent.parent
 

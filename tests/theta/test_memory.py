@@ -6,17 +6,17 @@ import torch
 import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import C, F, Stack, built, every_model, layout_of, some_models, tiny_graph
-from reference import held_positions, merged, slice_of, zeroed
-from refusals import refused
 from torch import Tensor, nn
 
-from gistgnn.axes import Layout, Segment, named_tensors
+from gistgnn.layout.axes import Layout, Segment, named_tensors
+from gistgnn.layout.check import prove_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
-from gistgnn.proof import prove_layout
 from gistgnn.sampling import Batch, forward
 from gistgnn.theta import InMemory, Trained
+from tests.helpers.models import C, F, Stack, built, every_model, layout_of, some_models, tiny_graph
+from tests.helpers.reference import held_positions, merged, slice_of, zeroed
+from tests.helpers.refusals import refused
 
 examples = settings(deadline=None, max_examples=6)
 few = settings(deadline=None, max_examples=4)

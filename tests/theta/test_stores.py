@@ -8,15 +8,15 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models import OURS, every_model, layout_of, some_models
-from refusals import refused
-from resuming import after, fit, make, state
 
 from gistgnn import GIST, Saving
-from gistgnn.axes import named_tensors
 from gistgnn.errors import DivergedError
+from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Store
-from theta.stores import equal, shaken, store, values
+from tests.helpers.models import OURS, every_model, layout_of, some_models
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make, state
+from tests.theta.stores import equal, shaken, store, values
 
 few = settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

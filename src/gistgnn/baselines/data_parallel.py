@@ -12,23 +12,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.axes import Build, Layout
+from gistgnn.accounting.footprint import costs_of
 from gistgnn.baselines.workers import independent
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreeing import raise_first, words_of
+from gistgnn.distributed.agreement import raise_first, words_of
 from gistgnn.errors import InputError
-from gistgnn.footprint import costs_of
 from gistgnn.gist import GIST
+from gistgnn.layout.axes import Build, Layout
 from gistgnn.partition import Blocks
-from gistgnn.result import Result
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners import Runner, Stretch
 from gistgnn.runners.runner import Losses
 from gistgnn.sampling import Batch, Sampler, Sampling, arguments
-from gistgnn.seeds import torch_stream
+from gistgnn.session.result import Result
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.theta import InMemory, OnRanks, PendingInMemory, Said, Theta, build_on_meta, make_theta
+from gistgnn.utils.random_streams import torch_stream
 
 
 class DataParallel(GIST):

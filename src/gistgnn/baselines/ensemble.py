@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.axes import Build
-from gistgnn.baselines.apart import Apart, ApartOnRanks
+from gistgnn.baselines.members import Apart, ApartOnRanks
 from gistgnn.errors import InputError
-from gistgnn.evaluate import chosen
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.scores import chosen
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
-from gistgnn.inference import Evaluation
-from gistgnn.nn.ensemble import EnsembleModel, members_of
+from gistgnn.layout.axes import Build
+from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.partition import Blocks
-from gistgnn.result import Result
-from gistgnn.scoring import Scorer, ScoreTable
+from gistgnn.session.result import Result
+from gistgnn.session.scorer import Scorer, ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta import InMemory, Model, Running, Theta, make_theta
 

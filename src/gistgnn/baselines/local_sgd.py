@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gistgnn.axes import Build
 from gistgnn.baselines.workers import independent
 from gistgnn.gist import GIST
-from gistgnn.result import Result
+from gistgnn.layout.axes import Build
 from gistgnn.sampling import Sampling
+from gistgnn.session.result import Result
 
 
 class LocalSGD(GIST):

@@ -39,9 +39,9 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from gistgnn.checkpoint.folder import FILE_BYTES
-from gistgnn.checkpoint.parts import Part
-from gistgnn.tensor_files import shards_of
+from gistgnn.checkpoint.checkpoints import FILE_BYTES
+from gistgnn.checkpoint.part import Part
+from gistgnn.io.tensors import shards_of
 
 SUFFIX = ".safetensors"
 

@@ -20,10 +20,10 @@ from gistgnn.cli.training_options import METHODS, add_training_options, config_o
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.config import RunConfig
-    from gistgnn.experiments.comparison import Comparison, Row
-    from gistgnn.experiments.runs import Record, RunStore
+    from gistgnn.compare.comparison import Comparison, Row
+    from gistgnn.compare.many_runs import Record, RunStore
     from gistgnn.planning import GraphSizes
+    from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = [2, 4, 8]
 
@@ -73,10 +73,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.experiments.comparison import Comparison, comparison_record
-    from gistgnn.experiments.runs import RunStore
-    from gistgnn.files import check_writable
-    from gistgnn.machine import describe_machine
+    from gistgnn.compare.comparison import Comparison, comparison_record
+    from gistgnn.compare.many_runs import RunStore
+    from gistgnn.io.whole_files import check_writable
+    from gistgnn.utils.machine import describe_machine
 
     args.seed = 0
     base = config_of(args, 1, "memory")
@@ -131,10 +131,10 @@ def _require_room(configs: "list[RunConfig]", sizes: "GraphSizes", args: argpars
 
 
 def _write(out: Path, record: dict[str, Any], rows: "list[Row]") -> None:
-    from gistgnn.experiments import tables
-    from gistgnn.files import replacing
+    from gistgnn.compare import tables
+    from gistgnn.io.whole_files import replacing
     from gistgnn.report import REPORT, write_report
-    from gistgnn.report.comparison import comparison_page  # imports matplotlib, which is slow
+    from gistgnn.report.comparison_page import comparison_page  # imports matplotlib, which is slow
 
     with replacing(out / "comparison.md") as path:
         note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
@@ -149,7 +149,7 @@ def _report(
 ) -> None:
     from rich.console import Console
 
-    from gistgnn.experiments import tables
+    from gistgnn.compare import tables
 
     for run in (run for runs in found for run in runs if "diverged" in run):
         print(

@@ -25,12 +25,12 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.cli.tables import print_scores
-    from gistgnn.evaluate import evaluate
+    from gistgnn.cli.score_table import print_scores
+    from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
-    from gistgnn.progress import say
-    from gistgnn.run import choose_device, load_run, scale_features
+    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
     from gistgnn.sampling import check_fits, whole_graph
+    from gistgnn.utils.console import say
 
     config, record, model = load_run(args.directory)
     evaluation = evaluation_of(args, config.evaluation)

@@ -4,8 +4,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gistgnn.config import RunConfig
     from gistgnn.planning import GraphSizes
+    from gistgnn.runs.config import RunConfig
 
 
 def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:

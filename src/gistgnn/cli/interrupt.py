@@ -4,7 +4,7 @@ import signal
 import sys
 from types import FrameType, TracebackType
 
-from gistgnn.cli.joining import leads
+from gistgnn.cli.join_ranks import leads
 
 
 class Interrupt:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gistgnn.cli import compare, datasets, evaluate, partition, plan, predict, reproduce, theory, train
-from gistgnn.cli.joining import leads
+from gistgnn.cli import compare, datasets, evaluate, partition_graph, plan, predict, reproduce, theory, train
+from gistgnn.cli.join_ranks import leads
 from gistgnn.errors import InputError, reason
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, compare, plan, evaluate, predict, datasets, partition, reproduce, theory):
+    for command in (train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce, theory):
         command.add_parser(commands)
     return parser
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if not hasattr(args, "run"):
         parser.error(
-            "give a command: train, compare, plan, evaluate, predict, datasets, partition, reproduce or theory"
+            "give a command: train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce or theory"
         )
     try:
         status: int = args.run(args)

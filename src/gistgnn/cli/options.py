@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gistgnn.inference import Evaluation
+    from gistgnn.evaluation import Evaluation
 
-# As gistgnn.graphs.clusters has them, whose import would take seconds.
+# As gistgnn.graphs.clustering has them, whose import would take seconds.
 CLUSTER_METHODS = ("metis", "random")
 
 
@@ -77,7 +77,7 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
     Raises:
         InputError: options that do not go together.
     """
-    from gistgnn.inference import Evaluation
+    from gistgnn.evaluation import Evaluation
 
     method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
     sample = getattr(args, "parts_sample", None)

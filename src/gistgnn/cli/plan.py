@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Network, Resources, make_plan, spread
-    from gistgnn.progress import waiting
+    from gistgnn.utils.console import waiting
 
     if args.ranks and not args.timed:
         raise InputError("--ranks is given with --no-measure, but its times are of this machine: leave one of them out")
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     from rich.console import Console
 
-    from gistgnn.planning.plan import said
+    from gistgnn.planning.forecast import said
 
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
@@ -103,7 +103,7 @@ def _print(plan: "Plan", spreads: "list[Spread]") -> None:
 
 
 def _memory_table(plan: "Plan") -> "Table":
-    from gistgnn.planning.plan import said
+    from gistgnn.planning.forecast import said
 
     columns = ("", "sub-GCN", "trained", "step", "eval.", "peak", "disk")
     table = _table("memory (trained: with gradients and optimiser)", columns)
@@ -116,7 +116,7 @@ def _memory_table(plan: "Plan") -> "Table":
 
 
 def _time_table(plan: "Plan") -> "Table":
-    from gistgnn.planning.plan import said
+    from gistgnn.planning.forecast import said
 
     columns = ("one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
     table = _table("a round's traffic with Θ; time, an estimate", columns)
@@ -131,7 +131,7 @@ def _time_table(plan: "Plan") -> "Table":
 def _ranks_table(spreads: "list[Spread]") -> "Table":
     from rich.table import Table
 
-    from gistgnn.planning.plan import said
+    from gistgnn.planning.forecast import said
 
     title = (
         "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, times sooner to an epoch's end"

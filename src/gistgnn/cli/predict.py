@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import torch
 
-    from gistgnn.evaluate import decide, predict
-    from gistgnn.files import replacing
+    from gistgnn.evaluation.scores import decide, predict
     from gistgnn.graphs import load_nodes
-    from gistgnn.progress import say
-    from gistgnn.run import choose_device, load_run, scale_features
+    from gistgnn.io.whole_files import replacing
+    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
     from gistgnn.sampling import Batch, check_fits
+    from gistgnn.utils.console import say
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")

@@ -10,7 +10,7 @@ from typing import Any
 
 from gistgnn.cli.options import add_device_option, count, gibibytes
 
-SCALES = ("small", "full")  # as gistgnn.experiments has them, whose import would take seconds
+SCALES = ("small", "full")  # as gistgnn.paper.experiment has them, whose import would take seconds
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Entry:
     """An experiment on the command line.
 
     Args:
-        home: its module in `gistgnn.experiments`, and its class there.
+        home: its module in `gistgnn.paper`, and its class there.
         help: what it shows.
         options: those of `OPTIONS` that it takes beside the common ones.
         devices: whether it runs elsewhere than on the CPU.
@@ -33,27 +33,33 @@ class Entry:
 EXPERIMENTS = {
     "table1": Entry("table1:Table1", "which dimensions to partition: GCN 256-256 on small graphs", ("jobs",)),
     "depth-width": Entry(
-        "depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
+        "figure4_depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
     ),
     "local-iterations": Entry(
-        "local_iterations:LocalIterations", "Figure 5: how often sub-GCNs are merged", ("zetas", "sub_gcns", "jobs")
+        "figure5_local_iterations:LocalIterations",
+        "Figure 5: how often sub-GCNs are merged",
+        ("zetas", "sub_gcns", "jobs"),
     ),
     "reddit": Entry(
-        "large:Reddit", "Table 2: GraphSAGE and GAT on Reddit", ("layers", "local_steps", "clusters", "models")
+        "table2_large_graphs:Reddit",
+        "Table 2: GraphSAGE and GAT on Reddit",
+        ("layers", "local_steps", "clusters", "models"),
     ),
     "amazon2m": Entry(
-        "large:Amazon2M", "Table 2: GraphSAGE on Amazon2M", ("layers", "widths", "local_steps", "clusters")
+        "table2_large_graphs:Amazon2M",
+        "Table 2: GraphSAGE on Amazon2M",
+        ("layers", "widths", "local_steps", "clusters"),
     ),
     "ultrawide": Entry(
-        "ultrawide:UltraWide",
+        "table3_ultrawide:UltraWide",
         "Table 3: widths that do not fit on one device",
         ("layers", "widths", "sub_gcns", "local_steps", "clusters", "memory"),
     ),
-    "ladies": Entry("ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
-    "local-sgd": Entry("local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
-    "ensemble": Entry("ensemble:EnsembleTable", "Table 6: GIST against ensembles of sub-GCNs", ("local_steps",)),
+    "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
+    "local-sgd": Entry("table6_local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
+    "ensemble": Entry("table7_ensemble:EnsembleTable", "Table 6: GIST against ensembles of sub-GCNs", ("local_steps",)),
     "theory": Entry(
-        "theory:Theory",
+        "theory_bounds:Theory",
         "Section 4: training against the bounds, float64 on the CPU",
         ("widths", "sub_gcns", "zetas", "nodes"),
         devices=False,
@@ -123,15 +129,15 @@ def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
     from rich.console import Console
 
-    from gistgnn.experiments import tables
-    from gistgnn.experiments.experiment import Experiment
-    from gistgnn.files import check_writable
-    from gistgnn.run import choose_device
+    from gistgnn.compare import tables
+    from gistgnn.io.whole_files import check_writable
+    from gistgnn.paper.experiment import Experiment
+    from gistgnn.runs.run_folder import choose_device
 
     check_writable(args.out)
     entry = EXPERIMENTS[args.experiment]
     module, name = entry.home.split(":")
-    kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.experiments.{module}"), name)
+    kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), name)
     own = ["datasets", "seeds", "epochs", *(OPTIONS[each][1] for each in entry.options if each in OPTIONS)]
     given = {each: getattr(args, each) for each in own}
     given = {each: tuple(value) if isinstance(value, list) else value for each, value in given.items()}

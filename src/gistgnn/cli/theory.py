@@ -39,8 +39,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
-    from gistgnn.progress import waiting
     from gistgnn.theory import Prediction, check, check_settings, least_eigenvalue, load_problem
+    from gistgnn.utils.console import waiting
 
     chosen = (args.step_size, args.gamma, args.rounds, args.delta)
     check_settings(args.sub_gcns, args.local_steps, args.width, *chosen)

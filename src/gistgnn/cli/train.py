@@ -7,10 +7,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.directory import choose_directory, finished_run
 from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.interrupt import Interrupt
-from gistgnn.cli.joining import joined, leads
+from gistgnn.cli.join_ranks import joined, leads
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -20,16 +19,17 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
+from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gistgnn.config import RunConfig
     from gistgnn.distributed import Ranks
     from gistgnn.graphs import Graph, Standardisation
-    from gistgnn.result import Result
-    from gistgnn.saving import Saving
+    from gistgnn.runs.config import RunConfig
+    from gistgnn.session.result import Result
+    from gistgnn.session.saving import Saving
 
 
 def add_parser(commands: Any) -> None:
@@ -84,8 +84,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     """Run the command on this rank, or in the only process."""
     from gistgnn.distributed import lead
     from gistgnn.errors import DivergedError
-    from gistgnn.events import require_tensorboard
     from gistgnn.planning import GraphSizes
+    from gistgnn.session.tensorboard import require_tensorboard
 
     if args.tensorboard:
         lead(ranks, require_tensorboard)
@@ -144,7 +144,7 @@ def _events(args: argparse.Namespace) -> "Iterator[Callable[[dict[str, Any]], No
     if not (args.tensorboard and leads()):
         yield lambda _: None
         return
-    from gistgnn.events import FOLDER, Events
+    from gistgnn.session.tensorboard import FOLDER, Events
 
     with closing(Events(args.out / FOLDER)) as events:
         yield events
@@ -152,8 +152,8 @@ def _events(args: argparse.Namespace) -> "Iterator[Callable[[dict[str, Any]], No
 
 def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
     """Where the run is saved."""
-    from gistgnn.run import CHECKPOINTS
-    from gistgnn.saving import Saving
+    from gistgnn.runs.run_folder import CHECKPOINTS
+    from gistgnn.session.saving import Saving
 
     return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.goes_on_from)
 
@@ -167,7 +167,7 @@ def _finish(
     diverged: str | None = None,
 ) -> dict[str, Any]:
     """Write the run's directory and return its record."""
-    from gistgnn.run import result_json, write_run
+    from gistgnn.runs.run_folder import result_json, write_run
 
     record = result_json(config, graph, result, args.data_root)
     if diverged:
@@ -183,8 +183,8 @@ def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(record, indent=2))
         return
-    from gistgnn.cli.tables import print_scores
-    from gistgnn.model_files import model_path
+    from gistgnn.cli.score_table import print_scores
+    from gistgnn.io.models import model_path
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "

@@ -7,7 +7,7 @@ from gistgnn.cli.options import CLUSTER_METHODS, count, evaluation_of, natural
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.config import RunConfig
+    from gistgnn.runs.config import RunConfig
     from gistgnn.sampling import Sampling
 
 
@@ -229,8 +229,8 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    from gistgnn.config import ModelConfig, RunConfig
-    from gistgnn.run import choose_device
+    from gistgnn.runs.config import ModelConfig, RunConfig
+    from gistgnn.runs.run_folder import choose_device
     from gistgnn.settings import Training, make_training
 
     training = {name: getattr(args, name) for name in Training.__dataclass_fields__}

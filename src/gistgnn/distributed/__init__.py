@@ -1,10 +1,10 @@
 """Several processes that train one model together, under torchrun."""
 
-from gistgnn.distributed.accounting import communication
-from gistgnn.distributed.agreeing import lead, together
+from gistgnn.distributed.agreement import lead, together
+from gistgnn.distributed.communication import communication
 from gistgnn.distributed.costs import Costs, costs
-from gistgnn.distributed.machine import Machine, load_once
 from gistgnn.distributed.ranks import RankLostError, Ranks, Traffic, started_by_torchrun
+from gistgnn.distributed.shared_memory import Machine, load_once
 
 __all__ = [
     "Costs",

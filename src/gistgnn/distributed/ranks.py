@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gistgnn.distributed.meeting import meet
+from gistgnn.distributed.rendezvous import meet
 from gistgnn.errors import InputError, reason
 
 TIMEOUT = 1800.0  # seconds that a rank is waited for: the others may have more steps to do, or rank 0 may evaluate

@@ -1,7 +1,7 @@
 """Graphs for node classification: the `Graph`, files, and data sets by name."""
 
-from gistgnn.graphs.files import load_file, save_file
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph_files import load_file, save_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
 from gistgnn.graphs.named import find, load, load_nodes
 from gistgnn.graphs.standardise import Standardisation

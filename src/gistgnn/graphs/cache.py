@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.files import load_file, save_file
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph_files import load_file, save_file
 
 # Part of every fingerprint: raise it when a reader makes another graph of the same raw files.
 _VERSION = 1

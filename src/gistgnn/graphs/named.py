@@ -8,9 +8,9 @@ from pathlib import Path
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs import files
-from gistgnn.graphs.files import SUFFIXES, load_file
+from gistgnn.graphs import graph_files
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.graph_files import SUFFIXES, load_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
 
 # Of a fraction of a synthetic graph: fewer are no communities of their own, and leave splits empty.
@@ -62,7 +62,7 @@ def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tupl
         InputError: as `load`.
     """
     if find(str(name_or_path)) is None and Path(name_or_path).suffix.lower() in SUFFIXES:
-        return files.load_nodes(Path(name_or_path).expanduser())
+        return graph_files.load_nodes(Path(name_or_path).expanduser())
     graph = load(name_or_path, data_root)
     return graph.x, graph.edge_index
 

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.files import replacing
 from gistgnn.graphs.graph import Graph
+from gistgnn.io.whole_files import replacing
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
 from gistgnn.graphs.splits import draw_split
-from gistgnn.progress import say, waiting
-from gistgnn.seeds import generator
+from gistgnn.utils.console import say, waiting
+from gistgnn.utils.random_streams import generator
 
 # The graph's own seed, so that every run sees the same graph.
 _SEED = 2020

@@ -1,6 +1,6 @@
 """What a run would take of memory, disk and time, found without running it."""
 
-from gistgnn.planning.plan import Option, Plan, Resources, Seconds, make_plan, said
+from gistgnn.planning.forecast import Option, Plan, Resources, Seconds, make_plan, said
 from gistgnn.planning.refusal import ample_bytes, peak_bytes, require_room
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.planning.spread import Network, Spread, spread

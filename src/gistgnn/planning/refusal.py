@@ -7,14 +7,14 @@ from typing import cast
 
 import torch
 
-from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
+from gistgnn.planning.forecast import Option, Resources, make_plan, said
 from gistgnn.planning.ledger import DISK
-from gistgnn.planning.plan import Option, Resources, make_plan, said
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
+from gistgnn.runs.config import RunConfig
 from gistgnn.theta import STORES
 
 _TRIED = (1, 2, 4, 8, 16, 32)

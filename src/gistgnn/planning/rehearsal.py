@@ -10,23 +10,23 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from gistgnn.axes import Widths, named_tensors
 from gistgnn.checkpoint import FILE_BYTES, KEPT
-from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
+from gistgnn.io.stored_tensor import READING
+from gistgnn.io.tensors import shards_of
+from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn import GNN
-from gistgnn.planning.evaluation import Evaluating
-from gistgnn.planning.graphs import Steps, prepare_graph
+from gistgnn.planning.evaluation_memory import Evaluating
+from gistgnn.planning.graph_memory import Steps, prepare_graph
 from gistgnn.planning.ledger import DISK, Ledger, Work, passing, rehearsing
 from gistgnn.planning.shapes import Shapes
 from gistgnn.planning.sizes import GraphSizes
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners.fused import Group, by_shape, try_step
 from gistgnn.runners.runner import keeps_moments
+from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch
-from gistgnn.stored import READING
 from gistgnn.subtrain import subtrain
-from gistgnn.tensor_files import shards_of
 from gistgnn.theta import STORES, InMemory
 
 ROUNDS = STEPS = 2  # of the first, some memory is not there yet: moments, the best Θ

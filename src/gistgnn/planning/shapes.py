@@ -7,11 +7,11 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
-from gistgnn.axes import Layout, Widths, candidate_layouts
-from gistgnn.config import RunConfig
 from gistgnn.errors import InputError
+from gistgnn.layout.axes import Layout, Widths, candidate_layouts
 from gistgnn.partition import Blocks, Partition
 from gistgnn.planning.sizes import GraphSizes
+from gistgnn.runs.config import RunConfig
 from gistgnn.settings import Training, make_training
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from gistgnn.config import RunConfig
 from gistgnn.distributed import Costs, costs
 from gistgnn.errors import InputError
 from gistgnn.planning.rates import measure
 from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import possible
 from gistgnn.planning.sizes import GraphSizes
+from gistgnn.runs.config import RunConfig
 from gistgnn.settings import make_training
 
 DELAYS = 14  # messages that wait for one another in a round: words at its end, two exchanges, whether to stop

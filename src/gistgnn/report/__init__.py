@@ -1,12 +1,12 @@
 """One self-contained report.html for a run, a comparison or a reproduction; no JavaScript, nothing from the network.
 
-`gistgnn.report.run`, `comparison` and `experiment` turn a JSON record into a page. They import matplotlib, which is
+`run_page`, `comparison_page` and `experiment_page` turn a JSON record into a page. They import matplotlib, which is
 slow: import them when a report is written.
 """
 
 from pathlib import Path
 
-from gistgnn.files import replacing
+from gistgnn.io.whole_files import replacing
 from gistgnn.report.page import Page
 
 REPORT = "report.html"

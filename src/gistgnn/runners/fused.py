@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners.in_turn import train_in_turn
 from gistgnn.runners.runner import Losses, Stretch, keeps_moments
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, Sampler, forward
-from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.utils.random_streams import torch_stream
 
 
 class Fused:

@@ -3,12 +3,12 @@
 import math
 from contextlib import closing
 
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.runners.runner import Losses, Stretch, keeps_moments
 from gistgnn.sampling import Sampler
-from gistgnn.seeds import torch_stream
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
+from gistgnn.utils.random_streams import torch_stream
 
 
 def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:

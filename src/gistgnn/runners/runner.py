@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from gistgnn.rounds import Round
+from gistgnn.round import Round
 from gistgnn.sampling import Sampler
 from gistgnn.settings import Training
 

@@ -14,7 +14,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.ensemble import EnsembleModel, members_of
+from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import SampledAdjacency

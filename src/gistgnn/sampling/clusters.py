@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.clusters import METHODS, Clusters, Note, cluster
+from gistgnn.graphs.clustering import METHODS, Clusters, Note, cluster
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gistgnn.ahead import ahead
 from gistgnn.errors import InputError
-from gistgnn.graphs.clusters import Note
+from gistgnn.graphs.clustering import Note
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.seeds import generator
+from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.random_streams import generator
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from gistgnn.graphs.clusters import Note
+from gistgnn.graphs.clustering import Note
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gistgnn.axes import Build, Layout, Widths, construct, named_tensors
-from gistgnn.seeds import torch_stream
+from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.utils.random_streams import torch_stream
 
 Write = Callable[[str, int, Tensor], None]  # name, first entry of the flat tensor, values
 

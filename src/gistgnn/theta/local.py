@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.axes import named_tensors
+from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Pending, Theta, check_fits, fill
 

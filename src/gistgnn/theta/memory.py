@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from gistgnn.axes import Layout
 from gistgnn.checkpoint import Checkpoint, Part
+from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
 from gistgnn.theta.local import LocalPending, LocalTheta

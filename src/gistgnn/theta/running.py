@@ -6,12 +6,12 @@ from pathlib import Path
 
 from torch import nn
 
-from gistgnn.stored import held_model, stored_model
-from gistgnn.tensor_files import find_tensors
-from gistgnn.theta.files import PARAMETERS, InFiles
+from gistgnn.io.stored_model import held_model, stored_model
+from gistgnn.io.tensors import find_tensors
+from gistgnn.theta.disk.on_disk import PARAMETERS, InFiles
 from gistgnn.theta.initial import build_from_seed, build_on_meta
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.ranks.sharded import Sharded
 from gistgnn.theta.store import Model
 from gistgnn.theta.theta import Theta, fill
 

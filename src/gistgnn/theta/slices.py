@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gistgnn.axes import Dim, Layout, Widths
+from gistgnn.layout.axes import Dim, Layout, Widths
 from gistgnn.partition import Blocks
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them

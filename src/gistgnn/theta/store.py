@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gistgnn.axes import Build, Layout, Widths, named_tensors
 from gistgnn.distributed import Ranks
 from gistgnn.errors import InputError
+from gistgnn.layout.axes import Build, Layout, Widths, named_tensors
 from gistgnn.settings import PRECISIONS
-from gistgnn.theta.editable import Spec
-from gistgnn.theta.files import InFiles
-from gistgnn.theta.folder import EditableFolder
+from gistgnn.theta.disk.on_disk import InFiles
+from gistgnn.theta.disk.tensor_file import Spec
+from gistgnn.theta.disk.tensor_folder import EditableFolder
 from gistgnn.theta.initial import (
     UnknownInitialisationError,
     Write,
@@ -23,8 +23,8 @@ from gistgnn.theta.initial import (
     tensors_from_seed,
 )
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.replicated import Replicated
-from gistgnn.theta.sharded import Sharded
+from gistgnn.theta.ranks.replicated import Replicated
+from gistgnn.theta.ranks.sharded import Sharded
 from gistgnn.theta.theta import Theta
 
 STORES = ("memory", "host", "mapped")  # of a process that trains alone

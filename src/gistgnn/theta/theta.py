@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.axes import Layout, named_tensors
 from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.errors import InputError
+from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Slices
 

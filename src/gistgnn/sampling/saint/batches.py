@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gistgnn.graphs.clusters import Note
+from gistgnn.graphs.clustering import Note
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count

@@ -14,7 +14,7 @@ from gistgnn.sampling.drawn import Array, check_count
 from gistgnn.sampling.saint.batches import Draw, SaintSampling
 from gistgnn.sampling.saint.edges import step
 from gistgnn.sampling.structure import Structure
-from gistgnn.seeds import generator
+from gistgnn.utils.random_streams import generator
 
 _CHUNK = 2**20  # walks that are counted at once
 

@@ -1,0 +1,67 @@
+"""`gistgnn partition`: cut a graph into clusters ahead of training, and say how well that went."""
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, natural
+
+if TYPE_CHECKING:
+    from gistgnn.graphs.clustering import Clusters
+    from gistgnn.sampling import Batch
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's options."""
+    parser = commands.add_parser("partition", help="cut a graph into clusters", allow_abbrev=False)
+    parser.set_defaults(run=run)
+    add_data_options(parser, default="digits")
+    parser.add_argument("--clusters", type=int, required=True, metavar="C", help="c, how many")
+    parser.add_argument("--method", choices=CLUSTER_METHODS, default="metis", help="(default: metis)")
+    parser.add_argument("--inductive", action="store_true", help="cut the subgraph of the training nodes")
+    parser.add_argument("--seed", type=natural, default=0, help="the run's, for which it is done (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from gistgnn.graphs import load
+    from gistgnn.graphs.clustering import cluster
+    from gistgnn.sampling import training_subgraph, whole_graph
+    from gistgnn.utils.console import say, waiting
+
+    graph = load(args.dataset, args.data_root)
+    seen = training_subgraph(graph) if args.inductive else whole_graph(graph)
+    start = time.perf_counter()
+    with waiting(f"clustering {graph.name}", shown=True):
+        found = cluster(seen.edge_index, len(seen.x), args.clusters, args.method, args.seed, say)
+    facts = {"graph": graph.name, **_facts(args, seen, found), "seconds": time.perf_counter() - start}
+    if args.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _print(facts)
+    return 0
+
+
+def _facts(args: argparse.Namespace, seen: "Batch", found: "Clusters") -> dict[str, Any]:
+    sizes = found.sizes
+    return {
+        "inductive": args.inductive,
+        "nodes": len(seen.x),
+        "edges": seen.edge_index.shape[1],
+        "method": args.method,
+        "seed": args.seed,
+        "clusters": len(found),
+        "sizes": {"min": int(sizes.min()), "median": int(sizes.median()), "max": int(sizes.max())},
+        "edges_inside": found.kept_edges(seen.edge_index),
+        "cache": str(found.path) if found.path else None,
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    sizes = facts["sizes"]
+    print(f"{facts['graph']}: {facts['nodes']:,} nodes in {facts['clusters']:,} clusters, in {facts['seconds']:.1f} s")
+    print(f"       nodes in a cluster  {sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}")
+    print(f"    edges inside clusters  {facts['edges_inside']:.1%}")
+    print(f"                     kept  {facts['cache'] or 'no'}")

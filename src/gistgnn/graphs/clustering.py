@@ -1,0 +1,189 @@
+"""Cluster of Algorithm 1: a partition of the nodes into c clusters, after Cluster-GCN (section 2.2)."""
+
+import contextlib
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.graphs import metis
+from gistgnn.graphs.cache import cache_folder
+from gistgnn.io.whole_files import replacing
+from gistgnn.utils.random_streams import check_seed, generator
+
+METHODS = ("metis", "random")
+
+# Part of the key: raise it when the same graph is clustered in another way.
+_VERSION = 1
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """A partition of N nodes into clusters, none of which is empty.
+
+    Attributes:
+        order: [N] int64, the nodes cluster by cluster, in ascending order inside each: node ``order[i]`` gets the
+            number i when nodes are renumbered so that every cluster is a contiguous range.
+        ptr: [clusters + 1] int64; cluster k is ``order[ptr[k]:ptr[k + 1]]``.
+        path: the file in the cache that holds them, or None.
+    """
+
+    order: Tensor
+    ptr: Tensor
+    path: Path | None = None
+
+    def __len__(self) -> int:
+        """The number of clusters."""
+        return self.ptr.numel() - 1
+
+    @property
+    def sizes(self) -> Tensor:
+        """Nodes of every cluster: [clusters]."""
+        return self.ptr.diff()
+
+    @cached_property
+    def assignment(self) -> Tensor:
+        """The cluster of every node: [N] int64."""
+        assignment = torch.empty_like(self.order)
+        assignment[self.order] = torch.arange(len(self)).repeat_interleave(self.sizes)
+        return assignment
+
+    def kept_edges(self, edge_index: Tensor) -> float:
+        """The share of the edges ``edge_index``: [2, E] whose two ends are in one cluster; 1 where there is no edge."""
+        source, target = edge_index.cpu()
+        inside = self.assignment[source] == self.assignment[target]
+        return float(inside.double().mean()) if inside.numel() else 1.0
+
+
+def cluster(
+    edge_index: Tensor, num_nodes: int, count: int, method: str = "metis", seed: int = 0, note: Note = lambda _: None
+) -> Clusters:
+    """Partition the nodes of a graph into ``count`` clusters of about equal size.
+
+    METIS cuts few edges; it works on the graph with every edge in both directions, without self-loops. Clusters that it
+    leaves empty are dropped, so that there may be fewer than ``count``. What it found is kept in the cache (see
+    `gistgnn.graphs.cache.cache_folder`) under a key of the structure, ``count`` and ``seed``; two processes that want
+    the same at once both compute it. "random" deals the nodes at random, sizes differing by at most one, and is not
+    kept: it takes no time.
+
+    Args:
+        edge_index: [2, E], row 0 the sources and row 1 the targets, within 0..N-1.
+        num_nodes: N.
+        count: c, from 1 to N.
+        method: "metis" or "random".
+        seed: of either.
+        note: called with what the user should know: an unsymmetric graph, the memory that METIS takes, empty
+            clusters, a damaged file in the cache.
+
+    Raises:
+        InputError: a value out of its range, or METIS failed.
+    """
+    _check(num_nodes, count, method)
+    check_seed(seed)
+    if method == "random":
+        part = np.empty(num_nodes, np.int64)
+        part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
+        return _clusters(part, None)
+    return _by_metis(edge_index, num_nodes, count, seed, note)
+
+
+def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int, note: Note) -> Clusters:
+    structure = _structure(edge_index, num_nodes)
+    path = _path(structure, count, seed)
+    kept = _read(path, num_nodes, count, note)
+    symmetric = kept[1] if kept else _is_symmetric(structure)
+    if not symmetric:
+        note("the graph is not symmetric: it is clustered as if every edge stood in both directions")
+    if kept:
+        found = _clusters(kept[0], path)
+    else:
+        part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed, note)
+        found = _clusters(part, _write(path, part, symmetric))
+    if len(found) < count:
+        note(f"METIS left {count - len(found)} of the {count} clusters empty; they are dropped")
+    return found
+
+
+def _check(num_nodes: int, count: Any, method: str) -> None:
+    if method not in METHODS:
+        raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= num_nodes:
+        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
+
+
+def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:
+    sizes = np.bincount(part)
+    ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
+    return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
+
+
+def _structure(edge_index: Tensor, num_nodes: int) -> Any:
+    """The graph as a scipy CSR matrix by target without self-loops, indices sorted, no duplicates."""
+    narrow = torch.int32 if num_nodes < 2**31 else torch.int64
+    source, target = edge_index.cpu().to(narrow).numpy()
+    keep = source != target
+    ones = np.ones(int(keep.sum()), bool)
+    return sp.coo_matrix((ones, (target[keep], source[keep])), (num_nodes, num_nodes)).tocsr()
+
+
+def _is_symmetric(structure: Any) -> bool:
+    reverse = structure.T.tocsr()
+    return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
+
+
+def _metis(structure: Any, count: int, seed: int, note: Note) -> npt.NDArray[np.int64]:
+    nodes, edges = structure.shape[0], structure.nnz
+    wanted = metis.metis_bytes(nodes, edges) / 2**20
+    note(
+        f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: about {wanted:,.0f} MiB of "
+        "memory in a process of its own"
+    )
+    return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
+
+
+def _path(structure: Any, count: int, seed: int) -> Path | None:
+    folder = cache_folder()
+    digest = hashlib.sha256(f"{_VERSION} metis {structure.shape[0]} {count} {seed}".encode())
+    digest.update(structure.indptr)
+    digest.update(structure.indices)
+    return folder / f"clusters-{digest.hexdigest()[:16]}.safetensors" if folder else None
+
+
+def _read(path: Path | None, nodes: int, count: int, note: Note) -> tuple[npt.NDArray[np.int64], bool] | None:
+    """The part of every node and whether the graph was symmetric, or None if the file is not there or damaged."""
+    if path is None or not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            part = file.get_tensor("part").numpy().astype(np.int64)
+            symmetric = file.metadata()["symmetric"] == "True"
+        if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
+            raise ValueError
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        note(f"the clusters in {path} are damaged: they are made again")
+        return None
+    return part, symmetric
+
+
+def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
+    """Keep the parts, where that can be done, and return the file."""
+    if path is None:
+        return None
+    with contextlib.suppress(InputError):
+        with replacing(path) as temporary:
+            save_file({"part": torch.from_numpy(part).int()}, temporary, {"symmetric": str(symmetric)})
+        return path
+    return None

@@ -1,5 +1,0 @@
-"""The output of a model for every node of a graph: at once, layer by layer, or part by part."""
-
-from gistgnn.inference.evaluation import METHODS, Evaluation, Inference
-
-__all__ = ["METHODS", "Evaluation", "Inference"]

@@ -1,0 +1,79 @@
+"""What a run gives."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from gistgnn.session.monitor import Progress
+
+
+@dataclass
+class Result:
+    """What `GIST.fit` returns.
+
+    Args:
+        model: the user's own module at full width, with the parameters of the best validation score.
+        progress: history, best and last scores, rounds, steps, seconds.
+        interrupted: the run was stopped before its end by `stop`.
+        peak_memory_bytes: the most memory the process held.
+        evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
+        communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
+        inference_seconds: of one pass of the model over the whole graph, the median; None: there was none.
+        traffic: "workers", how many could train at the same time, and what each would send, by formula:
+            "bytes_per_round" or "bytes_per_step".
+        memory: bytes of what is held all the time (see `gistgnn.accounting.footprint`).
+        partition: the axes, their features and blocks.
+        coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
+    """
+
+    model: nn.Module
+    progress: Progress
+    interrupted: bool
+    peak_memory_bytes: int
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    communication: dict[str, Any] | None = None
+    inference_seconds: float | None = None
+    traffic: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    partition: list[dict[str, Any]] = field(default_factory=list)
+    coverage: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def test(self) -> dict[str, float] | None:
+        """Test scores at the best validation score: accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("test")
+
+    @property
+    def validation(self) -> dict[str, float] | None:
+        """The best validation score's accuracy, f1_micro, f1_macro."""
+        return self.progress.best.get("validation")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry for each evaluation: round, epoch, step, loss, lr, validation, test, train_seconds."""
+        return self.progress.history
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores and costs as result.json holds them."""
+        p = self.progress
+        return {
+            "test": self.test,
+            "validation": self.validation,
+            "best_round": p.best_round,
+            "last": p.last,
+            "train_seconds": p.train_seconds,
+            "seconds": p.seconds,
+            "inference_seconds": self.inference_seconds,
+            "rounds": p.rounds,
+            "steps": p.steps,
+            "stopped_early": p.stopped_early,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "evaluation": self.evaluation,
+            "communication": self.communication,
+            "traffic": self.traffic,
+            "memory": self.memory,
+            "partition": self.partition,
+            "coverage": self.coverage,
+            "history": p.history,
+        }

@@ -1,0 +1,89 @@
+"""The scores of Θ as it stands, between rounds."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.evaluation import Evaluation, Inference
+from gistgnn.evaluation.scores import evaluating, score
+from gistgnn.graphs import Graph
+from gistgnn.sampling import Batch, check_fits, whole_graph
+from gistgnn.theta import Running, Theta
+from gistgnn.utils.console import waiting
+
+ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
+
+SCORED = ("validation", "test")
+
+
+class Scorer:
+    """Runs the full model on the whole graph: on rank 0, where there are several.
+
+    Args:
+        theta: the parameters.
+        running: the full model with them.
+        graph: what it is scored on.
+        evaluation: how the model is run.
+
+    Attributes:
+        description: of the evaluation, as result.json holds it.
+        latest_counts: a run's result is what it has at its end, not what it had at its best validation score.
+    """
+
+    latest_counts = False
+
+    def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
+        self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
+        self._inference: Inference | None = None
+        self.description: dict[str, Any] = {}
+        self._passes: list[float] = []  # seconds of each
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a pass over the whole graph, the median; None before the first."""
+        return statistics.median(self._passes) if self._passes else None
+
+    def prepare(self, first: Batch, seed: int, note: Callable[[str], None], *, shown: bool) -> None:
+        """Try the model on a batch, and prepare what does not change between evaluations.
+
+        Raises:
+            InputError: the model does not fit the graph, or the evaluation not the model; see `Evaluation.prepare`.
+        """
+
+        def work() -> dict[str, Any]:
+            check_fits(self._running.module, first, self._graph.num_classes)
+            with waiting("preparing evaluation", shown=shown):
+                batch = whole_graph(self._graph)
+                self._inference = self._evaluation.prepare(self._running.module, batch, seed, note)
+            return self._inference.describe()
+
+        self.description = self._theta.led(work)
+
+    def __call__(self) -> ScoreTable:
+        """The scores on validation and test nodes; every rank gets them."""
+        return self._theta.led(self._score)
+
+    def _score(self) -> ScoreTable:
+        model = self._running.refresh()
+        begun = time.perf_counter()
+        logits = self._logits(model)
+        self._passes.append(time.perf_counter() - begun)
+        return self._table(logits)
+
+    def _logits(self, model: nn.Module) -> Tensor:
+        """The model's output for every node, [N, C], when it is there."""
+        assert self._inference is not None
+        with evaluating(model):
+            logits = self._inference.logits(model)
+        if logits.is_cuda:
+            torch.cuda.synchronize(logits.device)
+        return logits
+
+    def _table(self, logits: Tensor) -> ScoreTable:
+        assert self._inference is not None
+        found = score(logits, self._graph, SCORED, self._inference.nodes)
+        return {split: scores.as_dict() for split, scores in found.items()}

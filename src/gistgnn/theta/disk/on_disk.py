@@ -1,0 +1,291 @@
+"""Θ in files, of which a run holds no more in memory than the slices that it works on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from gistgnn.checkpoint import Checkpoint, Part
+from gistgnn.errors import InputError
+from gistgnn.layout.axes import Layout
+from gistgnn.partition import Blocks
+from gistgnn.theta.disk.journal import Journal
+from gistgnn.theta.disk.merge import Merge
+from gistgnn.theta.disk.state import check_shapes, read_state, write_state
+from gistgnn.theta.disk.tensor_file import Rows, Spec, unwritable
+from gistgnn.theta.disk.tensor_folder import EditableFolder
+from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
+from gistgnn.theta.local import LocalPending, LocalTheta
+from gistgnn.theta.slices import Cut
+from gistgnn.theta.theta import Trained
+
+T = TypeVar("T")
+Fill = Callable[[EditableFolder], None]
+
+PARAMETERS = "parameters"
+_STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
+
+
+class InFiles(LocalTheta):
+    """Θ in safetensors files, which are read and written in place, whole rows at a time in the order of the file.
+
+    A round is written in two steps: what its sub-GCNs have become goes into a journal, which is then committed by
+    renaming it; then it is written into Θ. A process that is killed before the commit leaves Θ as it was before the
+    round; one that is killed after it leaves a journal from which the round is written again when Θ is next opened. A
+    round is in Θ as a whole, or not at all.
+
+    The best Θ is a copy, made no sooner than Θ changes.
+
+    Args:
+        layout: how the model's tensors lie along the hidden axes.
+        widths: the full widths.
+        folder: made by `create`.
+
+    Raises:
+        InputError: the folder is of another model, or damaged; or a round that was to be written again cannot be.
+    """
+
+    streams = True
+    lasts = True
+
+    def __init__(self, layout: Layout, widths: Sequence[int], folder: Path) -> None:
+        super().__init__(layout, widths)
+        self.folder = folder
+        self._journal = Journal(folder / _ROUND)
+        self._state = read_state(folder / _STATE)
+        self._parameters = EditableFolder(folder / PARAMETERS)
+        self._moments = EditableFolder(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
+        check_shapes(folder, self.shapes, layout, self.slices.features)
+        self.round, self.loss = self._state["round"], self._state["loss"]
+        if self._journal.exists():
+            self._write_round()
+        self._journal.remove()
+
+    @classmethod
+    def create(
+        cls, layout: Layout, widths: Sequence[int], folder: Path, specs: Mapping[str, Spec], fill: Fill
+    ) -> InFiles:
+        """Make the files of a new Θ; an older one in the folder is replaced.
+
+        Args:
+            layout: how the model's tensors lie along the hidden axes.
+            widths: the full widths.
+            folder: holds nothing but Θ.
+            specs: of every parameter and buffer.
+            fill: writes their values.
+
+        Raises:
+            InputError: the disk has no room.
+        """
+        temporary = folder.with_name(folder.name + ".tmp")
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            with closing(EditableFolder.create(temporary / PARAMETERS, specs)) as files:
+                fill(files)
+                files.sync()
+            write_state(temporary / _STATE, {"round": 0, "loss": 0.0, "best": None, "counters": {}})
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return cls(layout, widths, folder)
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer of the full model, by name; each is read when it is asked for."""
+        return _Lazy(list(self._parameters.specs), self._parameters.slice)
+
+    @property
+    def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """The moments that are carried; each parameter's are read when they are asked for."""
+        keys = self._moments.specs if self._moments else {}
+        names = list(dict.fromkeys(key.rsplit("/", 1)[0] for key in keys))
+        return _Lazy(names, lambda name: self._moments_of(name, None))
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """The shape of every parameter and buffer."""
+        return {name: spec.shape for name, spec in self._parameters.specs.items()}
+
+    @property
+    def best(self) -> Path:
+        """The folder with the files of the best Θ; Θ's own where that is it, or there is no best one yet."""
+        kept = self._best_folder
+        return kept if kept and kept.exists() else self._parameters.folder
+
+    def slice(self, name: str, blocks: Blocks) -> Tensor:
+        """The entries of a tensor in the blocks."""
+        return self._parameters.slice(name, self.slices.cut(name, blocks))
+
+    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
+        """The entries of a parameter's moments in the blocks; a step count as it is."""
+        return self._moments_of(name, self.slices.cut(name, blocks))
+
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingInFiles:
+        """Begin round t."""
+        self._journal.begin()
+        return PendingInFiles(self, number, blocks, self._journal)
+
+    def keep_best(self) -> None:
+        """Remember that Θ as it stands is the best one."""
+        self._change_state(best=self.round)
+
+    def checkpoint(self) -> dict[str, Part]:
+        """Nothing: Θ is in its files after every round."""
+        return {}
+
+    def restore(self, saved: Checkpoint, rounds: int) -> None:
+        """Go on after some rounds, or after one more: a run may be killed when Θ is written, and its scores are not.
+
+        Raises:
+            InputError: Θ is not of the round.
+        """
+        if self.round not in (rounds, rounds + 1):
+            raise InputError(
+                f"{self.folder} has been through {self.round} rounds, the checkpoint beside it through {rounds}: "
+                "they are not of the same run; start again"
+            )
+
+    def close(self) -> None:
+        """Close the files."""
+        self._parameters.close()
+        if self._moments:
+            self._moments.close()
+
+    def commit(self, number: int, loss: float) -> None:
+        """Write the round that is in the journal into Θ; called by `PendingInFiles`.
+
+        Raises:
+            InputError: the disk does not take it; Θ is as it was, or is made whole when it is next opened.
+        """
+        with ExitStack() as stack:
+            merge = self._merge(stack)
+            shared = {}
+            for key in merge.keys(self.shapes):
+                files, name = self._place(key)
+                if merge.is_shared(key, files.specs[name].dtype):
+                    shared[key] = merge.mean(key, files.slice(name))
+            note = {"round": number + 1, "loss": loss, "counters": merge.counters(self.shapes)}
+            self._journal.commit(shared, note)
+        self._write_round()
+
+    def _write_round(self) -> None:
+        """Write the journal into Θ; done again from its beginning, it gives the same."""
+        self._copy_best()
+        with ExitStack() as stack:
+            merge = self._merge(stack)
+            shared = stack.enter_context(closing(self._journal.shared()))
+            for key in merge.keys(self.shapes):
+                files, name = self._place(key)
+                shape = files.specs[name].shape
+                whole: list[tuple[Cut, Rows]] = [((None,) * len(shape), partial(shared.rows, key))]
+                files.update(name, whole if key in shared.specs else merge.parts(key, shape))
+        self._parameters.sync()
+        if self._moments:
+            self._moments.sync()
+        note = self._journal.note()
+        self._change_state(**note)
+        self.round, self.loss = note["round"], note["loss"]
+        self._journal.remove()
+
+    def _merge(self, stack: ExitStack) -> Merge:
+        subs = self._journal.sub_gcns()
+        for file, _ in subs:
+            stack.enter_context(closing(file))
+        merge = Merge(self.slices, subs)
+        self._make_room_for_moments(merge)
+        return merge
+
+    def _make_room_for_moments(self, merge: Merge) -> None:
+        """Make files of zeros for the moments that are carried for the first time."""
+        parameters = self._parameters.specs
+        known = self._moments.specs if self._moments else {}
+        new = {
+            key.removeprefix(MOMENTS): parameters[name_of(key)]
+            for key in merge.keys(self.shapes)
+            if key.startswith(MOMENTS) and key.removeprefix(MOMENTS) not in known
+        }
+        if new:
+            self._moments = EditableFolder.extend(self.folder / _MOMENTS, new)
+
+    def _place(self, key: str) -> tuple[EditableFolder, str]:
+        if key.startswith(THETA):
+            return self._parameters, name_of(key)
+        assert self._moments is not None
+        return self._moments, key.removeprefix(MOMENTS)
+
+    def _moments_of(self, name: str, cut: Cut | None) -> dict[str, Tensor]:
+        if self._moments is None:
+            return {}
+        own = [key for key in self._moments.specs if key.rsplit("/", 1)[0] == name]
+        found = {moment_of(key): self._moments.slice(key, cut) for key in own}
+        counters = {key: value for key, value in self._state["counters"].items() if name_of(key) == name}
+        return found | {moment_of(key): torch.tensor(value) for key, value in counters.items()}
+
+    @property
+    def _best_folder(self) -> Path | None:
+        best = self._state["best"]
+        return None if best is None else self.folder / f"best-{best}"
+
+    def _copy_best(self) -> None:
+        """Copy the best Θ before Θ changes, if it is Θ as it stands."""
+        wanted = self._best_folder
+        if wanted and self._state["best"] == self.round and not wanted.exists():
+            self._parameters.copy(wanted)
+            for older in self.folder.glob("best-*"):
+                if older != wanted:
+                    shutil.rmtree(older, ignore_errors=True)
+
+    def _change_state(self, **changes: Any) -> None:
+        self._state |= changes
+        write_state(self.folder / _STATE, self._state)
+
+
+class PendingInFiles(LocalPending):
+    """Writes what every sub-GCN has become into the journal."""
+
+    _theta: InFiles
+
+    def __init__(self, theta: InFiles, number: int, blocks: Sequence[Blocks], journal: Journal) -> None:
+        super().__init__(theta, number, blocks)
+        self._journal = journal
+
+    def set_aside(self, i: int, trained: Trained) -> None:
+        """Write what sub-GCN i has become.
+
+        Raises:
+            InputError: the disk has no room.
+        """
+        self._journal.add(i, self.blocks[i], keyed(trained.tensors, trained.moments))
+
+    def commit(self, loss: float) -> None:
+        """Write the round into Θ (subAgg)."""
+        self._theta.commit(self.number, loss)
+
+
+class _Lazy(Mapping[str, T]):
+    """Values that are read when they are asked for."""
+
+    def __init__(self, names: list[str], read: Callable[[str], T]) -> None:
+        self._names, self._read = names, read
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,137 @@
+"""Named tensors in a folder of safetensors files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.io.tensors import shards_of
+from gistgnn.theta.disk.tensor_file import EditableFile, Rows, Spec, sync, unwritable
+from gistgnn.theta.slices import Cut
+
+
+class EditableFolder:
+    """The tensors of all files of a folder, read and written in place.
+
+    Args:
+        folder: where the files are.
+
+    Raises:
+        InputError: there are none, or one is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: list[EditableFile] = []
+        self._of: dict[str, EditableFile] = {}
+        self.specs: dict[str, Spec] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            self._add(EditableFile(path))
+        if not self._files:
+            raise InputError(f"{folder} holds no tensors: it is damaged, or not of this run")
+
+    @classmethod
+    def create(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
+        """Make a folder of zeros, which take no room on the disk until they are written over.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        temporary = folder.with_name(folder.name + ".tmp")
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            _require_free(temporary, sum(spec.nbytes for spec in specs.values()))
+            for number, names in enumerate(shards_of({name: spec.nbytes for name, spec in specs.items()}), start=1):
+                path = temporary / f"{number:05}.safetensors"
+                EditableFile.create(path, {name: specs[name] for name in names}).close()
+            temporary.rename(folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        return cls(folder)
+
+    @classmethod
+    def extend(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
+        """Add tensors of zeros to a folder, which is made where there is none.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        if not folder.exists():
+            return cls.create(folder, specs)
+        shutil.rmtree(folder / "more", ignore_errors=True)  # of a process that was killed
+        with closing(cls.create(folder / "more", specs)) as more:
+            for path in more.paths:
+                number = len(list(folder.glob("*.safetensors"))) + 1
+                path.rename(folder / f"{number:05}.safetensors")
+        shutil.rmtree(folder / "more")
+        return cls(folder)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files."""
+        return [file.path for file in self._files]
+
+    def slice(self, name: str, cut: Cut | None = None) -> Tensor:
+        """The cut's entries of a tensor; None: all of them."""
+        return self._of[name].slice(name, cut)
+
+    def rows(self, name: str, start: int, stop: int) -> Tensor:
+        """Some consecutive rows of a tensor; a tensor of no dimension has one."""
+        return self._of[name].rows(name, start, stop)
+
+    def update(self, name: str, parts: Sequence[tuple[Cut, Rows]]) -> None:
+        """Set the entries of several cuts of a tensor; see `EditableFile.update`."""
+        self._of[name].update(name, parts)
+
+    def write_flat(self, name: str, start: int, values: Tensor) -> None:
+        """Set consecutive entries of a tensor, in the order of memory."""
+        self._of[name].write_flat(name, start, values)
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written."""
+        for file in self._files:
+            file.sync()
+
+    def copy(self, folder: Path) -> None:
+        """Copy the files into a new folder, which has its name once they are on the disk.
+
+        Raises:
+            InputError: there is no room.
+        """
+        temporary = folder.with_name(folder.name + ".tmp")
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            for path in self.paths:
+                shutil.copyfile(path, temporary / path.name)
+                sync(temporary / path.name)
+            sync(temporary)
+            temporary.rename(folder)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise unwritable(folder, error) from error
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+    def _add(self, file: EditableFile) -> None:
+        self._files.append(file)
+        self._of |= dict.fromkeys(file.specs, file)
+        self.specs |= file.specs
+
+
+def _require_free(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{folder} is to hold {needed / 2**30:.3g} GiB, and its disk has {free / 2**30:.3g} GiB left: make room, "
+            "or choose another disk"
+        )

@@ -1,0 +1,1 @@
+"""Θ on several ranks."""

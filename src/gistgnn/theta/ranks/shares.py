@@ -1,0 +1,80 @@
+"""Which rows of every tensor of Θ a rank owns, and how a sub-GCN's slice is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from gistgnn.partition import Blocks
+from gistgnn.theta.disk.tensor_file import Spec
+from gistgnn.theta.slices import Cut, Slices
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a sub-GCN's slice of a tensor that one rank owns.
+
+    Attributes:
+        name: of the tensor.
+        rows: which of the slice; they follow one another.
+        cut: of the rank's rows.
+        shape: of the piece.
+        dtype: of the tensor.
+    """
+
+    name: str
+    rows: slice
+    cut: Cut
+    shape: torch.Size
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.shape.numel() * self.dtype.itemsize
+
+
+class Shares:
+    """The tensors of Θ dealt to ranks by rows, as `torch.chunk` deals them; a single number is a row of rank 0.
+
+    Args:
+        slices: what belongs to the blocks.
+        specs: every tensor's shape and type, by name.
+        ranks: W.
+    """
+
+    def __init__(self, slices: Slices, specs: Mapping[str, Spec], ranks: int) -> None:
+        self._slices, self.specs, self._ranks = slices, dict(specs), ranks
+
+    def rows(self, name: str, rank: int) -> range:
+        """The rows that a rank owns."""
+        rows = (*self.specs[name].shape, 1)[0]
+        each = -(-rows // self._ranks)
+        return range(min(rank * each, rows), min((rank + 1) * each, rows))
+
+    def shape(self, name: str, rank: int) -> torch.Size:
+        """The shape of a rank's rows."""
+        return torch.Size((len(self.rows(name, rank)), *self.specs[name].shape[1:]))
+
+    def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
+        """What a rank owns of a sub-GCN's slice, tensor by tensor, where it owns anything of it."""
+        for name in self.specs:
+            piece = self.piece(name, blocks, rank)
+            if piece.shape.numel():
+                yield piece
+
+    def piece(self, name: str, blocks: Blocks, rank: int) -> Piece:
+        """What a rank owns of a sub-GCN's slice of a tensor; it may be nothing."""
+        own, spec = self.rows(name, rank), self.specs[name]
+        chosen, *columns = self._slices.cut(name, blocks) or (None,)
+        if chosen is None:
+            rows, places = slice(own.start, own.stop), None
+        else:
+            ends = torch.tensor([own.start, own.stop], device=chosen.device)
+            first, last = torch.searchsorted(chosen, ends).tolist()
+            rows, places = slice(first, last), chosen[first:last] - own.start
+        others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
+        shape = torch.Size((rows.stop - rows.start, *others))
+        return Piece(name, rows, (places, *columns), shape, spec.dtype)

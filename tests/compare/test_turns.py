@@ -1,0 +1,77 @@
+"""Runs that take turns are the runs that they are alone, and one works at a time."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import take_turns
+from gistgnn.errors import InputError
+from gistgnn.graphs import load
+from gistgnn.runs.config import ModelConfig, RunConfig
+
+Advance = Callable[[int, int], None]
+
+
+def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> RunConfig:
+    training = {"epochs": rounds, "local_steps": 1, "training": "each"}
+    return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, seed=seed, training=training)
+
+
+def slow(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
+    """Rounds that take longer than a turn; notes when each begins and ends."""
+    spans = []
+    for k in range(config.training["epochs"]):
+        begun = time.time()
+        time.sleep(0.6 if config.sub_gcns == 2 else 0.3)
+        spans.append((begun, time.time()))
+        advance(k + 1, config.training["epochs"])
+        stop()
+    return {"spans": spans}
+
+
+def broken(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
+    if config.sub_gcns == 3:
+        raise InputError("lr is -1")
+    if config.sub_gcns == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def test_one_works_at_a_time_and_all_advance_alike() -> None:
+    found: dict[int, list[tuple[float, float]]] = {}
+    runs = [config(2), config(4, rounds=8)]
+    take_turns(runs, slow, 1, lambda c, r: found.update({c.sub_gcns: r["spans"]}))
+    spans = sorted(found[2] + found[4])
+    assert all(end <= begin + 0.01 for (_, end), (begin, _) in pairwise(spans))
+    half = found[2][1][1]  # the slow one has done two of its four rounds
+    assert 2 <= sum(end <= half for _, end in found[4]) <= 6
+
+
+@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "a run of gist, m = 4, has ended with status -9")])
+def test_what_a_run_dies_of_is_said(m: int, message: str) -> None:
+    kept: list[int] = []
+    with pytest.raises(InputError, match=message):
+        take_turns([config(2), config(m)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
+    assert kept == [2]  # what was finished before stays
+
+
+def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:
+    wanted = [config(1), config(2), config(2, "ensemble"), config(2, seed=1)]
+    store = RunStore(tmp_path, "data")
+    records = store.in_turns(wanted, "runs")
+    graph = load("digits")
+    for each, record in zip(wanted, records, strict=True):
+        result = each.fit(each.trainer(graph.num_features, graph.num_classes), graph, progress=False)
+        alone = [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in result.history]
+        assert [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in record["history"]] == alone
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert all(path.suffix == ".json" for path in kept)  # no checkpoints are left
+    assert store.in_turns(wanted, "runs", at_once=1) == records
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept

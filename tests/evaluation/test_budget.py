@@ -1,0 +1,98 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gistgnn.evaluation.budget import Budget, Costs, plan_layers, row_chunks, whole_graph_bytes
+from gistgnn.nn import MODELS
+from tests.helpers.refusals import refused
+from tests.nn.strategies import examples, widths
+
+from .cases import random_batch, random_model, whole
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    st.integers(1, 25),
+    st.none() | st.integers(0, 30),
+)
+def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
+    rowptr = torch.tensor([0, *degrees]).cumsum(0)
+    chunks = list(row_chunks(rowptr, rows, entries))
+    assert [node for chunk in chunks for node in range(len(degrees))[chunk]] == list(range(len(degrees)))
+    for chunk in chunks:
+        size = chunk.stop - chunk.start
+        assert 1 <= size <= rows
+        assert entries is None or size == 1 or sum(degrees[chunk]) <= entries
+
+
+@examples
+@given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
+def test_the_memory_that_is_said_to_be_needed_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
+    batch, model = random_batch(sparse=sparse), random_model(name, widths)
+    least = Costs(model, batch, 0).least
+    with refused("layer by layer this model needs"):
+        plan_layers(model, batch, Budget(least - 1))
+    plan = plan_layers(model, batch, Budget(least + more))
+    assert plan.columns >= 1
+    assert plan.work >= 0
+    assert plan.in_file == (plan.disk > 0)
+    gpu = plan_layers(model, batch, Budget(more, least))
+    assert gpu.columns >= 1
+    assert gpu.in_file or more >= 0
+
+
+def test_more_memory_needs_no_file() -> None:
+    batch, model = random_batch(400), random_model("gcn", [64, 64])
+    whole(model, batch)  # makes the operators
+    least = Costs(model, batch, 0).least
+    plans = [plan_layers(model, batch, Budget(least * times // 4)) for times in range(4, 160)]
+    assert [plan.in_file for plan in plans] == sorted([plan.in_file for plan in plans], reverse=True)
+    assert plans[0].in_file
+    assert not plans[-1].in_file
+    assert len({plan.columns for plan in plans}) > 5
+
+
+MEASURE = """
+import sys, torch, psutil
+from gistgnn.evaluation import Evaluation
+from gistgnn.utils.process_memory import peak_memory_bytes
+from gistgnn.nn import MODELS
+from gistgnn.sampling import Batch, forward
+torch.set_num_threads(1)
+name, budget = sys.argv[1], int(sys.argv[2])
+nodes, options = 60_000, {"heads": 2} if name == "gat" else {}
+x, edge_index = torch.randn(nodes, 16), torch.randint(nodes, (2, 240_000))
+batch = Batch(x, edge_index, torch.zeros(nodes), torch.arange(0))
+width = 256 if name == "gat" else 512
+model = MODELS[name](16, (width, width), 8, norm="layer", **options).eval()
+with torch.no_grad():
+    small = MODELS[name](16, (4,), 8).eval()
+    Evaluation("layers").prepare(small, batch).logits(small)
+    before = psutil.Process().memory_info().rss
+    for method, limit in (("auto", budget), ("whole", None)):  # the one that takes less comes first
+        inference = Evaluation(method, limit).prepare(model, batch)
+        inference.logits(model)
+        print(peak_memory_bytes(torch.device("cpu")) - before, *inference.describe().values())
+"""
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat"])
+def test_the_budget_is_kept(name: str) -> None:
+    one_layer = 60_000 * 512 * 4
+    line = [sys.executable, "-c", MEASURE, name, str(one_layer // 2)]
+    by_layers, whole = subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
+    grown, how = by_layers.split(maxsplit=1)
+    assert how.startswith("layers True")
+    assert int(grown) < one_layer // 2 + 2**25
+    assert int(whole.split()[0]) > 2 * one_layer
+
+
+def test_the_whole_graph_s_memory_is_about_what_is_said() -> None:
+    for name in MODELS:
+        batch = random_batch(200, 1000)
+        wide, narrow = (whole_graph_bytes(random_model(name, [width]), batch) for width in (512, 256))
+        assert 1.8 < wide / narrow < 2.1

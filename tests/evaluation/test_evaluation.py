@@ -1,0 +1,139 @@
+"""How an evaluation is chosen and refused; what runs and scores make of it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from gistgnn import GIST
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation import evaluation as module
+from gistgnn.evaluation.budget import whole_graph_bytes
+from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.nn import GCN
+from gistgnn.nn.gnn import as_gnn
+from gistgnn.sampling import whole_graph
+from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
+from tests.helpers.models import OURS, C, Stack, tiny_graph
+from tests.helpers.refusals import refused
+
+from .cases import random_batch, random_model, whole
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"method": "fast"}, ["evaluation is 'fast'", "auto, whole, layers, parts"]),
+        ({"method": "parts"}, ["by parts, but not how many"]),
+        ({"parts": 5}, ["parts is 5, but the evaluation is auto", "choose the method parts"]),
+        ({"method": "parts", "parts": 0}, ["parts is 0, expected an integer >= 1"]),
+        ({"method": "parts", "parts": 2.5}, ["parts is 2.5, expected an integer >= 1"]),
+        ({"memory": -1}, ["memory is -1, expected an integer >= 1"]),
+        ({"memory": True}, ["memory is True"]),
+        ({"method": "whole", "memory": 10}, ["memory is given, but the evaluation is whole", "auto, layers or parts"]),
+        ({"sample": 3}, ["sample is 3, expected at most parts, which is None", "choose the method parts"]),
+        ({"method": "parts", "parts": 3, "sample": 4}, ["sample is 4, expected at most parts, which is 3"]),
+        ({"method": "parts", "parts": 3, "sample": 0}, ["sample is 0, expected an integer >= 1"]),
+    ],
+)
+def test_bad_values(options: dict[str, Any], parts: list[str]) -> None:
+    with refused(*parts):
+        Evaluation(**options)
+
+
+def test_auto_takes_what_fits() -> None:
+    batch, model = random_batch(300), random_model("gcn", [32, 32])
+    whole(model, batch)  # makes the operators, so that both can do without
+    needed = whole_graph_bytes(model, batch)
+    chosen = {m: Evaluation(memory=m).prepare(model, batch).describe() for m in (needed, needed - 1)}
+    assert chosen[needed] == {"method": "whole", "exact": True}
+    assert chosen[needed - 1]["method"] == "layers"
+    assert chosen[needed - 1]["exact"] is True
+
+
+def test_auto_without_a_budget_takes_half_of_what_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, model = random_batch(300), random_model("gcn", [32, 32])
+    whole(model, batch)  # makes the operators
+    needed = whole_graph_bytes(model, batch)
+    for available, method in ((2 * needed, "whole"), (2 * needed - 2, "layers")):
+        monkeypatch.setattr(module, "available_bytes", lambda _, available=available: available)
+        assert Evaluation().prepare(model, batch).describe()["method"] == method
+
+
+def test_too_little_memory_says_how_much_is_needed() -> None:
+    batch, model = random_batch(40_000, 40_000), random_model("gcn", [32])
+    for method in ("auto", "layers"):
+        with refused(
+            "evaluation has 0.5 MiB of memory", "this model needs", "MiB on this graph", "or evaluate by parts"
+        ):
+            Evaluation(method, 2**19).prepare(model, batch)
+
+
+def test_layers_are_for_our_models_only() -> None:
+    class Changed(GCN):
+        def forward(self, x: Any, adj: Any) -> torch.Tensor:
+            return super().forward(x, adj) * 2
+
+    batch = whole_graph(GRAPH)
+    for model in (Stack((4,), GCNConv), Changed(GRAPH.num_features, (4,), C)):
+        with refused(f"the model is a {type(model).__name__}", "models of gistgnn.nn", "parts, or whole"):
+            Evaluation("layers").prepare(model, batch)
+        assert Evaluation(memory=1).prepare(model, batch).describe()["method"] == "whole"
+    ours = GCN(GRAPH.num_features, (4,), C)
+    assert as_gnn(torch.compile(ours)) is ours
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_layers_switch_dropout_and_statistics_off(training: bool) -> None:
+    model = OURS["gat"]((6, 6), dropout=0.5, norm="batch").train(training)
+    batch = whole_graph(GRAPH)
+    found = predict(model, batch, Evaluation("layers"))
+    torch.testing.assert_close(found, predict(model, batch, Evaluation("whole")))
+    assert not found.requires_grad
+    assert model.training is training
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_scores_are_those_of_the_whole_graph(multi_label: bool) -> None:
+    graph, model = tiny_graph(60, multi_label=multi_label), OURS["graphsage"]((6,))
+    assert evaluate(model, graph, evaluation=Evaluation("layers")) == evaluate(model, graph)
+
+
+def test_fit_by_each_method() -> None:
+    results, found = {}, {}
+    for how in (None, Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=4)):
+        gist = GIST(gcn(), (8,), 2)
+        results[how] = fit(gist, evaluation=how)
+        found[how] = theta(gist)
+    assert [result.evaluation["method"] for result in results.values()] == ["whole", "whole", "layers", "parts"]
+    assert all(same(one, found[None]) for one in found.values())  # how it is scored changes no training
+    assert results[Evaluation("layers")].test == results[None].test
+    assert results[Evaluation("parts", parts=4)].as_dict()["evaluation"] == {
+        "method": "parts",
+        "exact": False,
+        "parts": 4,
+    }
+
+
+def test_fit_refuses_before_it_trains() -> None:
+    with refused("layers is for the models of gistgnn.nn"):
+        fit(GIST(lambda widths: Stack(widths, GCNConv), (8,)), evaluation=Evaluation("layers"))
+    with refused("parts is 99, expected 1 to 24"):
+        fit(GIST(gcn(), (8,)), evaluation=Evaluation("parts", parts=99))
+
+
+def test_fit_is_evaluated_through_one_preparation(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    prepare = Evaluation.prepare
+    monkeypatch.setattr(Evaluation, "prepare", lambda *args: calls.append(args) or prepare(*args))
+    result = fit(GIST(gcn(), (8,), 2), evaluation=Evaluation("layers"))
+    assert len(result.history) > 1
+    assert len(calls) == 1
+
+
+def test_a_module_of_one_s_own_by_parts() -> None:
+    result = fit(GIST(lambda widths: Stack(widths, GCNConv), (8,), 2), evaluation=Evaluation("parts", parts=3))
+    assert isinstance(result.model, nn.Module)
+    assert result.evaluation["parts"] == 3

@@ -1,0 +1,176 @@
+"""Layer by layer is the whole graph's forward, however small the pieces are."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.budget import Budget, Costs, plan_layers
+from gistgnn.evaluation.layers import ByLayers
+from gistgnn.evaluation.scores import predict
+from gistgnn.nn import MODELS
+from gistgnn.nn.gnn import GNN
+from gistgnn.sampling import Batch
+from tests.helpers.refusals import refused
+from tests.nn.strategies import examples, widths
+
+from .cases import random_batch, random_model, whole
+
+PLENTY = Budget(2**30)
+
+
+def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:
+    with torch.no_grad():
+        return ByLayers(batch, replace(plan_layers(model, batch, PLENTY), **changes)).logits(model)
+
+
+@examples
+@given(st.data(), st.sampled_from(sorted(MODELS)), widths, st.sampled_from(["none", "layer", "batch"]))
+def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[int], norm: str) -> None:
+    nodes = data.draw(st.integers(1, 12), "nodes")
+    batch = random_batch(
+        nodes, data.draw(st.integers(0, 40)), data.draw(st.integers(0, 99)), sparse=data.draw(st.booleans())
+    )
+    model = random_model(name, widths, norm)
+    pieces = {
+        "in_file": data.draw(st.booleans(), "in_file"),
+        "columns": data.draw(st.integers(1, 24), "columns"),
+        "work": data.draw(st.sampled_from([1, 500, 2000, 10**6]), "work"),
+    }
+    torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("sparse", [False, True])
+def test_any_budget_gives_the_whole(name: str, sparse: bool) -> None:
+    batch, model = random_batch(60, 150, sparse=sparse), random_model(name, [6, 9, 4], "layer")
+    expected = whole(model, batch)  # from here on, the operators take nothing of the budget
+    least, plans = Costs(model, batch, 0).least, []
+    for memory in (least, least + 2_000, 2 * least, 4 * least, 2**24):
+        plans.append(plan_layers(model, batch, Budget(memory)))
+        found = predict(model, batch, Evaluation("layers", memory))
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert plans[0].in_file
+    assert plans[0].columns == 1
+    assert not plans[-1].in_file
+
+
+def test_the_product_that_is_kept_is_used() -> None:
+    batch, model = random_batch(), random_model("gcn", [4])
+    expected = whole(model, batch)
+    product = batch.adj.aggregate("gcn", batch.x)
+    assert plan_layers(model, batch, PLENTY).keep
+    product.zero_()
+    assert not torch.allclose(by_layers(model, batch), expected)
+    assert not plan_layers(model, random_batch(300), Budget(60_000)).keep
+
+
+def test_nothing_constant_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, model = random_batch(), random_model("graphsage", [4, 4])
+    inference = Evaluation("layers").prepare(model, batch)
+    inference.logits(model)
+    for made in ("pattern.Pattern.from_entries", "pattern.Pattern.with_self_loops", "sparse.SparseMatrix.from_dense"):
+        monkeypatch.setattr(f"gistgnn.nn.{made}", None)
+    other = random_model("graphsage", [4, 4], seed=1)
+    torch.testing.assert_close(inference.logits(other), whole(other, batch), rtol=1e-10, atol=1e-10)
+
+
+def test_a_graph_that_does_not_fit_the_model() -> None:
+    batch, model = random_batch(), random_model("gcn", [4])
+    with refused("x has shape [30, 5]: the model expects [N, 7]"):
+        predict(model, replace(batch, x=batch.x[:, :5]), Evaluation("layers"))
+
+
+def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    batch, model = random_batch(400), random_model("gcn", [16, 16])
+    plan = replace(plan_layers(model, batch, PLENTY), in_file=True, disk=2**31)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**30))
+    with refused("take 2 GiB", tempfile.gettempdir(), "has 1 GiB left", "TMPDIR"):
+        ByLayers(batch, plan)
+
+
+def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gistgnn.evaluation import features
+
+    class Counting(features.InFile):
+        held = most = 0
+
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)
+            self.size = self.nodes * self.width * 8
+            Counting.held += self.size
+            Counting.most = max(Counting.most, Counting.held)
+
+        def close(self) -> None:
+            super().close()
+            Counting.held, self.size = Counting.held - self.size, 0
+
+    monkeypatch.setattr("gistgnn.evaluation.layers.InFile", Counting)
+    for name in MODELS:
+        for sizes in ([8, 8, 8], [4, 12], [12, 4], [5]):
+            batch, model = random_batch(40), random_model(name, sizes)
+            whole(model, batch)
+            for memory in (Costs(model, batch, 0).least, 3 * Costs(model, batch, 0).least):
+                plan = plan_layers(model, batch, Budget(memory))
+                Counting.most = 0
+                with torch.no_grad():
+                    ByLayers(batch, plan).logits(model)
+                assert Counting.held == 0
+                assert Counting.most <= plan.disk
+                assert plan.disk <= 2 * Counting.most
+
+
+SCRIPT = """
+import signal, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+from gistgnn.evaluation.layers import ByLayers
+from gistgnn.evaluation.budget import Budget, plan_layers
+from dataclasses import replace
+from tests.evaluation.cases import random_batch, random_model
+batch, model = random_batch(2000, 8000), random_model("gcn", [64, 64])
+plan = replace(plan_layers(model, batch, Budget(2**30)), in_file=True, columns=16, work=20_000)
+with torch.no_grad():
+    for _ in range(10**6):
+        ByLayers(batch, plan).logits(model)
+        print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_file_is_left_when_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "\n"
+    time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_is_left_open_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, model = random_batch(), random_model("graphsage", [8, 8])
+    opened = []
+    temporary = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: opened.append(temporary(**options)) or opened[-1])
+    monkeypatch.setattr(model, "activate", lambda norm, x: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        by_layers(model, batch, in_file=True, columns=2)
+    assert opened
+    assert all(file.closed for file in opened)

@@ -1,0 +1,210 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gistgnn.graphs import load, metis
+from gistgnn.graphs.clustering import Clusters, cluster
+from tests.helpers.commands import Forked, ready
+from tests.helpers.refusals import refused
+
+TWO_CLIQUES = [(i, j) for half in (range(6), range(6, 12)) for i in half for j in half if i != j]
+
+
+def edges(pairs: list[tuple[int, int]]) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t()
+
+
+def both_ways(half: Tensor) -> Tensor:
+    return torch.cat([half, half.flip(0)], dim=1)
+
+
+def ring(nodes: int = 60) -> Tensor:
+    at = torch.arange(nodes)
+    return both_ways(torch.stack([at, (at + 1) % nodes]))
+
+
+def check(found: Clusters, nodes: int) -> None:
+    assert found.order.sort().values.tolist() == list(range(nodes))
+    assert found.ptr[0] == 0
+    assert found.ptr[-1] == nodes
+    assert (found.sizes > 0).all()
+    for k in range(len(found)):
+        members = found.order[found.ptr[k] : found.ptr[k + 1]]
+        assert (found.assignment[members] == k).all()
+        assert (members.diff() > 0).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_every_node_is_in_one_cluster(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 40))
+    node = st.integers(0, nodes - 1)
+    graph = edges(data.draw(st.lists(st.tuples(node, node), max_size=80)))
+    count, seed = data.draw(st.integers(1, nodes)), data.draw(st.integers(0, 2**70))
+    notes: list[str] = []
+    found = cluster(graph, nodes, count, "metis", seed, notes.append)
+    check(found, nodes)
+    assert 1 <= len(found) <= count
+    pairs = {(s, t) for s, t in graph.t().tolist() if s != t}
+    assert any("not symmetric" in note for note in notes) == (pairs != {(t, s) for s, t in pairs})
+    assert any(f"left {count - len(found)} of" in note for note in notes) == (len(found) < count)
+    dealt = cluster(graph, nodes, count, "random", seed)
+    check(dealt, nodes)
+    assert len(dealt) == count
+    assert dealt.sizes.max() - dealt.sizes.min() <= 1
+
+
+def test_two_cliques_are_told_apart() -> None:
+    found = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)  # a self-loop, and two isolated nodes
+    assert len({int(found.assignment[i]) for i in range(6)}) == 1
+    assert len({int(found.assignment[i]) for i in range(6, 12)}) == 1
+    assert found.assignment[0] != found.assignment[6]
+    assert found.kept_edges(edges(TWO_CLIQUES)) == 1
+    assert found.kept_edges(edges([(0, 6), (0, 1)])) == 0.5
+    assert found.kept_edges(edges([])) == 1
+
+
+def test_a_directed_graph_is_clustered_as_its_undirected_one() -> None:
+    half, notes = edges([(i, j) for i, j in TWO_CLIQUES if i < j]), list[str]()
+    directed = cluster(half, 12, 2, note=notes.append)
+    assert torch.equal(directed.order, cluster(both_ways(half), 12, 2).order)
+    assert sum("not symmetric" in note for note in notes) == 1
+    again = list[str]()
+    cluster(half, 12, 2, note=again.append)  # said of what the cache holds, too
+    assert [note for note in again if "not symmetric" in note]
+
+
+def test_metis_keeps_more_edges_inside_than_chance_and_balances() -> None:
+    graph = load("digits")
+    by_metis = cluster(graph.edge_index, graph.num_nodes, 30)
+    by_chance = cluster(graph.edge_index, graph.num_nodes, 30, "random")
+    assert by_metis.kept_edges(graph.edge_index) > 0.6
+    assert by_chance.kept_edges(graph.edge_index) < 0.1
+    assert by_metis.sizes.max() < 1.1 * graph.num_nodes / 30
+
+
+@pytest.mark.parametrize("method", ["metis", "random"])
+def test_clusters_follow_from_the_seed(method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph = load("digits")
+    first = cluster(graph.edge_index, graph.num_nodes, 20, method, 1)
+    monkeypatch.setenv("GISTGNN_CACHE", str(tmp_path / "another"))
+    assert torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 1).order)
+    assert not torch.equal(first.order, cluster(graph.edge_index, graph.num_nodes, 20, method, 2).order)
+
+
+def test_the_order_of_edges_does_not_matter() -> None:
+    graph = ring()
+    found = cluster(graph, 60, 5)
+    shuffled = graph[:, torch.randperm(graph.shape[1], generator=torch.Generator().manual_seed(0))]
+    assert cluster(shuffled, 60, 5).path == found.path
+
+
+def test_refused() -> None:
+    for count in (0, -1, 61, 2.5, True, "4"):
+        with refused(f"clusters is {count!r}", "from 1 to 60"):
+            cluster(ring(), 60, count)  # type: ignore[arg-type]
+    with refused("method is 'louvain'", "metis, random"):
+        cluster(ring(), 60, 3, "louvain")
+    with refused("seed is -1"):
+        cluster(ring(), 60, 3, seed=-1)
+
+
+def no_metis(*args: object) -> None:
+    raise AssertionError("METIS ran again")
+
+
+def test_the_cache_is_asked_first(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    found = cluster(ring(), 60, 5, seed=3)
+    assert found.path is not None
+    assert found.path.parent == cache_folder
+    monkeypatch.setattr(metis, "partition", no_metis)
+    again = cluster(ring(), 60, 5, seed=3)
+    assert torch.equal(again.order, found.order)
+    assert torch.equal(again.ptr, found.ptr)
+    assert again.path == found.path
+    assert cluster(ring(), 60, 5, "random").path is None
+    for other in ({"count": 6}, {"seed": 4}, {"edge_index": ring()[:, 1:]}, {"num_nodes": 61}):
+        with pytest.raises(AssertionError, match="again"):
+            cluster(**{"edge_index": ring(), "num_nodes": 60, "count": 5, "seed": 3, **other})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_file_cut_short_is_made_again(share: float) -> None:
+    found, notes = cluster(ring(), 60, 5), list[str]()
+    assert found.path is not None
+    whole = found.path.read_bytes()
+    found.path.write_bytes(whole[: int(share * len(whole))])
+    assert torch.equal(cluster(ring(), 60, 5, note=notes.append).order, found.order)
+    assert any(str(found.path) in note and "damaged" in note for note in notes)
+    assert found.path.read_bytes() == whole
+
+
+def test_a_file_of_another_graph_is_made_again() -> None:
+    found, notes = cluster(ring(), 60, 5), list[str]()
+    small, many = cluster(ring(30), 30, 5), cluster(ring(), 60, 50)
+    assert found.path is not None
+    for other in (small, many):
+        assert other.path is not None
+        found.path.write_bytes(other.path.read_bytes())
+        assert torch.equal(cluster(ring(), 60, 5, note=notes.append).order, found.order)
+    assert sum("damaged" in note for note in notes) == 2
+
+
+def test_an_unwritable_cache_is_done_without(cache_folder: Path) -> None:
+    cache_folder.write_text("not a folder")
+    found = cluster(ring(), 60, 5)
+    check(found, 60)
+    assert found.path is None
+
+
+def print_clusters(both: Barrier) -> None:
+    edge_index = ring(2000)
+    both.wait(60)
+    print(cluster(edge_index, 2000, 100).order.tolist())
+
+
+def test_two_processes_at_once(tmp_path: Path, cache_folder: Path) -> None:
+    barrier = ready().Barrier(2)
+    both = [Forked(tmp_path, print_clusters, barrier) for _ in range(2)]
+    outputs = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert outputs[0][0] == outputs[1][0] != ""
+    assert len(list(cache_folder.iterdir())) == 1  # and nothing half-written
+
+
+def test_metis_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with refused("METIS failed on 60 nodes and 120 edges", "GiB of free memory"):
+        cluster(ring(), 60, 5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends it so")
+def test_metis_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
+    """The child is made to wait for ever: its input is a pipe that nobody writes to."""
+    os.mkfifo(tmp_path / "rowptr.npy")
+    wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {str(Path(metis.__file__).parent)!r}, "
+    wait += f"{str(tmp_path)!r}, '2', '0']); print(p.pid, flush=True); p.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = Path("/proc") / parent.stdout.readline().strip()
+    opened = os.open(tmp_path / "rowptr.npy", os.O_WRONLY)  # returns when the child reads, so it has got that far
+    assert child.exists()
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    for _ in range(200):
+        if not child.exists() or "Z" in (child / "stat").read_text().split()[2]:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child goes on")
+    os.close(opened)

@@ -1,0 +1,157 @@
+"""The command line, run as a user runs it."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache, partial
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+Completed = subprocess.CompletedProcess[str]
+
+
+def command(*args: object) -> list[str]:
+    """The command line as the installed script runs it."""
+    return [str(Path(sys.executable).with_name("gistgnn")), *map(str, args)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def start(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job that ignores it."""
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+@cache
+def ready() -> ForkServerContext:
+    """The process that is forked: it has imported what commands and tests import, and run nothing."""
+    context = multiprocessing.get_context("forkserver")
+    own = (
+        "cli.main",
+        "cli.score_table",
+        "runs.run_folder",
+        "report.plots",
+        "report.run_page",
+        "distributed",
+        "planning",
+    )
+    more = ("planning", "checkpoint.storage", "graphs.digits", "compare.many_runs")
+    others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
+    context.set_forkserver_preload([*(f"gistgnn.{name}" for name in (*own, *more)), *others])
+    return context
+
+
+class Forked:
+    """A process forked from one that has imported torch and all else already: what `subprocess.Popen` would start.
+
+    Args:
+        folder: its working directory.
+        work: a function that a process can import; what it returns is the exit status.
+        args: its arguments.
+        environ: more environment variables.
+    """
+
+    def __init__(self, folder: Path, work: Callable[..., int | None], *args: object, **environ: str) -> None:
+        self._written = tempfile.TemporaryDirectory()
+        prepared = (folder, {**environment(), **environ}, Path(self._written.name))
+        self._process = ready().Process(target=_forked, args=(*prepared, work, args))
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
+
+    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+        """What it has written, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer, and was killed.
+        """
+        self._process.join(timeout)
+        late = self._process.is_alive()
+        if late:
+            self._process.kill()
+            self._process.join()
+        out, err = ((Path(self._written.name) / name).read_text() for name in ("out", "err"))
+        if late:
+            raise subprocess.TimeoutExpired("a forked process", timeout, out, err)
+        return out, err
+
+    def completed(self, timeout: float = 120) -> Completed:
+        out, err = self.communicate(timeout)
+        assert self.returncode is not None
+        return subprocess.CompletedProcess("a forked process", self.returncode, out, err)
+
+
+def start_command(folder: Path, *args: object, **environ: str) -> Forked:
+    """Start `gistgnn` in a process of its own."""
+    return Forked(folder, _main, [*map(str, args)], **environ)
+
+
+def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
+    """Run `gistgnn` to its end in a process of its own."""
+    return start_command(folder, *args).completed(timeout)
+
+
+def run_ranks(folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120) -> list[Completed]:
+    """Run `gistgnn` on ranks of this machine, each told by its environment what torchrun would tell it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    every = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
+    told = [{**every, "RANK": rank, "LOCAL_RANK": rank} for rank in range(count)]
+    ranks = [start_command(folder, *args, **{name: str(value) for name, value in own.items()}) for own in told]
+    return [rank.completed(timeout) for rank in ranks]
+
+
+def run_program(folder: Path, code: str, *args: object, timeout: float = 120) -> Completed:
+    """Run what `python -c` would, in a process that has imported torch already."""
+    return Forked(folder, _program, code, [*map(str, args)]).completed(timeout)
+
+
+def _forked(
+    folder: Path, environ: dict[str, str], written: Path, work: Callable[..., int | None], args: tuple[object, ...]
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(folder)
+    for number, name, mode in ((0, os.devnull, "r"), (1, written / "out", "w"), (2, written / "err", "w")):
+        with open(name, mode) as file:
+            os.dup2(file.fileno(), number)
+    sys.exit(work(*args))
+
+
+def _main(words: list[str]) -> int:
+    sys.argv = ["gistgnn", *words]
+    from gistgnn.cli.main import main
+
+    return main()
+
+
+def _program(code: str, words: list[str]) -> None:
+    sys.argv = ["-c", *words]
+    exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})

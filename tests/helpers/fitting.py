@@ -1,0 +1,32 @@
+"""Short runs on a tiny graph, and what is compared of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn import GIST, Graph, Result
+from tests.helpers.models import OURS, tiny_graph
+
+GRAPH = tiny_graph()
+
+
+def gcn(dropout: float = 0.0, **options: Any) -> Callable[[Any], nn.Module]:
+    return lambda widths: OURS["gcn"](widths, dropout=dropout, **options)
+
+
+def fit(gist: GIST, graph: Graph = GRAPH, **options: Any) -> Result:
+    return gist.fit(graph, progress=False, **{"epochs": 12, "local_steps": 2, **options})
+
+
+def theta(gist: GIST) -> dict[str, Tensor]:
+    return gist.theta.copy()
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def quiet(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in history]

@@ -1,0 +1,40 @@
+"""Runs that are stopped and resumed, and all that they leave behind."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gistgnn import GIST, Result
+from gistgnn.layout.axes import named_tensors
+from tests.helpers.models import OURS, tiny_graph
+
+GRAPH = tiny_graph()
+ROUNDS = 6
+
+
+def make(m: int = 3, seed: int = 0, **options: Any) -> GIST:
+    return GIST(lambda w: OURS["gcn"](w, dropout=0.4, norm="batch"), (8, 7), m, seed=seed, **options)
+
+
+def fit(gist: GIST, **options: Any) -> Result:
+    """Six rounds, the last of them shorter."""
+    defaults = {"epochs": 11 * gist.sub_gcns, "local_steps": 2, "lr": 0.05, "evaluate_every": 2}
+    return gist.fit(GRAPH, progress=False, **{**defaults, **options})
+
+
+def after(rounds: int) -> Callable[[], bool]:
+    """Stop when asked for the n-th time."""
+    asked = iter(range(1, 1000))
+    return lambda: next(asked) == rounds
+
+
+def state(gist: GIST, result: Result) -> dict[str, Any]:
+    """All that a run leaves behind, except how long it took."""
+    p = result.progress
+    history = [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in p.history]
+    return {
+        "theta": {n: t.tolist() for n, t in gist.theta.tensors.items()},
+        "moments": {n: {k: v.tolist() for k, v in m.items()} for n, m in gist.theta.moments.items()},
+        "model": {n: t.tolist() for n, t in named_tensors(result.model).items()},
+        "history": history,
+        "rest": [p.rounds, p.steps, p.best_round, p.best_score, p.best, p.last, p.stopped_early, result.interrupted],
+    }

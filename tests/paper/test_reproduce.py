@@ -1,0 +1,129 @@
+"""Every table and figure of the paper, in a minute's worth of epochs on a graph that is always there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gistgnn.cli.reproduce import EXPERIMENTS
+from gistgnn.errors import InputError
+from gistgnn.paper.experiment import SCALES
+from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit, clusters_of, large_run
+from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
+from gistgnn.paper.table3_ultrawide import WIDTHS
+from gistgnn.paper.table6_local_sgd import PAPER as TABLE5
+from gistgnn.paper.table6_local_sgd import LocalSgdTable
+from gistgnn.paper.table7_ensemble import PAPER as TABLE6
+from gistgnn.runs.config import ModelConfig
+from tests.cli.in_process import refused, run
+
+DIGITS = ("--datasets", "digits")
+FORTY = ("--clusters", 40)
+TINY = {  # experiment: options, rows of its table, a number of the paper's that stands there
+    "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
+    "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
+    "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 4, "95.46"),
+    "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 8, "84.73"),
+    "ultrawide": (
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
+        4,
+        "OOM",
+    ),
+    "ladies": (("--layers", 2, "--epochs", 4, "--local-steps", 1), 3, "2.90x"),
+    "local-sgd": (("--epochs", 2, "--local-steps", 1), 7, "93.40"),
+    "ensemble": (("--epochs", 2, "--local-steps", 1), 7, "11.95"),
+    "theory": (
+        ("--widths", 256, 64, "--sub-gcns", 2, 1, "--local-steps", 1, 2, "--epochs", 4, "--seeds", 1, "--nodes", 12),
+        4,
+        None,
+    ),
+}
+
+
+def test_none_is_left_out() -> None:
+    assert set(TINY) | {"table1"} == set(EXPERIMENTS)  # the first table has tests of its own
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_it_runs_and_writes_its_table_record_and_report(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, rows, paper = TINY[name]
+    out = tmp_path / "out"
+    assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert re.search(r"^(holds|does not hold|not shown): ", said, flags=re.MULTILINE)
+    text = (out / f"{name}.md").read_text()
+    assert sum(line.startswith("| digits") for line in text.splitlines()) == rows
+    assert paper is None or paper in text
+    found = json.loads((out / "experiment.json").read_text())
+    assert len(found["rows"]) == rows
+    assert all(len(row) == len(found["columns"]) for row in found["rows"])
+    assert found["verdicts"]
+    report = (out / "report.html").read_text()
+    assert found["verdicts"][0]["measured"] in report
+    kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
+    assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0
+    assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
+
+
+def test_the_papers_numbers() -> None:
+    assert TABLE5["local-sgd", 8] == (93.40, 129.58)
+    assert TABLE5["gist", 4] == (96.16, 116.56)
+    assert TABLE6["ensemble", 2] == (96.31, 3.59)
+    assert Reddit.paper["gat", 256, 4][-1] == (66.30, 7.90)
+    assert Amazon2M.paper["graphsage", 4096, 3][-1] == (86.97, 7.12)
+    assert all(len(row) == len(WIDTHS) for row in TABLE3.values())
+    assert TABLE3[2, 2][-1] == (90.91, 32.31)
+    assert TABLE3[3, 8][-1] == (88.66, 2.56)
+    assert TABLE3[4, 8][-1] is None
+    assert all(len(row) == 4 for paper in (Reddit.paper, Amazon2M.paper) for row in paper.values())
+    assert {len(paper) for paper in (Reddit.paper, Amazon2M.paper)} == {6}
+
+
+def test_the_full_scale_is_the_paper_s_setting() -> None:
+    reddit = Reddit.at("full")
+    assert (reddit.datasets, reddit.epochs, reddit.local_steps, reddit.layers) == (("reddit",), 80, 500, (2, 3, 4))
+    amazon = Amazon2M.at("full")
+    assert (amazon.epochs, amazon.local_steps, amazon.widths) == (400, 5000, (400, 4096))
+    assert LocalSgdTable.at("full").local_steps == 100
+    assert clusters_of("reddit") == clusters_of("amazon2m") == 15_000
+    assert clusters_of("synthetic:reddit@0.1") == 1_500
+    run = large_run("reddit", ModelConfig("graphsage", (256, 256)), 8, 80, 500, "cpu")
+    assert run.inductive
+    assert run.sampler is not None
+    assert run.sampler.clusters_per_batch == 10
+    assert run.training["evaluate_every"] == 1
+
+
+def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:
+    for m in (1, 2, 4, 8):
+        run = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
+        rounds = 80 * 300 / m / 50
+        assert 24 <= rounds / run.training["evaluate_every"] <= 40
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("local-sgd", "--scale", "medium"), "invalid choice: 'medium'"),
+        (("reddit", "--datasets", "absent"), "'absent' is neither a data set nor a file"),
+        (("reddit", "--models", "gcn"), "invalid choice: 'gcn'"),
+        (("ultrawide", "--widths", 0), "'0' is not an integer >= 1"),
+        (("table1", "--datasets", "digits"), "data set is 'digits', expected one of cora"),
+        (("ensemble", "--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
+        (("table9",), "invalid choice: 'table9'"),
+    ],
+)
+def test_bad_options(
+    options: tuple[object, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = () if "--out" in options or options == ("table9",) else ("--out", tmp_path / "out")
+    refused(capsys, message, "reproduce", *options, *given, leaves=tmp_path)
+
+
+def test_an_unknown_scale_is_refused() -> None:
+    assert SCALES == ("small", "full")
+    with pytest.raises(InputError, match="scale is 'medium'"):
+        Reddit.at("medium")

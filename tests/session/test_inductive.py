@@ -1,0 +1,88 @@
+"""Inductive training sees the training nodes and the edges between them; scores are of the whole graph."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch_geometric.utils import subgraph
+
+from gistgnn import GIST, Graph
+from gistgnn.sampling import ClusterSampling, training_subgraph
+from tests.helpers.fitting import fit, quiet, same, theta
+from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.refusals import refused
+
+GRAPH = tiny_graph(30)
+SAMPLERS = {"full": None, "clusters": ClusterSampling(5, 2), "own edges": ClusterSampling(5, 2, precompute=False)}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(3, 40), st.integers(0, 100))
+def test_the_subgraph(nodes: int, seed: int) -> None:
+    graph = tiny_graph(nodes, seed)
+    batch = training_subgraph(graph)
+    assert torch.equal(batch.x, graph.x[graph.train])
+    assert torch.equal(batch.y, graph.y[graph.train])
+    assert batch.loss_nodes.tolist() == list(range(int(graph.train.sum())))
+    expected, _ = subgraph(graph.train, graph.edge_index, relabel_nodes=True)
+    assert torch.equal(batch.edge_index, expected)
+
+
+def without_the_rest(graph: Graph) -> Graph:
+    """The graph with other features of the nodes outside training, and other edges at them."""
+    inside = graph.train[graph.edge_index].all(dim=0)
+    x = torch.where(graph.train[:, None], graph.x, 100 * torch.randn_like(graph.x))
+    outside = (~graph.train).nonzero().squeeze(1)
+    others = torch.stack([outside, outside.roll(1)])
+    return replace(graph, x=x, edge_index=torch.cat([graph.edge_index[:, inside], others], dim=1))
+
+
+@pytest.mark.parametrize("runner", ["in-turn", "fused"])
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_the_rest_of_the_graph_changes_scores_and_nothing_else(sampler: ClusterSampling | None, runner: str) -> None:
+    def trained(graph: Graph, **options: Any) -> tuple[dict[str, Tensor], list[Any]]:
+        gist = GIST(lambda w: OURS["graphsage"](w, dropout=0.3), (8,), 2)
+        result = fit(gist, graph, sampler=sampler, runner=runner, lr=0.05, **options)
+        return theta(gist), [(entry["validation"], entry["test"]) for entry in quiet(result.history)]
+
+    other = without_the_rest(GRAPH)
+    (first, scores), (second, others) = trained(GRAPH, inductive=True), trained(other, inductive=True)
+    assert same(first, second)
+    assert scores != others
+    assert not same(trained(GRAPH)[0], first)
+    assert not same(trained(GRAPH)[0], trained(other)[0])
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_what_a_model_is_shown(sampler: ClusterSampling | None) -> None:
+    seen: dict[bool, list[int]] = {True: [], False: []}
+
+    class Watched(nn.Module):
+        def __init__(self, widths: tuple[int, ...]) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(7, widths[0]), nn.ReLU(), nn.Linear(widths[0], 3))
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            if x.dtype == torch.float32 and x.device.type != "meta":
+                if self.training:
+                    found = (x[:, None] == GRAPH.x[None]).all(dim=2).nonzero()[:, 1]
+                    assert len(found) == len(x)
+                    assert GRAPH.train[found].all()
+                    known = {(int(a), int(b)) for a, b in GRAPH.edge_index.t()}
+                    assert {(int(a), int(b)) for a, b in found[edge_index].t()} <= known
+                seen[self.training].append(len(x))
+            return self.net(x)
+
+    fit(GIST(Watched, (8,), 2), GRAPH, sampler=sampler, inductive=True)
+    assert max(seen[True]) <= 10
+    assert max(seen[False]) == 30
+
+
+def test_more_clusters_than_training_nodes() -> None:
+    with refused("clusters is 11, expected an integer from 1 to 10, the nodes to be clustered"):
+        fit(GIST(OURS["gcn"], (8,), 2), GRAPH, sampler=ClusterSampling(11, 2), inductive=True)
+    fit(GIST(OURS["gcn"], (8,), 2), GRAPH, sampler=ClusterSampling(11, 2), epochs=2)

@@ -1,0 +1,224 @@
+"""Runs that are saved: what is refused, torn, damaged, or does not fit on the disk."""
+
+import json
+import resource
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gistgnn import GIST, Saving
+from gistgnn.checkpoint import Checkpoints, storage
+from tests.helpers.commands import run_program
+from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import ROUNDS, after, fit, make, state
+from tests.theta.stores import store
+
+TESTS = Path(__file__).parent
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for place in Checkpoints(folder).whole() for file in place.iterdir()}
+
+
+def newest(folder: Path) -> Path:
+    place = Checkpoints(folder).newest()
+    assert place
+    return place
+
+
+@pytest.mark.parametrize(
+    ("setting", "change"),
+    [
+        ("lr", {"lr": 0.06}),
+        ("epochs", {"epochs": 50}),
+        ("local_steps", {"local_steps": 3}),
+        ("optimizer_state", {"optimizer_state": "carry"}),
+        ("evaluate_every", {"evaluate_every": 1}),
+        ("patience", {"patience": 9}),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, setting: str, change: dict[str, Any]) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(), stop=after(1), saving=Saving(path))
+    before = contents(path)
+    with refused(str(path), "another run", f"{setting} was"):
+        fit(make(), saving=Saving(path, resume=True), **change)
+    assert contents(path) == before
+
+
+def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(), stop=after(1), saving=Saving(path))
+    saving = Saving(path, resume=True)
+    for setting, gist in (
+        ("seed", make(seed=1)),
+        ("partition", make(partition="categorical")),
+        ("whole", make(whole=[0])),
+        ("widths", GIST(lambda w: OURS["gcn"](w, norm="batch"), (8, 6), 3)),
+    ):
+        with refused("another run", f"{setting} was"):
+            fit(gist, saving=saving)
+    with refused("another run", "parameter"):
+        fit(GIST(lambda w: OURS["gcn"](w), (8, 7), 3), saving=saving)
+    with refused("another run", "sub_gcns was 3, now 2"):
+        fit(make(2), saving=saving, epochs=33)
+    with refused("another run", "graph was"):
+        make().fit(tiny_graph(27), progress=False, epochs=33, local_steps=2, lr=0.05, evaluate_every=2, saving=saving)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.02, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("kind", ["state.json", "*.safetensors"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
+    tmp_path: Path, share: float, kind: str
+) -> None:
+    path, unbroken, gist = tmp_path / "checkpoints", make(), make()
+    fit(make(), stop=after(3), saving=Saving(path, every=2))
+    [file] = newest(path).glob(kind)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    with refused(str(newest(path)), "cannot be read", "delete it to go on from round-00000002"):
+        fit(make(), saving=Saving(path, resume=True))
+    shutil.rmtree(newest(path))
+    assert state(gist, fit(gist, saving=Saving(path, resume=True))) == state(unbroken, fit(unbroken))
+
+
+def test_a_checkpoint_that_has_lost_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(), stop=after(1), saving=Saving(path))
+    next(newest(path).glob("*.safetensors")).unlink()
+    with refused(str(newest(path)), "cannot be read", "No such file", "delete it to start again"):
+        fit(make(), saving=Saving(path, resume=True))
+
+
+def test_foreign_contents_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(), stop=after(1), saving=Saving(path))
+    record, file = newest(path) / "state.json", next(newest(path).glob("*.safetensors"))
+    good, tensors = record.read_text(), file.read_bytes()
+    others = [{"version": 0}, {"files": []}, {"files": None}, {"state": None}, {"state": {"other": 1}}, {"run": []}]
+    texts = ["[]", "{}", "null", "\x00", *(json.dumps(json.loads(good) | other) for other in others)]
+    for text in texts:
+        record.write_text(text)
+        with refused(str(newest(path))):
+            fit(make(), saving=Saving(path, resume=True))
+    record.write_text(good)
+    for byte in (b"\x00", b"\xff", b"a"):
+        file.write_bytes(byte * len(tensors))
+        with refused(str(newest(path)), "cannot be read"):
+            fit(make(), saving=Saving(path, resume=True))
+
+
+def test_a_torn_checkpoint_is_not_looked_at(tmp_path: Path) -> None:
+    path, unbroken, gist = tmp_path / "checkpoints", make(), make()
+    fit(make(), stop=after(3), saving=Saving(path, every=2))
+    (newest(path) / "state.json").unlink()
+    expected = state(unbroken, fit(unbroken))
+    assert state(gist, fit(gist, stop=after(1), saving=Saving(path, resume=True)))["rest"][0] == 3
+    gist = make()
+    assert state(gist, fit(gist, saving=Saving(path, resume=True))) == expected
+
+
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(), saving=Saving(path, every=1))
+    assert [place.name for place in Checkpoints(path).whole()] == [f"round-{k:08d}" for k in (ROUNDS - 1, ROUNDS)]
+    assert len(list(path.iterdir())) == 2
+
+
+def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "round-1").mkdir()
+    fit(make(), stop=after(2), saving=Saving(tmp_path, every=1))
+    fit(make(seed=1), stop=after(1), saving=Saving(tmp_path))
+    Checkpoints(tmp_path).remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-1", "thesis.tex"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gistgnn import Saving
+from gistgnn.checkpoint import storage
+from tests.helpers.resuming import fit, make
+real, left = storage._Writer.write_data, iter(range(9))
+def half(self, plan, planner):
+    found = real(self, plan, planner)
+    if next(left) == 3:
+        file = next(Path(self.path).glob("*.safetensors"))
+        file.write_bytes(file.read_bytes()[:-100])
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+storage._Writer.write_data = half
+fit(make(), optimizer_state="carry", saving=Saving(Path(sys.argv[1]), every=1))
+"""
+
+
+def test_a_kill_while_writing_leaves_the_ones_before(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    done = run_program(TESTS, KILLED, path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000003"]
+    assert len(list(path.iterdir())) == 3
+    unbroken, gist = make(), make()
+    expected = state(unbroken, fit(unbroken, optimizer_state="carry"))
+    assert state(gist, fit(gist, optimizer_state="carry", saving=Saving(path, resume=True))) == expected
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """The writes themselves fail, as on a full disk: no file may grow beyond some bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("size", [200, 2500], ids=["tensors", "state"])
+def test_a_full_disk_is_said_and_the_one_before_is_kept(tmp_path: Path, size: int) -> None:
+    path, unbroken, gist = tmp_path / "checkpoints", make(), make()
+    fit(make(), stop=after(1), saving=Saving(path))
+    kept = contents(path)
+    with files_up_to(size), refused("cannot write", str(path)):
+        fit(make(), saving=Saving(path, every=1, resume=True))
+    assert {name: data for name, data in contents(path).items() if name in kept} == kept
+    assert state(gist, fit(gist, saving=Saving(path, resume=True))) == state(unbroken, fit(unbroken))
+
+
+def test_a_run_that_was_in_files_does_not_go_on_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints"
+    fit(make(store=store("mapped", tmp_path)), stop=after(1), saving=Saving(path))
+    with refused("the run's parameters are in files of their own", "--store mapped"):
+        fit(make(), saving=Saving(path, resume=True))
+
+
+def test_tensors_are_written_while_the_next_round_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training is let through only when writing has begun, and writing ends only when a round has trained."""
+    begun, trained = threading.Event(), threading.Event()
+    real = storage.write_parts
+
+    def slow(*args: Any) -> None:
+        begun.set()
+        assert trained.wait(60)
+        real(*args)
+
+    monkeypatch.setattr(storage, "write_parts", slow)
+    gist, unbroken = make(), make()
+    real_blocks = gist.partition.blocks
+
+    def blocks(number: int) -> Any:  # drawn when a round begins
+        if number == 2:  # the third begins after the second has saved
+            assert begun.wait(60)
+            trained.set()
+        return real_blocks(number)
+
+    monkeypatch.setattr(gist.partition, "blocks", blocks)
+    assert state(gist, fit(gist, saving=Saving(tmp_path / "c", every=2))) == state(unbroken, fit(unbroken))

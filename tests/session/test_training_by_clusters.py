@@ -1,0 +1,165 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import SAGEConv
+
+from gistgnn import GIST, Saving
+from gistgnn.graphs.clustering import cluster
+from gistgnn.layout.axes import named_tensors
+from gistgnn.runners import Stretch, train_in_turn
+from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, FullGraph, whole_graph
+from gistgnn.settings import Training
+from gistgnn.subtrain import subtrain
+from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make, state
+
+GRAPH = tiny_graph()
+SAMPLERS = {
+    "shared": ClusterSampling(6, 2),
+    "independent": ClusterSampling(6, 2, batches="independent"),
+    "random": ClusterSampling(6, 4, "random"),
+    "unlabelled": ClusterSampling(24, 1),  # most batches hold no training node
+}
+OPTIONS: dict[str, Any] = {"epochs": 12, "local_steps": 3, "optimizer_state": "carry"}
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int, sampler: ClusterSampling) -> None:
+    options = {**OPTIONS, "sampler": sampler}
+    unbroken = make(m)
+    expected = state(unbroken, fit(unbroken, **options))
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    for rounds in (1, 2):
+        fit(make(m), stop=after(rounds), saving=saving, **options)
+    resumed = make(m)
+    assert state(resumed, fit(resumed, saving=saving, **options)) == expected
+
+
+def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    fit(make(), stop=after(1), saving=saving, sampler=ClusterSampling(6, 2), **OPTIONS)
+    others = [None, ClusterSampling(6, 3), ClusterSampling(5, 2), ClusterSampling(6, 2, "random")]
+    for other in (*others, ClusterSampling(6, 2, batches="independent")):
+        with refused("another run", "sampler was"):
+            fit(make(), saving=saving, sampler=other, **OPTIONS)
+
+
+def thetas(sampler: ClusterSampling | None, **options: Any) -> dict[str, Tensor]:
+    gist = GIST(lambda w: OURS["gcn"](w), (8, 7), 2)
+    gist.fit(GRAPH, sampler=sampler, progress=False, **{"epochs": 8, "local_steps": 2, **options})
+    return gist.theta.copy()
+
+
+def test_all_clusters_in_one_batch_train_as_the_whole_graph_does() -> None:
+    by_clusters, whole = thetas(ClusterSampling(5, 5, "random"), lr=0.01), thetas(None, lr=0.01)
+    for name, tensor in whole.items():
+        torch.testing.assert_close(by_clusters[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_an_epoch_takes_as_many_steps_as_there_are_batches() -> None:
+    result = fit(make(1), sampler=ClusterSampling(7, 2, "random"), epochs=3, local_steps=4)
+    assert result.progress.steps == 3 * 4
+    assert result.progress.rounds == 3
+    assert [entry["epoch"] for entry in result.history] == [2, 3]  # evaluated every second round, and at the end
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda w: OURS["graphsage"](w, norm="batch"), lambda w: OURS["gat"](w, dropout=0.3), lambda w: Stack(w, SAGEConv)],
+    ids=["graphsage", "gat", "pyg"],
+)
+def test_it_learns(build: Callable[[Any], Any]) -> None:
+    gist = GIST(build, (16,), 2)
+    result = fit(gist, sampler=ClusterSampling(6, 2), epochs=200, lr=0.02, local_steps=5)
+    losses = [entry["loss"] for entry in result.history]
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+
+
+def test_partitioned_input_features() -> None:
+    gist = GIST(*USERS["residual"], 2)
+    assert fit(gist, sampler=ClusterSampling(6, 2)).progress.rounds > 0
+    split = GIST(lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8), 3, input_axis=0)
+    assert fit(split, sampler=ClusterSampling(6, 2), epochs=6).progress.rounds > 0
+
+
+def unlabelled(batch: Batch) -> Batch:
+    return Batch(batch.x, batch.edges, batch.y, batch.loss_nodes[:0])
+
+
+def test_a_step_without_training_nodes_changes_nothing() -> None:
+    labelled, training = whole_graph(GRAPH), Training(1, weight_decay=0.1)
+
+    def trained(batches: list[Batch]) -> tuple[list[list[float]], Any, Any]:
+        torch.manual_seed(0)
+        model = OURS["gcn"]((6,)).train()
+        optimizer = training.make_optimizer(model.parameters())
+        loss = subtrain(model, optimizer, batches, training, lambda k: 0.1)
+        counted = [float(s["step"]) for s in optimizer.state.values()]
+        return [t.tolist() for t in named_tensors(model).values()], loss, counted
+
+    without = unlabelled(labelled)
+    assert trained([without, labelled, without, labelled]) == trained([labelled, labelled])
+    values, loss, counted = trained([without, without])
+    assert loss is None
+    assert counted == []
+    assert values == trained([])[0]
+
+
+def test_a_round_without_training_nodes() -> None:
+    gist = make()
+    before = gist.theta.copy()
+    round_ = gist.begin_round()
+    sampler = FullGraph(unlabelled(whole_graph(GRAPH)))
+    assert not train_in_turn(round_, sampler, Training(9), Stretch(0, 3, 9), seed=0)
+    round_.aggregate()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+
+
+def at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-ahead"]
+
+
+def test_an_error_in_a_step_ends_the_thread() -> None:
+    gist = make()
+    round_ = gist.begin_round()
+    failing = Training(900, clip_norm=1.0)
+    clusters = cluster(GRAPH.edge_index, 24, 6, "random")
+    sampler = ClusterBatches(whole_graph(GRAPH), clusters, 2)
+    round_.subs[1].forward = lambda x, adj: 1 / 0  # type: ignore[method-assign,assignment,misc]
+    with pytest.raises(ZeroDivisionError):
+        train_in_turn(round_, sampler, failing, Stretch(0, 100, 900), seed=0)
+    assert at_work() == []
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    sampler = ClusterSampling(6, 2)
+    first = make(seed=4)
+    expected = state(first, fit(first, sampler=sampler))
+    torch.manual_seed(99)
+    again, other = make(seed=4), make(seed=5)
+    assert state(again, fit(again, sampler=sampler)) == expected
+    assert state(other, fit(other, sampler=sampler)) != expected
+    own = make(seed=4)
+    assert state(own, fit(own, sampler=ClusterSampling(6, 2, batches="independent"))) != expected
+
+
+def test_more_clusters_than_nodes() -> None:
+    with refused("clusters is 25", "from 1 to 24"):
+        fit(make(), sampler=ClusterSampling(25, 2))
+
+
+def test_notes_go_to_standard_error_with_the_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"epochs": 2, "sampler": ClusterSampling(6, 2)}
+    make().fit(GRAPH, progress=False, **options)
+    assert capsys.readouterr() == ("", "")
+    make().fit(GRAPH, progress=True, **{**options, "sampler": ClusterSampling(5, 2)})
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "note: METIS cuts 24 nodes" in shown.err

@@ -1,0 +1,192 @@
+"""Every sampler trains every model that it can, in turn, fused, resumed and on ranks alike."""
+
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric import nn as pyg
+
+from gistgnn import GIST, Graph, Saving
+from gistgnn.sampling import (
+    ClusterSampling,
+    FastGCNSampling,
+    FullGraph,
+    LadiesSampling,
+    NeighborSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+    SaintWalkSampling,
+    Sampling,
+    describe,
+    described,
+    forward,
+    whole_graph,
+)
+from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make, state
+from tests.runners.comparing import SGD, runners_agree
+
+GRAPH = tiny_graph(60)
+
+
+def homophilous() -> Graph:
+    """A graph whose edges are within classes, so that every model can learn it."""
+    rng, y = torch.Generator().manual_seed(0), torch.arange(60) % C
+    source = torch.randint(60, (150,), generator=rng)
+    target = (source + C * torch.randint(1, 20, (150,), generator=rng)) % 60
+    edges = torch.cat([torch.stack([source, target]), torch.stack([target, source])], dim=1)
+    x = torch.randn(60, F, generator=rng)
+    x[torch.arange(60), y] += 1.5
+    nodes = torch.arange(60)
+    return Graph.build(x, edges, y, train=nodes < 30, val=(nodes >= 30) & (nodes < 45), test=nodes >= 45)
+
+
+SAMPLINGS: dict[str, Sampling] = {
+    "ladies": LadiesSampling(batch_size=8, nodes_per_layer=12),
+    "fastgcn": FastGCNSampling(batch_size=8, nodes_per_layer=20),
+    "neighbor": NeighborSampling(3, batch_size=8),
+    "saint-node": SaintNodeSampling(batch_size=30),
+    "saint-edge": SaintEdgeSampling(batch_size=15),
+    "saint-rw": SaintWalkSampling(batch_size=10, walk_length=2),
+}
+BY_LAYERS_WEIGHED = ("ladies", "fastgcn")
+MODELS: dict[str, Callable[[Any], Any]] = {
+    "gcn": lambda w: OURS["gcn"](w),
+    "graphsage": lambda w: OURS["graphsage"](w, norm="batch"),
+    "gat": lambda w: OURS["gat"](w),
+    "pyg": lambda w: Stack(w, pyg.SAGEConv),
+    "pyg gat": lambda w: pyg.GAT(F, w, 2, C),
+}
+PAIRS = [
+    (name, model)
+    for name in SAMPLINGS
+    for model in MODELS
+    if not (name in BY_LAYERS_WEIGHED and model in ("gat", "pyg", "pyg gat"))
+]
+OPTIONS: dict[str, Any] = {"epochs": 12, "local_steps": 3, "optimizer_state": "carry"}
+
+
+def sampling(name: str, model: str) -> Sampling:
+    """With a number for each layer where the model does not say how many it has."""
+    return NeighborSampling((3, 3), batch_size=8) if (name, model) == ("neighbor", "pyg") else SAMPLINGS[name]
+
+
+@pytest.mark.parametrize(("name", "model"), PAIRS)
+def test_it_learns(name: str, model: str) -> None:
+    runner = "in-turn" if model.startswith("pyg") else "fused"
+    gist = GIST(MODELS[model], 16 if model == "pyg gat" else (16,), 2)
+    result = gist.fit(
+        homophilous(), sampler=sampling(name, model), runner=runner, epochs=60, lr=0.02, local_steps=5, progress=False
+    )
+    losses = [entry["loss"] for entry in result.history]
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+
+
+@pytest.mark.parametrize("name", BY_LAYERS_WEIGHED)
+@pytest.mark.parametrize(("model", "said"), [("gat", "attends"), ("pyg", "takes an edge_index")])
+def test_what_is_not_defined_is_refused_before_training(name: str, model: str, said: str) -> None:
+    chosen = type(SAMPLINGS[name])(batch_size=8, nodes_per_layer=(12, 12))  # type: ignore[call-arg]
+    with refused(f"the model {said}", "does not define", "neighbor"):
+        GIST(MODELS[model], (16,), 2).fit(GRAPH, sampler=chosen, epochs=1, progress=False)
+
+
+def test_features_that_are_alone_need_no_edges() -> None:
+    """A model of x alone is given all nodes of a batch, of which the first count."""
+    build, widths = USERS["features"]
+    fit_options: dict[str, Any] = {"epochs": 3, "progress": False}
+    assert GIST(build, widths, 2).fit(GRAPH, sampler=LadiesSampling(8, (5, 5)), **fit_options).progress.rounds
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
+    options = {**OPTIONS, "sampler": SAMPLINGS[name]}
+    unbroken = make()
+    expected = state(unbroken, fit(unbroken, **options))
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    fit(make(), stop=after(1), saving=saving, **options)
+    resumed = make()
+    assert state(resumed, fit(resumed, saving=saving, **options)) == expected
+
+
+def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    fit(make(), stop=after(1), saving=saving, sampler=SAMPLINGS["ladies"], **OPTIONS)
+    for other in (None, SAMPLINGS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)):
+        with refused("another run", "sampler was"):
+            fit(make(), saving=saving, sampler=other, **OPTIONS)
+
+
+def double(chosen: Sampling) -> FullGraph:
+    """One batch of a sampler in float64, again and again."""
+    whole = whole_graph(GRAPH)
+    in_double = type(whole)(whole.x.double(), whole.edges, whole.y, whole.loss_nodes, sparse=False)
+    return FullGraph(next(chosen.sampler(in_double, 0, layers=3).batches(0, 1)))
+
+
+@pytest.mark.parametrize("model", ["gcn", "graphsage", "gat"])
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_the_fused_runner_equals_the_in_turn_one(name: str, model: str) -> None:
+    if (name, model) in PAIRS:
+        case = (lambda w: OURS[model](w), (12, 9))
+        assert runners_agree(case, 3, double(SAMPLINGS[name]), SGD) == []
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_input_features_may_be_partitioned(name: str) -> None:
+    split = GIST(lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8), 3, input_axis=0)
+    assert split.fit(GRAPH, sampler=SAMPLINGS[name], epochs=6, progress=False).progress.rounds > 0
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_several_labels(name: str) -> None:
+    graph = tiny_graph(60, multi_label=True)
+    result = GIST(MODELS["graphsage"], (8,), 2).fit(
+        graph, sampler=SAMPLINGS[name], inductive=True, runner="fused", epochs=8, progress=False
+    )
+    assert result.test is not None
+    assert 0 <= result.test["f1_micro"] <= 1
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_a_sampling_is_described(name: str) -> None:
+    chosen = SAMPLINGS[name]
+    said = describe(chosen)
+    assert said is not None
+    assert said["name"] == name
+    assert described(json.loads(json.dumps(said))) == chosen
+    assert described(None) is None is describe(None)
+    assert described({"clusters": 50}) == described({"name": "clusters", "clusters": 50})  # of earlier versions
+
+
+def test_bfloat16() -> None:
+    for name in ("ladies", "saint-rw"):
+        result = GIST(MODELS["graphsage"], (8,), 2).fit(
+            GRAPH, sampler=SAMPLINGS[name], precision="bf16", epochs=4, progress=False
+        )
+        assert all(torch.isfinite(torch.tensor(entry["loss"])) for entry in result.history)
+
+
+@pytest.mark.parametrize("columns", [None, torch.arange(F)])
+@pytest.mark.parametrize("name", [*SAMPLINGS, "clusters"])
+def test_nothing_is_left_of_a_batch_that_has_been_used(name: str, columns: torch.Tensor | None) -> None:
+    """No cycle of references keeps its memory until Python looks for one."""
+    sampler = {**SAMPLINGS, "clusters": ClusterSampling(6, 2, precompute=False)}[name].sampler(
+        whole_graph(GRAPH), 0, layers=3
+    )
+    sampler = sampler if columns is None else sampler.select_columns(columns)
+    left: list[weakref.ref[Any]] = []
+    gc.disable()
+    try:
+        for batch in sampler.batches(0, 3):
+            forward(OURS["graphsage"]((6, 5)), batch).sum().backward()
+            left += [weakref.ref(batch), weakref.ref(batch.adj)]
+        del batch
+        assert [each() for each in left] == [None] * 6
+    finally:
+        gc.enable()

@@ -1,0 +1,210 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gistgnn import GIST, DivergedError
+from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GCN, Adjacency
+from gistgnn.round import Round
+from tests.helpers.models import OURS, USERS, C, tiny_graph
+from tests.helpers.refusals import refused
+
+GRAPH = tiny_graph()
+ADJ = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
+
+
+def make(m: int = 3, seed: int = 0) -> GIST:
+    return GIST(OURS["gcn"], (8, 7), m, seed=seed)
+
+
+def train(sub: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 2, x: Tensor = GRAPH.x) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(sub(x, ADJ)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+        optimizer.step()
+
+
+def adam(sub: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(sub.parameters(), lr=0.05)
+
+
+def same(gist: GIST, other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, other[name]) for name, tensor in gist.theta.tensors.items())
+
+
+def test_a_round_gives_plain_modules_of_the_blocks_widths() -> None:
+    gist = make()
+    (round_,) = gist.rounds(1)
+    assert len(round_) == len(list(round_)) == 3
+    for own, sub in zip(round_.blocks, round_, strict=True):
+        assert type(sub) is GCN
+        assert sub.training
+        assert named_tensors(sub)["convs.1.weight"].shape == (len(own[1]), len(own[0]))
+
+
+def test_leaving_the_round_aggregates() -> None:
+    gist = make()
+    before = gist.theta.copy()
+    for round_ in gist.rounds(1):
+        for sub in round_:
+            train(sub, adam(sub))
+        assert same(gist, before)
+    assert not same(gist, before)
+    for own, sub in zip(round_.blocks, round_, strict=True):
+        new = gist.theta.tensors["convs.1.weight"][own[1]][:, own[0]]
+        assert torch.equal(new, named_tensors(sub)["convs.1.weight"])
+    shared = torch.stack([named_tensors(sub)["convs.2.bias"] for sub in round_]).mean(0)
+    torch.testing.assert_close(gist.theta.tensors["convs.2.bias"], shared.detach())
+
+
+def test_a_list_of_the_sub_gcns_trained_later_in_any_order_is_the_same() -> None:
+    one, other = make(), make()
+    for round_ in one.rounds(3):
+        for sub in round_:
+            train(sub, adam(sub))
+    for round_ in other.rounds(3):
+        for sub in reversed(list(round_)):
+            train(sub, adam(sub))
+    assert same(one, other.theta.tensors)
+
+
+def test_rounds_go_on_where_they_were() -> None:
+    one, other = make(), make()
+    numbers = []
+    for count in (1, 2):
+        for round_ in other.rounds(count):
+            numbers.append(round_.number)
+            for sub in round_:
+                train(sub, adam(sub))
+    for round_ in one.rounds(3):
+        for sub in round_:
+            train(sub, adam(sub))
+    assert numbers == [0, 1, 2]
+    assert same(one, other.theta.tensors)
+
+
+def test_a_round_left_by_break_changes_nothing() -> None:
+    gist = make()
+    before = gist.theta.copy()
+    for round_ in gist.rounds(3):
+        for sub in round_:
+            train(sub, adam(sub))
+        break
+    assert same(gist, before)
+
+
+def test_a_round_left_by_an_error_changes_nothing() -> None:
+    gist = make()
+    before = gist.theta.copy()
+
+    def failing() -> None:
+        for round_ in gist.rounds(3):
+            for sub in round_:
+                train(sub, adam(sub))
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert same(gist, before)
+
+
+def test_a_new_round_starts_without_gradients() -> None:
+    """Modules are used again; what a broken-off round left in them must not reach the next."""
+    gist = GIST(OURS["gcn"], (8, 6), 2)
+    for round_ in gist.rounds(1):
+        for sub in round_:
+            train(sub, adam(sub))
+    for round_ in gist.rounds(1):
+        assert all(p.grad is None for sub in round_ for p in sub.parameters())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_value_that_is_not_finite_never_reaches_theta(bad: float) -> None:
+    gist = make()
+    list(gist.rounds(2))
+    before = gist.theta.copy()
+
+    def spoil(rounds: Iterator[Round]) -> None:
+        for round_ in rounds:
+            for sub in round_:
+                train(sub, adam(sub))
+            with torch.no_grad():
+                named_tensors(round_.subs[1])["convs.1.bias"][0] = bad
+
+    with refused("round 3", "'convs.1.bias'", "sub-GCN 1", "learning rate", error=DivergedError):
+        spoil(gist.rounds(1))
+    assert same(gist, before)
+
+
+def carried(gist: GIST, rounds: int) -> None:
+    for round_ in gist.rounds(rounds):
+        for i, sub in enumerate(round_):
+            optimizer = adam(sub)
+            round_.carry(i, optimizer)
+            train(sub, optimizer)
+
+
+def test_carry_keeps_the_moments() -> None:
+    gist = make()
+    carried(gist, 3)
+    moments = gist.theta.moments["convs.1.weight"]
+    assert moments["step"] == 6
+    assert moments["exp_avg"].shape == (7, 8)
+    assert moments["exp_avg"].any()
+    other = make()
+    for round_ in other.rounds(3):
+        for sub in round_:
+            train(sub, adam(sub))
+    assert not same(gist, other.theta.tensors)
+
+
+def test_carry_for_one_sub_gcn_alone_is_refused() -> None:
+    gist = make()
+    before = gist.theta.copy()
+
+    def some(rounds: Iterator[Round]) -> None:
+        for round_ in rounds:
+            for i, sub in enumerate(round_):
+                optimizer = adam(sub)
+                if i != 1:
+                    round_.carry(i, optimizer)
+                train(sub, optimizer)
+
+    with refused("sub-GCN 1", "all or none"):
+        some(gist.rounds(1))
+    assert same(gist, before)
+
+
+@pytest.mark.parametrize("trained", [0, 1])
+def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
+    """The others' entries have no moments yet: they count as zero, and nobody's are lost."""
+    gist = GIST(USERS["features"][0], (8,), 2)
+    for round_ in gist.rounds(1):
+        for i, sub in enumerate(round_):
+            optimizer = adam(sub)
+            round_.carry(i, optimizer)
+            if i == trained:
+                optimizer.zero_grad()
+                sub(GRAPH.x).square().sum().backward()
+                optimizer.step()
+        own, other = round_.blocks[trained][0], round_.blocks[1 - trained][0]
+    kept = gist.theta.moments["hidden.weight"]["exp_avg_sq"]
+    assert kept[own].any()
+    assert not kept[other].any()
+
+
+def test_input_columns() -> None:
+    gist = GIST(lambda w: GCN(w[0], w[1:], C), (7, 8), 2, input_axis=0)
+    for round_ in gist.rounds(1):
+        columns = [round_.input_columns(i) for i in range(2)]
+        assert sorted(torch.cat(columns).tolist()) == list(range(7))  # type: ignore[arg-type]
+        for i, sub in enumerate(round_):
+            assert sub.in_features == len(columns[i])  # type: ignore[arg-type]
+    assert next(make().rounds(1)).input_columns(0) is None
+
+
+def test_blocks_change_from_round_to_round() -> None:
+    blocks = [round_.blocks[0][0].tolist() for round_ in GIST(OURS["gcn"], (32, 32), 2).rounds(4)]
+    assert len({tuple(b) for b in blocks}) == 4
