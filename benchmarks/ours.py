@@ -37,8 +37,7 @@ class GISTContender:
         self.sampler = case.sampler()
         self._training = case.training()
         self._gist = GIST(case.build, case.hidden, sub_gcns, device=case.device)
-        self._notes: list[str] = []
-        self._runner = make_runner(runner, self._notes.append)
+        self._runner = make_runner(runner)
         self._position = 0
         self._one: Stack | Any = None
         self._optimizer: Optimizer
@@ -78,8 +77,8 @@ class GISTContender:
             with clock.span("theta"):
                 round_.aggregate()
         self._position += passes
-        if self._notes:
-            raise RuntimeError(self._notes[0])  # not fused: there is nothing to measure
+        if self._fused and not self._runner.fuses:  # type: ignore[attr-defined]
+            raise RuntimeError("the sub-GCNs cannot be fused, and there is nothing to measure: see the warning")
 
     def _open(self) -> None:
         subs = self._gist.begin_round().subs

@@ -207,9 +207,9 @@ class GIST:
             self._theta = self._make_theta(replace=True)
             self.next_round = 0
 
-    def runner(self, name: str, note: Callable[[str], None] = lambda _: None) -> Runner:
+    def runner(self, name: str) -> Runner:
         """The runner of a name; see `make_runner`."""
-        return make_runner(name, note)
+        return make_runner(name)
 
     def scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
         """What scores Θ between rounds."""

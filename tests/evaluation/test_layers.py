@@ -103,7 +103,7 @@ def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gistgnn.evaluation import features
+    from gistgnn.evaluation import hidden_features as features
 
     class Counting(features.InFile):
         held = most = 0

@@ -9,6 +9,7 @@ from gistgnn import GIST
 from gistgnn.runners import Fused, Runner, Stretch, train_in_turn
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
+from tests.helpers.logs import logged
 from tests.helpers.models import Case, tiny_graph
 
 
@@ -44,12 +45,12 @@ def runners_agree(
     nodes would not do: they may receive the same, of which batch norm makes 0 but for rounding, and ReLU has no
     gradient there.
     """
-    notes: list[str] = []
 
     def gist() -> GIST:
         return GIST(lambda widths: case[0](widths).double(), case[1], m, **options)
 
-    fused, losses = trained(Fused(notes.append), gist(), sampler, training, local_steps)
+    with logged() as notes:
+        fused, losses = trained(Fused(), gist(), sampler, training, local_steps)
     expected, own = trained(train_in_turn, gist(), sampler, training, local_steps)
     torch.testing.assert_close(fused, expected, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(losses, own, rtol=1e-6, atol=1e-9)

@@ -19,6 +19,7 @@ from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
+from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, make, state
@@ -196,9 +197,9 @@ def test_dropout_follows_the_seed_and_the_round() -> None:
 
 
 def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
-    notes: list[str] = []
     build = partial(OURS["gcn"], dropout=0.5)
-    fused, losses = trained(Fused(notes.append), GIST(build, (8, 7)), FULL, Training(9))
+    with logged() as notes:
+        fused, losses = trained(Fused(), GIST(build, (8, 7)), FULL, Training(9))
     expected, own = trained(train_in_turn, GIST(build, (8, 7)), FULL, Training(9))
     assert all(torch.equal(fused[name], expected[name]) for name in expected)
     assert losses == own

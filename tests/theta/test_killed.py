@@ -8,13 +8,13 @@ import pytest
 
 from tests.helpers.commands import run_program
 
-TESTS = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 def test_a_killed_run_ends_with_the_theta_of_an_unbroken_one(tmp_path: Path) -> None:
     """Twenty kills, spread over all that a run writes: journal, Θ, best Θ, moments, state."""
-    done = run_program(TESTS, "from theta.killed import main; main()", tmp_path, 1, 1200, 41, timeout=300)
+    done = run_program(ROOT, "from tests.theta.killed import main; main()", tmp_path, 1, 1200, 41, timeout=300)
     assert done.returncode == 0, done.stderr
     unbroken, *lines = (line.split() for line in done.stdout.splitlines())
     assert unbroken[1] == "0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from typing import Any
 
@@ -72,7 +72,7 @@ class DataParallel(GIST):
         """
         return super().fit(graph, sampler=independent(sampler, self.method), **settings)
 
-    def runner(self, name: str, note: Callable[[str], None] = lambda _: None) -> Runner:
+    def runner(self, name: str) -> Runner:
         """The runner of data parallel training, whichever is asked for: there is one model."""
         super().runner(name)
         return EveryStep(self.workers, self.ranks)

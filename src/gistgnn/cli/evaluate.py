@@ -30,7 +30,6 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.runs.run_folder import choose_device, load_run, scale_features
     from gistgnn.sampling import check_fits, whole_graph
-    from gistgnn.utils.console import say
 
     config, record, model = load_run(args.directory)
     evaluation = evaluation_of(args, config.evaluation)
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
-    inference = evaluation.prepare(model, batch, config.seed, say)
+    inference = evaluation.prepare(model, batch, config.seed)
     found = {split: scores.as_dict() for split, scores in evaluate(model, graph, evaluation=inference).items()}
     if args.json:
         print(json.dumps({**found, "evaluation": inference.describe()}, indent=2))

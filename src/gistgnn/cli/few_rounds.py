@@ -1,11 +1,13 @@
 """A run that would leave much of Θ untrained is pointed out."""
 
-import sys
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gistgnn.planning import GraphSizes
     from gistgnn.runs.config import RunConfig
+
+log = logging.getLogger(__name__)
 
 
 def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
@@ -19,9 +21,8 @@ def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if config.method == "gist" and m > 1 and between and rounds < m:
-        print(
-            f"gistgnn: note: m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
+        log.warning(
+            f"m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
             f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
-            "--local-steps",
-            file=sys.stderr,
+            "--local-steps"
         )

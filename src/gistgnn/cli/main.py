@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(
             "give a command: train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce or theory"
         )
+    from gistgnn.utils.console import show_log
+
+    show_log(shown=leads())
     try:
         status: int = args.run(args)
         sys.stdout.flush()

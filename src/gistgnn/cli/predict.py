@@ -40,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.io.whole_files import replacing
     from gistgnn.runs.run_folder import choose_device, load_run, scale_features
     from gistgnn.sampling import Batch, check_fits
-    from gistgnn.utils.console import say
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
     multi_label = record["graph"]["multi_label"]
     check_fits(model.to(device), batch, record["graph"]["classes"])
-    inference = evaluation.prepare(model, batch, config.seed, say)
+    inference = evaluation.prepare(model, batch, config.seed)
     logits = predict(model, batch, inference)
     probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()
     with replacing(args.output) as path:

@@ -1,5 +1,6 @@
-"""The output of a model for every node of a graph: at once, layer by layer, or part by part."""
+"""Run a model on every node of a graph: at once, layer by layer, or part by part; and score its output."""
 
 from gistgnn.evaluation.evaluation import METHODS, Evaluation, Inference
+from gistgnn.evaluation.scores import evaluate, predict
 
-__all__ = ["METHODS", "Evaluation", "Inference"]
+__all__ = ["METHODS", "Evaluation", "Inference", "evaluate", "predict"]

@@ -14,7 +14,6 @@ from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.layers import ByLayers
 from gistgnn.evaluation.parts import ByParts, nodes_at_once
 from gistgnn.evaluation.whole import Whole
-from gistgnn.graphs.clustering import Note
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch
@@ -86,28 +85,27 @@ class Evaluation:
             return None
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
 
-    def prepare(self, model: nn.Module, batch: Batch, seed: int = 0, note: Note = lambda _: None) -> Inference:
+    def prepare(self, model: nn.Module, batch: Batch, seed: int = 0) -> Inference:
         """Choose the method for a model on a graph, and prepare it.
 
         Args:
             model: of the sizes that will be run.
             batch: the graph, where the models will be.
             seed: of METIS and of the sample.
-            note: called with what the user should know.
 
         Raises:
             InputError: layers with another's module, too little memory or room on the disk, METIS failed, or no node
                 that could be scored is in the sample.
         """
         if isinstance(model, EnsembleModel):
-            return Averaged(members_of(model), lambda member: self.prepare(member, batch, seed, note))
+            return Averaged(members_of(model), lambda member: self.prepare(member, batch, seed))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)
         if self.parts is not None:
             with torch.no_grad():
                 at_once = nodes_at_once(model, batch, self._budget(batch.x.device))
-            return ByParts(batch, self.parts, seed, note, self.sample, at_once)
+            return ByParts(batch, self.parts, seed, self.sample, at_once)
         if gnn is None and self.method == "layers":
             raise InputError(
                 f"the model is a {type(model).__name__}: evaluation by layers is for the models of gistgnn.nn; "

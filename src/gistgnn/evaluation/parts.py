@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs
-from gistgnn.graphs.clustering import Note, cluster
+from gistgnn.graphs.clustering import cluster
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
@@ -36,7 +36,6 @@ class ByParts:
         batch: the graph.
         parts: P; METIS may make fewer.
         seed: of METIS and of the sample.
-        note: see `cluster`.
         sample: K; how many of the parts are run, the same ones for a seed; None: all.
         at_once: how many nodes one forward may take; parts go together, without the edges between them, as long as
             they have no more.
@@ -48,13 +47,11 @@ class ByParts:
         InputError: more parts than nodes, METIS failed, or no validation or test node is in the sample.
     """
 
-    def __init__(
-        self, batch: Batch, parts: int, seed: int, note: Note, sample: int | None = None, at_once: int = 1
-    ) -> None:
+    def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
         count, features = batch.x.shape
         if parts > count:
             raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
-        self._clusters = cluster(batch.edge_index, count, parts, "metis", seed, note)
+        self._clusters = cluster(batch.edge_index, count, parts, "metis", seed)
         chosen = np.arange(len(self._clusters))
         if sample is not None:
             chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ METHODS = ("metis", "random")
 # Part of the key: raise it when the same graph is clustered in another way.
 _VERSION = 1
 
-Note = Callable[[str], None]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,7 @@ class Clusters:
         return float(inside.double().mean()) if inside.numel() else 1.0
 
 
-def cluster(
-    edge_index: Tensor, num_nodes: int, count: int, method: str = "metis", seed: int = 0, note: Note = lambda _: None
-) -> Clusters:
+def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
     METIS cuts few edges; it works on the graph with every edge in both directions, without self-loops. Clusters that it
@@ -85,8 +83,6 @@ def cluster(
         count: c, from 1 to N.
         method: "metis" or "random".
         seed: of either.
-        note: called with what the user should know: an unsymmetric graph, the memory that METIS takes, empty
-            clusters, a damaged file in the cache.
 
     Raises:
         InputError: a value out of its range, or METIS failed.
@@ -97,23 +93,23 @@ def cluster(
         part = np.empty(num_nodes, np.int64)
         part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
         return _clusters(part, None)
-    return _by_metis(edge_index, num_nodes, count, seed, note)
+    return _by_metis(edge_index, num_nodes, count, seed)
 
 
-def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int, note: Note) -> Clusters:
+def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clusters:
     structure = _structure(edge_index, num_nodes)
     path = _path(structure, count, seed)
-    kept = _read(path, num_nodes, count, note)
+    kept = _read(path, num_nodes, count)
     symmetric = kept[1] if kept else _is_symmetric(structure)
     if not symmetric:
-        note("the graph is not symmetric: it is clustered as if every edge stood in both directions")
+        log.warning("the graph is not symmetric: it is clustered as if every edge stood in both directions")
     if kept:
         found = _clusters(kept[0], path)
     else:
-        part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed, note)
+        part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed)
         found = _clusters(part, _write(path, part, symmetric))
     if len(found) < count:
-        note(f"METIS left {count - len(found)} of the {count} clusters empty; they are dropped")
+        log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(found), count)
     return found
 
 
@@ -144,12 +140,12 @@ def _is_symmetric(structure: Any) -> bool:
     return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
 
 
-def _metis(structure: Any, count: int, seed: int, note: Note) -> npt.NDArray[np.int64]:
+def _metis(structure: Any, count: int, seed: int) -> npt.NDArray[np.int64]:
     nodes, edges = structure.shape[0], structure.nnz
     wanted = metis.metis_bytes(nodes, edges) / 2**20
-    note(
-        f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: about {wanted:,.0f} MiB of "
-        "memory in a process of its own"
+    log.info(
+        f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes about "
+        f"{wanted:,.0f} MiB of memory"
     )
     return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
 
@@ -162,7 +158,7 @@ def _path(structure: Any, count: int, seed: int) -> Path | None:
     return folder / f"clusters-{digest.hexdigest()[:16]}.safetensors" if folder else None
 
 
-def _read(path: Path | None, nodes: int, count: int, note: Note) -> tuple[npt.NDArray[np.int64], bool] | None:
+def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
     """The part of every node and whether the graph was symmetric, or None if the file is not there or damaged."""
     if path is None or not path.exists():
         return None
@@ -173,7 +169,7 @@ def _read(path: Path | None, nodes: int, count: int, note: Note) -> tuple[npt.ND
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise ValueError
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-        note(f"the clusters in {path} are damaged: they are made again")
+        log.warning("the clusters in %s are damaged: they are made again", path)
         return None
     return part, symmetric
 

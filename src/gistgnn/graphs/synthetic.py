@@ -3,6 +3,7 @@
 What of the real graphs they show and what they do not: docs/data.md.
 """
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,10 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
 from gistgnn.graphs.splits import draw_split
-from gistgnn.utils.console import say, waiting
+from gistgnn.utils.console import waiting
 from gistgnn.utils.random_streams import generator
+
+log = logging.getLogger(__name__)
 
 # The graph's own seed, so that every run sees the same graph.
 _SEED = 2020
@@ -26,7 +29,7 @@ _SEED = 2020
 # Part of the cache's key: raise it when the same recipe makes another graph.
 _VERSION = 2
 
-_WORTH_A_NOTE = 5_000_000  # edges
+_LARGE = 5_000_000  # edges
 
 _ROWS = 100_000  # of the features that are drawn at a time; part of what the graph is
 
@@ -85,12 +88,12 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 
 def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
-    if info.edges > _WORTH_A_NOTE:
-        say(
-            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and is kept "
-            "in the cache"
+    if info.edges > _LARGE:
+        log.info(
+            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and the "
+            "graph is kept in the cache"
         )
-    with waiting("drawing", shown=info.edges > _WORTH_A_NOTE):
+    with waiting("drawing", shown=info.edges > _LARGE):
         return draw(info, recipe)
 
 

@@ -1,6 +1,7 @@
 """The fused runner: all sub-GCNs of a round train in one pass over each batch."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from contextlib import closing
 from copy import deepcopy
 
@@ -18,31 +19,32 @@ from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.utils.random_streams import torch_stream
 
+log = logging.getLogger(__name__)
+
 
 class Fused:
     """Trains all sub-GCNs in one pass over each batch (see `Stack`), sub-GCNs of unequal widths in one pass each.
 
     Without dropout it gives the Θ of the in-turn runner up to rounding; with it, one that is equal in distribution.
     It holds the activations of all sub-GCNs at once: as much as the full model's. What cannot be fused trains in turn,
-    and `note` is told why: sub-GCNs with batches or input features of their own, and modules that `torch.func.vmap`
+    and a warning says why: sub-GCNs with batches or input features of their own, and modules that `torch.func.vmap`
     cannot run or runs to another result, which the first batch of the first round shows.
 
-    Args:
-        note: called with what the user should know.
+    Attributes:
+        fuses: whether the sub-GCNs are fused; None before the first round.
     """
 
-    def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
-        self._note = note
-        self._checked: bool | None = None  # whether sub-GCNs can be fused; None: not known yet
+    def __init__(self) -> None:
+        self.fuses: bool | None = None
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
-        if self._checked is None:
+        if self.fuses is None:
             why_not = _why_not(round_, sampler, stretch, training)
-            self._checked = why_not is None
+            self.fuses = why_not is None
             if why_not:
-                self._note(f"the sub-GCNs train in turn, not fused: {why_not}")
-        if not self._checked or len(round_.members) == 1:
+                log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
+        if not self.fuses or len(round_.members) == 1:
             return train_in_turn(round_, sampler, training, stretch, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # other ranks draw other dropout

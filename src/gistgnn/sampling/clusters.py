@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.clustering import METHODS, Clusters, Note, cluster
+from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix
@@ -59,9 +59,7 @@ class ClusterSampling(Sampling):
         if self.method not in METHODS:
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
 
-    def sampler(
-        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
-    ) -> ClusterBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> ClusterBatches:
         """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
 
         Raises:
@@ -69,7 +67,7 @@ class ClusterSampling(Sampling):
         """
 
         def make() -> dict[str, Tensor]:
-            found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed, note)
+            found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed)
             return {"order": found.order, "ptr": found.ptr}
 
         found = share(make)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.clustering import Note
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.expected import Expected, Sizes
 from gistgnn.utils.prefetch import ahead
@@ -48,15 +47,12 @@ class Sampling(ABC):
             raise InputError(f"batches is '{self.batches}', expected one of {', '.join(BATCHES)}")
 
     @abstractmethod
-    def sampler(
-        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
-    ) -> DrawnBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> DrawnBatches:
         """Return the sampler for a graph.
 
         Args:
             whole: what training sees of the graph, on the device where the models run.
             seed: of the batches.
-            note: is told what the user may want to know.
             share: gives what is made of the graph, once on a machine.
             layers: of the model, the output layer included; None: not known.
 

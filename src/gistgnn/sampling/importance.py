@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gistgnn.graphs.clustering import Note
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.drawn import Array, Sampling, check_count
@@ -102,9 +101,7 @@ class ImportanceSampling(Sampling):
         check_count("batch_size", self.batch_size)
         object.__setattr__(self, "nodes_per_layer", checked("nodes_per_layer", self.nodes_per_layer))
 
-    def sampler(
-        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
-    ) -> ImportanceBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> ImportanceBatches:
         """Return the sampler; see `Sampling.sampler`."""
         counts = each_layer("nodes_per_layer", self.nodes_per_layer, layers)
         structure, independent = Structure(whole, share), self.batches == "independent"

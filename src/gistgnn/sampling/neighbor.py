@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from gistgnn.graphs.clustering import Note
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
@@ -152,9 +151,7 @@ class NeighborSampling(Sampling):
         check_count("batch_size", self.batch_size)
         object.__setattr__(self, "fanouts", checked("fanouts", self.fanouts, also=ALL))
 
-    def sampler(
-        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
-    ) -> NeighborBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> NeighborBatches:
         """Return the sampler; see `Sampling.sampler`."""
         fanouts = each_layer("fanouts", self.fanouts, layers)
         structure, independent = Structure(whole, share), self.batches == "independent"

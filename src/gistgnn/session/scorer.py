@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,7 +46,7 @@ class Scorer:
         """Of a pass over the whole graph, the median; None before the first."""
         return statistics.median(self._passes) if self._passes else None
 
-    def prepare(self, first: Batch, seed: int, note: Callable[[str], None], *, shown: bool) -> None:
+    def prepare(self, first: Batch, seed: int, *, shown: bool) -> None:
         """Try the model on a batch, and prepare what does not change between evaluations.
 
         Raises:
@@ -58,7 +57,7 @@ class Scorer:
             check_fits(self._running.module, first, self._graph.num_classes)
             with waiting("preparing evaluation", shown=shown):
                 batch = whole_graph(self._graph)
-                self._inference = self._evaluation.prepare(self._running.module, batch, seed, note)
+                self._inference = self._evaluation.prepare(self._running.module, batch, seed)
             return self._inference.describe()
 
         self.description = self._theta.led(work)

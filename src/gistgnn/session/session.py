@@ -26,7 +26,7 @@ from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Scorer
 from gistgnn.settings import Training
 from gistgnn.theta import Running, build_on_meta
-from gistgnn.utils.console import RoundBar, say, waiting
+from gistgnn.utils.console import RoundBar, waiting
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class Fit:
 
     def __init__(self, gist: GIST, graph: Graph | Data, options: Options, training: Training) -> None:
         self._gist, self._options, self._training = gist, options, training
-        self._note = say if options.progress else lambda _: None
         gist.runner(options.runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
@@ -80,14 +79,14 @@ class Fit:
             running = Running(gist.theta, gist.what())
             scorer = gist.scorer(running, self._graph, options.evaluation)
             with closing(seen.batches(0, 1)) as first:
-                scorer.prepare(next(first), gist.seed, self._note, shown=options.progress)
+                scorer.prepare(next(first), gist.seed, shown=options.progress)
         plan = Schedule(training, seen.steps_per_epoch, gist.workers)
         with RoundBar(plan.rounds, shown=options.progress) as bar:
             monitor = self._monitor(scorer, bar, plan.rounds, phases)
             stopped = _take_up(gist, monitor, plan)
             try:
                 if not stopped:
-                    runner = gist.runner(options.runner, self._note)
+                    runner = gist.runner(options.runner)
                     algorithm(gist, seen, training, runner, monitor.after_round, monitor.phases)
             except DivergedError as error:
                 error.result = self._result(monitor, running)
@@ -106,7 +105,7 @@ class Fit:
         model = build_on_meta(gist.build, gist.widths, shared=gist.shared)
         layers = getattr(model, "num_layers", None)  # of ours and PyG's
         with waiting("preparing batches", shown=options.progress):
-            return options.sampler.sampler(batch, gist.seed, self._note, share, layers)
+            return options.sampler.sampler(batch, gist.seed, share, layers)
 
     def _monitor(self, scorer: Scorer, bar: RoundBar, rounds: int, phases: Phases) -> Monitor:
         gist, options = self._gist, self._options

@@ -1,6 +1,7 @@
-"""The progress bar of a run."""
+"""What is shown on the terminal while a run goes on: notes, a spinner, a progress bar."""
 
 import contextlib
+import logging
 import sys
 from collections.abc import Iterator
 from types import TracebackType
@@ -18,9 +19,18 @@ from rich.progress import (
 )
 
 
-def say(note: str) -> None:
-    """Tell the user something on standard error."""
-    print(f"gistgnn: note: {note}", file=sys.stderr)
+def show_log(*, shown: bool = True) -> None:
+    """Show what gistgnn logs, from level INFO on, as lines `gistgnn: note: ...` on standard error; False: hide it."""
+    logger = logging.getLogger("gistgnn")
+    logger.handlers.clear()
+    logger.addHandler(_NoteHandler() if shown else logging.NullHandler())
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _NoteHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"gistgnn: note: {record.getMessage()}", file=sys.stderr)  # sys.stderr as it is now: bars replace it
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gistgnn.graphs.clustering import Note
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count
@@ -119,9 +118,7 @@ class SaintSampling(Sampling):
         super().__post_init__()
         check_count("batch_size", self.batch_size)
 
-    def sampler(
-        self, whole: Batch, seed: int, note: Note = lambda _: None, share: Share = alone, layers: int | None = None
-    ) -> SaintBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
         structure, independent = Structure(whole, share), self.batches == "independent"
         draw = self.draw(structure, seed, share)
