@@ -14,7 +14,8 @@ from gistgnn import GIST
 from gistgnn.distributed import Ranks, costs
 from gistgnn.gist import train
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Stretch
 from gistgnn.settings import Training
 
 

@@ -11,7 +11,8 @@ from benchmarks.clock import Clock, TimedSampler
 from gistgnn import GIST
 from gistgnn.nn.pattern import Pattern
 from gistgnn.round import Round
-from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Stretch
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, forward
 from gistgnn.subtrain import begin_step, loss_of

@@ -15,7 +15,8 @@ import torch
 from benchmarks.case import Case
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
-from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import Sampler
 from gistgnn.settings import Training
 

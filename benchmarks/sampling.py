@@ -17,7 +17,8 @@ from benchmarks.tables import describe_machine, number, on, percentile, quartile
 from gistgnn import GIST
 from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.nn import MODELS
-from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import (
     Batch,
     FastGCNSampling,

@@ -19,7 +19,9 @@ from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import GIST
 from gistgnn.nn import GraphSAGE
 from gistgnn.partition import Blocks
-from gistgnn.theta import Store, Theta, Trained
+from gistgnn.theta import Store
+from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import Trained
 from gistgnn.utils.process_memory import keep_freed_memory
 
 LINE = 64  # bytes that the memory moves at least

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper, and the public class around it."""
+"""Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,60 +6,83 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gistgnn.accounting.footprint import costs_of
-from gistgnn.accounting.phases import Phases
-from gistgnn.distributed import Ranks
+from gistgnn.accounting.footprint import round_costs
+from gistgnn.distributed import Alone, World
+from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import prove_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
-from gistgnn.runners import Runner, Schedule, Stretch, make_runner
-from gistgnn.sampling import Sampler, Sampling
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Runner, Schedule
+from gistgnn.sampling import Sampling
 from gistgnn.session.result import Result
+from gistgnn.session.running import Running
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Scorer
-from gistgnn.session.session import Fit, Options
-from gistgnn.settings import Training, make_training
-from gistgnn.theta import (
-    Model,
-    Running,
-    Slices,
-    Store,
-    Theta,
-    build_from_seed,
-    check_ranks,
-    full_model,
-    make_theta,
-    open_theta,
-)
+from gistgnn.session.session import Options, Session
+from gistgnn.settings import Training, choose_training
+from gistgnn.theta.initial import build_from_seed
+from gistgnn.theta.make import check_ranks, make_theta, reopen_theta
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.store import Store
+from gistgnn.theta.theta import Theta
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+
+def train(gist: "GIST", session: Session, training: Training) -> None:
+    """Algorithm 1, from the round at which `gist` stands.
+
+    Args:
+        gist: Θ and the partition.
+        session: the batches (Cluster in the algorithm; the whole graph where c = 1), and the runner.
+        training: ζ, the epochs from which T follows, and how a step is taken.
+
+    Raises:
+        DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
+    """
+    sampler, runner, phases = session.sampler, session.runner, session.phases
+    schedule = Schedule(training, sampler.steps_per_epoch, gist.workers)
+    while gist.next_round < schedule.rounds:
+        stretch = schedule.stretch(gist.next_round)
+        with phases("take"):
+            round_ = gist.begin_round()  # subGCNs
+        with phases("train"):
+            losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
+        with phases("merge"):
+            loss = round_.aggregate(losses)  # subAgg
+        if session.after_round(stretch, loss):
+            break
 
 
 class GIST:
     """Trains a graph neural network by graph independent subnetwork training.
 
     Args:
-        build: returns the model at given widths: `build(widths)` with a tuple of one width per axis or, where `widths`
-            is a single integer, `build(width)` with one axis shared by all layers (PyG's own models, residual nets).
-            Its forward takes (x, edge_index), (x, adj) or (x); see `gistgnn.sampling.forward`.
+        build: returns the model at given widths: `build(widths)` with a tuple of one width per axis. If `widths` is a
+            single integer: `build(width)`, with one axis that all layers share (PyG's own models, residual nets). The
+            model's forward takes (x, edge_index), (x, adj) or (x); see `gistgnn.sampling.forward`.
         widths: the full model's widths, d_l in the paper.
         sub_gcns: m; 1 is the baseline, ordinary training of the full model.
-        input_axis: which of the widths is the number of input features, to partition d_0 as in Table 1; usually None.
+        input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
         whole: axes that are not partitioned.
         partition: "balanced" or "categorical" (see `Partition`).
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs train.
         store: where Θ is: "memory", "host", "sharded" over the ranks, or a `Store`.
-        ranks: the processes that train the model together (see docs/workers.md); None: this one alone.
-        axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
+        ranks: the processes that train the model together (see the guide to workers); None: this one alone.
+        axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
 
     Raises:
-        InputError: a value out of range, or a model whose layout along the axes cannot be proved (see `prove_layout`).
+        InputError: a value is out of range, or the model's layout along the axes cannot be found.
     """
+
+    method = "gist"
+    stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
 
     def __init__(
         self,
@@ -73,7 +96,7 @@ class GIST:
         seed: int = 0,
         device: str | torch.device = "cpu",
         store: str | Store = "memory",
-        ranks: Ranks | None = None,
+        ranks: World | None = None,
         axis_names: Sequence[str] | None = None,
     ) -> None:
         self.build = build
@@ -86,14 +109,12 @@ class GIST:
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
-        self.slices = Slices(self.layout, self.widths)
-        self.store, self.ranks = store if isinstance(store, Store) else Store(store), ranks
-        self._check_ranks()
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.ranks: World = ranks or Alone()
+        self._check_store()
         self.next_round = 0
-        self._pool: dict[int, tuple[Widths, nn.Module]] = {}
+        self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
-
-    method = "gist"
 
     @property
     def sub_gcns(self) -> int:
@@ -102,27 +123,37 @@ class GIST:
 
     @property
     def workers(self) -> int:
-        """How many train at the same time, over which `training="split"` splits the epochs: m."""
+        """How many workers train at the same time: m. `training="split"` splits the epochs over them."""
         return self.sub_gcns
 
     @property
     def theta(self) -> Theta:
-        """Θ, made with the initial values of the seed when it is first asked for."""
+        """Θ. It is made with the initial values of the seed when it is first used."""
         if self._theta is None:
             self._theta = self._make_theta()
         return self._theta
 
+    @property
+    def full_spec(self) -> ModelSpec:
+        """The full model."""
+        return ModelSpec(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model that is trained and returned: the full model."""
+        return self.full_spec
+
     def resume(self) -> None:
-        """Go on from the Θ that an earlier process left in the store's folder, with the round after its last.
+        """Resume from the Θ that an earlier process has left in the store's folder, after its last round.
 
         Raises:
-            InputError: there is none, it is damaged, or of another model.
+            InputError: there is none, it is damaged, or it is of another model.
         """
-        self._theta = open_theta(self.store, self.what())
+        self._theta = reopen_theta(self.store, self.spec)
         self.next_round = self._theta.round
 
     def blocks(self, number: int) -> list[Blocks]:
-        """The blocks of round t, of every sub-GCN."""
+        """The blocks of every sub-GCN in round t."""
         return self.partition.blocks(number)
 
     def begin_round(self) -> Round:
@@ -133,7 +164,7 @@ class GIST:
         return round_
 
     def rounds(self, count: int) -> Iterator[Round]:
-        """Yield `count` rounds for a training loop of one's own; going on to the next round aggregates the one before.
+        """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
 
             for round in gist.rounds(20):
                 for sub in round:            # a plain nn.Module at the blocks' widths
@@ -150,15 +181,16 @@ class GIST:
             round_.aggregate()
 
     def model(self) -> nn.Module:
-        """Return the full model with the parameters of Θ as they are, in evaluation mode.
+        """Return the full model with a copy of the parameters in Θ, in evaluation mode.
 
-        They are copies; where Θ is in files, the large ones are read from there whenever the model runs.
+        With Θ on disk, the large parameters are not copied: the model reads them whenever it runs.
         """
-        return full_model(self.theta, self.what())
+        return self.theta.full_model(self.spec)
 
     def fit(
         self,
         graph: "Graph | Data",
+        training: Training | str | None = None,
         *,
         sampler: Sampling | None = None,
         runner: str = "in-turn",
@@ -169,102 +201,113 @@ class GIST:
         advance: Callable[[int, int], None] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
         saving: Saving | None = None,
-        **settings: Any,
+        epochs: int | None = None,
+        local_steps: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        momentum: float | None = None,
+        schedule: str | None = None,
+        optimizer_state: str | None = None,
+        precision: str | None = None,
+        clip_norm: float | None = None,
+        patience: int | None = None,
+        evaluate_every: int | None = None,
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
+        Settings of training are given as a `Training`, or as keywords: `epochs` is required then, and the others have
+        the defaults of `Training`, which documents them.
+
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
+            training: all settings; or "split" or "each", the keyword of that name.
             sampler: how batches are made of the graph (`gistgnn.sampling`); None: every step sees the whole graph.
-            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch (see `Fused`).
-            inductive: train on the subgraph of the training nodes alone; scores are those of the whole graph.
+            runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch.
+            inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
-            progress: show a progress bar, and what is worth knowing of the clusters, on standard error.
-            report: called with every entry of the history; of a run that goes on, with the earlier ones first.
-            advance: called after every round with how many are done, and how many there are to be.
-            stop: asked after every round; True saves the state (if `saving` says where) and ends the run.
-            saving: where and how often the state is saved, and whether to go on from it.
-            settings: see `Training`; `epochs` is required.
+            progress: show a progress bar on standard error.
+            report: called with every entry of the history; a resumed run reports the earlier entries first.
+            advance: called after every round with the number of rounds done, and the number of all rounds.
+            stop: asked after every round; True saves the state (see `saving`) and ends the run.
+            saving: where and how often the state is saved, and whether to resume.
+            epochs: see `Training`, also for the rest.
 
         Raises:
-            InputError: a setting out of range, an unusable graph, or a checkpoint of another run.
+            InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
+        settings = {
+            **({"training": training} if isinstance(training, str) else {}),
+            "epochs": epochs,
+            "local_steps": local_steps,
+            "optimizer": optimizer,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "schedule": schedule,
+            "optimizer_state": optimizer_state,
+            "precision": precision,
+            "clip_norm": clip_norm,
+            "patience": patience,
+            "evaluate_every": evaluate_every,
+        }
+        chosen = choose_training(None if isinstance(training, str) else training, settings)
+        chosen, sampler = self._adapt(chosen, sampler)
         options = Options(
             sampler, runner, inductive, evaluation or Evaluation(), progress, report, advance, stop, saving
         )
-        return Fit(self, graph, options, make_training(settings)).run(train)
+        session = Session(self, graph, chosen, options)
+        with session:
+            if not session.finished:
+                train(self, session, chosen)
+        return session.result()
 
-    def traffic(self, training: Training) -> dict[str, float]:
-        """Bytes that a worker sends: its slices in every round, there and back (see `gistgnn.distributed.costs`)."""
-        return {"bytes_per_round": costs_of(self, training).gist}
+    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+        """Bytes that a worker sends: its slices in every round, from Θ and back (see `gistgnn.distributed.costs`).
 
-    def begin(self, *, going_on: bool) -> None:
-        """Stand at the beginning of a run, or where an earlier process left Θ."""
-        if going_on and self.store.kind == "mapped":
+        Args:
+            training: ζ, and whether moments are carried.
+            theta: bytes of Θ.
+            slices: bytes of every sub-GCN.
+        """
+        costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
+        return {"bytes_per_round": costs.gist}
+
+    def begin_run(self, *, resumed: bool) -> None:
+        """Make Θ anew for a run, or open the Θ on disk of a run that is resumed."""
+        if resumed and self.store.place.holds == "disk":
             self.resume()
         elif self.next_round:
             self._theta = self._make_theta(replace=True)
             self.next_round = 0
 
-    def runner(self, name: str) -> Runner:
-        """The runner of a name; see `make_runner`."""
+    def make_runner(self, name: str) -> Runner:
+        """Return the runner of a name."""
         return make_runner(name)
 
-    def scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
-        """What scores Θ between rounds."""
+    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+        """Return what scores Θ between rounds."""
         return Scorer(self.theta, running, graph, evaluation)
 
-    def what(self) -> Model:
-        """The model whose parameters Θ are."""
-        return Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device, self.ranks)
+    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
+        """Change the settings of a run to those that the method needs."""
+        return training, sampler
 
-    def _check_ranks(self) -> None:
-        check_ranks(self.store, self.ranks, self.sub_gcns)
+    def _check_store(self) -> None:
+        if self.stores is not None and self.store.kind not in self.stores:
+            raise InputError(
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
+            )
+        check_ranks(self.store, self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        return make_theta(self.store, self.what(), replace=replace)
+        return make_theta(self.store, self.spec, self.ranks, replace=replace)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
-        """Return a module of the blocks' widths, the one of the last round where these have not changed."""
+        """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
         widths = self.layout.widths([len(block) for block in blocks])
-        if i not in self._pool or self._pool[i][0] != widths:
-            self._pool[i] = widths, self._construct(widths)
-        return self._pool[i][1]
-
-    def _construct(self, widths: Widths) -> nn.Module:
-        return build_from_seed(self.build, widths, self.seed, shared=self.shared).to(self.device)
-
-
-def train(
-    gist: GIST,
-    sampler: Sampler,
-    training: Training,
-    runner: Runner,
-    after_round: Callable[[Stretch, float], bool],
-    phases: Phases,
-) -> None:
-    """Algorithm 1, from the round that `gist` stands at.
-
-    Args:
-        gist: Θ and the partition.
-        sampler: the batches (Cluster in the algorithm; the whole graph where c = 1).
-        training: ζ, T by way of the epochs, and how a step is taken.
-        runner: trains the sub-GCNs of a round.
-        after_round: called with the steps taken and the mean loss; returns True to stop.
-        phases: counts the seconds of each part.
-
-    Raises:
-        DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
-    """
-    plan = Schedule(training, sampler.steps_per_epoch, gist.workers)
-    while gist.next_round < plan.rounds:
-        stretch = plan.stretch(gist.next_round)
-        with phases("take"):
-            round_ = gist.begin_round()  # subGCNs
-        with phases("train"):
-            losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
-        with phases("merge"):
-            loss = round_.aggregate(losses)  # subAgg
-        if after_round(stretch, loss):
-            break
+        if i not in self._modules or self._modules[i][0] != widths:
+            module = build_from_seed(self.build, widths, self.seed, shared=self.shared).to(self.device)
+            self._modules[i] = widths, module
+        return self._modules[i][1]

@@ -1,4 +1,4 @@
-"""One round of GIST: m sub-GCNs with their blocks, from subGCNs to subAgg."""
+"""One round of GIST: take m sub-GCNs out of Θ (subGCNs), and write them back after their training (subAgg)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -11,156 +11,154 @@ from torch.optim import Optimizer
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
-from gistgnn.theta import Said, Theta, Trained, fill
+from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import RoundReport, Trained, fill
 from gistgnn.utils.prefetch import ahead
 
 Make = Callable[[int, Blocks], nn.Module]
 
 
 class Round:
-    """The m sub-GCNs of one round; iterating gives them in order, each a plain module in training mode.
+    """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in training mode.
 
-    They are all made when the round is, unless Θ streams: then they are made one at a time, the next one's slice is
-    taken while this one trains, and what this one has become is set aside when the loop goes on.
+    All of them are made at once, unless Θ streams. Then they are made one at a time: a thread takes the next slice
+    while a sub-GCN trains, and the trained sub-GCN is kept beside Θ when the loop goes on.
 
     Args:
-        theta: the global parameters; the sub-GCNs take their slices of it (subGCNs).
-        number: t, the round's place in the run.
-        blocks: for each sub-GCN its features of every axis.
-        make: returns a module of some blocks' widths; one of another place i has parameters of its own.
-        input_axis: which axis is the input features, or None.
+        theta: the global parameters, from which the sub-GCNs take their slices (subGCNs).
+        number: t, the round's number in the run.
+        blocks: the features of every axis, for each sub-GCN.
+        make: returns a module of the blocks' widths; `make(i, ...)` and `make(j, ...)` share no parameters.
+        input_axis: the axis of the input features, or None.
+
+    Attributes:
+        members: the sub-GCNs that this process trains, in order: all of them, unless there are other ranks.
     """
 
     def __init__(
         self, theta: Theta, number: int, blocks: list[Blocks], make: Make, input_axis: int | None = None
     ) -> None:
-        self.number = number
-        self.blocks = blocks
+        self.number, self.blocks = number, blocks
         self._theta, self._make, self._input_axis = theta, make, input_axis
-        self._pending = theta.begin(number, blocks)
-        self._held: dict[int, nn.Module] = {}  # taken, and not set aside yet
-        self._set_aside: set[int] = set()
+        self.members = theta.begin(number, blocks)
+        self._loaded: dict[int, nn.Module] = {}
+        self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
         self._carried: set[int] = set()
         if not theta.streams:
-            self._take_all()
+            self._load_all()
 
     @property
     def subs(self) -> list[nn.Module]:
-        """All of this process's sub-GCNs at once.
+        """All sub-GCNs of this process at once.
 
         Raises:
-            InputError: some have been set aside already.
+            InputError: some of them have been trained and are no longer loaded.
         """
-        self._check_whole()
-        if len(self._held) < len(self.members):
-            self._take_all()
-        return [self._held[i] for i in self.members]
+        self._check_none_kept()
+        self._load_all()
+        return [self._loaded[i] for i in self.members]
 
     def __iter__(self) -> Iterator[nn.Module]:
-        """Yield this process's sub-GCNs in order."""
-        self._check_whole()
-        if len(self._held) == len(self.members):
+        """Yield the sub-GCNs of this process in order."""
+        self._check_none_kept()
+        if len(self._loaded) == len(self.members):
             yield from self.subs
             return
-        with closing(ahead(map(self._pending.slices, self.members))) as slices:
+        with closing(ahead(map(self._theta.slice_of, self.members))) as slices:
             for i, values in zip(self.members, slices, strict=True):
                 sub = self._make(0, self.blocks[i])
                 fill(sub, values)
-                values.clear()  # not to be held while the sub-GCN trains
-                yield self._hold(i, sub)
-                self._put_aside(i)
-
-    @property
-    def members(self) -> list[int]:
-        """The sub-GCNs that this process trains, in order: all of them, unless there are other ranks."""
-        return self._pending.members
+                values.clear()  # frees the slice while the sub-GCN trains
+                yield self._ready(i, sub)
+                self._keep(i)
 
     def __len__(self) -> int:
-        """Return m, those of other ranks included."""
+        """Return m, the number of sub-GCNs on all ranks."""
         return len(self.blocks)
 
     def input_columns(self, i: int) -> Tensor | None:
-        """Return the input features that sub-GCN i sees, or None where it sees all of them (d_0 not partitioned)."""
+        """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not partitioned)."""
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
-        """Let an optimiser of sub-GCN i go on from the moments of earlier rounds, and keep them after this one."""
-        self._pending.take_moments(i, self._held[i], optimizer)
+        """Carry the moments of sub-GCN i: give the optimiser those of earlier rounds, and keep them after this one."""
+        self._theta.load_moments(i, self._loaded[i], optimizer)
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
     def aggregate(self, losses: Mapping[int, float] | None = None) -> float:
-        """Write the sub-GCNs back into Θ (subAgg), and the moments that are carried.
+        """Write the sub-GCNs and the carried moments back into Θ (subAgg).
 
         Args:
-            losses: the mean loss of each of this process's sub-GCNs that took a step.
+            losses: the mean loss of each sub-GCN of this process that took a step.
 
         Returns:
-            Their mean over all sub-GCNs, those of other ranks included; 0 where there is none.
+            The mean loss over all sub-GCNs on all ranks; 0 if none took a step.
 
         Raises:
-            DivergedError: a loss is not finite, or a sub-GCN holds such a value; Θ is left as it was.
+            DivergedError: a loss or a parameter is not finite; Θ is left as it was.
             InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
-                or Θ, or the checkpoint that was being written of it, cannot be written.
+                or Θ, or the checkpoint that was being written, cannot be written; or another round has begun.
         """
-        said = Said(dict(losses or {}))
+        self._theta.check_open(self.number)
+        report = RoundReport(dict(losses or {}))
         try:
-            self._check_losses(said.losses)
-            self._put_all_aside()
-            self._theta.settle()
+            self._check_losses(report.losses)
+            self._keep_all()
+            self._theta.wait_for_reader()
         except InputError as error:
-            said.error = error
-        said = self._pending.agree(said)
-        means = [said.losses[i] for i in sorted(said.losses)]
+            report.error = error
+        report = self._theta.agree(report)
+        means = [report.losses[i] for i in sorted(report.losses)]
         loss = sum(means) / len(means) if means else 0.0
-        self._pending.commit(loss)
+        self._theta.commit(loss)
         return loss
 
-    def _put_all_aside(self) -> None:
+    def _keep_all(self) -> None:
         if self._carried and len(self._carried) < len(self.members):
             missing = min(set(self.members) - self._carried)
             raise InputError(
                 f"round {self.number + 1}: sub-GCN {missing} has no carried optimiser: call carry for all or none"
             )
         for i in self.members:
-            if i not in self._set_aside:
-                if i not in self._held:  # the loop was left before it
-                    self._take(i, 0)
-                self._put_aside(i)
+            if i not in self._kept:
+                if i not in self._loaded:  # the caller left the loop before it
+                    self._load(i, 0)
+                self._keep(i)
 
-    def _take_all(self) -> None:
+    def _load_all(self) -> None:
         for i in self.members:
-            if i not in self._held:
-                self._take(i, i)
+            if i not in self._loaded:
+                self._load(i, i)
 
-    def _take(self, i: int, place: int) -> None:
+    def _load(self, i: int, place: int) -> None:
         sub = self._make(place, self.blocks[i])
-        self._pending.take(i, sub)
-        self._hold(i, sub)
+        self._theta.load(i, sub)
+        self._ready(i, sub)
 
-    def _hold(self, i: int, sub: nn.Module) -> nn.Module:
+    def _ready(self, i: int, sub: nn.Module) -> nn.Module:
         sub.train()
         sub.zero_grad(set_to_none=True)
-        self._held[i] = sub
+        self._loaded[i] = sub
         return sub
 
-    def _check_whole(self) -> None:
-        if self._set_aside:
+    def _check_none_kept(self) -> None:
+        if self._kept:
             raise InputError(
-                f"round {self.number + 1}: sub-GCN {min(self._set_aside)} has been put aside already: where Θ streams, "
-                "go through a round once, and train each sub-GCN within the loop"
+                f"round {self.number + 1}: sub-GCN {min(self._kept)} is no longer in memory: with this store, loop "
+                "over a round once, and train each sub-GCN inside the loop"
             )
 
-    def _put_aside(self, i: int) -> None:
-        sub, optimizer = self._held[i], self._optimizers.get(i)
+    def _keep(self, i: int) -> None:
+        sub, optimizer = self._loaded[i], self._optimizers.get(i)
         if optimizer is not None:
             self._check_states(sub, optimizer)
         self._check_finite(i, sub)
-        self._pending.set_aside(i, Trained.of(sub, optimizer))
+        self._theta.keep(i, Trained.of(sub, optimizer))
         if self._theta.streams:
-            self._set_aside.add(i)
-            del self._held[i]
+            self._kept.add(i)
+            del self._loaded[i]
             self._optimizers.pop(i, None)
 
     def _check_states(self, sub: nn.Module, optimizer: Optimizer) -> None:

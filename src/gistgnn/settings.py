@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -105,13 +105,28 @@ class Training:
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
-def make_training(settings: dict[str, Any]) -> Training:
-    """Return the settings as a Training; an unknown or missing one is an InputError."""
-    known = [field.name for field in fields(Training)]
-    if unknown := sorted(set(settings) - set(known)):
-        raise InputError(f"'{unknown[0]}' is not a training setting; the settings are {', '.join(known)}")
-    if "epochs" not in settings:
+def choose_training(training: Training | None, settings: dict[str, Any]) -> Training:
+    """Return the settings that were given as a whole, or one by one.
+
+    Args:
+        training: all settings, or None.
+        settings: single settings by name; those that are None have their default.
+
+    Raises:
+        InputError: both are given, or `epochs` is missing, or a setting does not exist.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if training is not None:
+        if given:
+            raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
+        return training
+    if "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
+    return Training(**given)
+
+
+def make_training(settings: dict[str, Any]) -> Training:
+    """Return settings by name as a `Training`; see there."""
     return Training(**settings)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gistgnn import GIST
 from gistgnn.accounting.coverage import coverage_of, partition_of
-from gistgnn.baselines import METHODS
+from gistgnn.baselines.registry import METHODS
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
@@ -69,7 +69,7 @@ def test_axes_that_are_left_whole_are_always_trained() -> None:
 def test_of_what_gist_is_compared_with(method: str, never: float) -> None:
     """An ensemble never trains the weights between its members."""
     options: dict[str, Any] = {"sampler": ClusterSampling(clusters=4, clusters_per_batch=2, method="random")}
-    result = fit(METHODS[method](gcn(), (64, 64), 2), training="each", epochs=4, **options)
+    result = fit(METHODS[method].load()(gcn(), (64, 64), 2), training="each", epochs=4, **options)
     counts = result.coverage["counts"]
     assert counts.get("0", 0.0) == pytest.approx(never * 64 * 64 / result.coverage["parameters"], abs=0.02)
     assert counts.get("0", 0.0) + counts[str(result.coverage["rounds"])] == pytest.approx(1.0)

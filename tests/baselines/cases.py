@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from gistgnn import GIST, Result
-from gistgnn.baselines import METHODS
+from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import Ranks
 from gistgnn.sampling import ClusterSampling, whole_graph
 from tests.helpers.models import OURS, tiny_graph
@@ -21,7 +21,7 @@ def build(widths: Any, dropout: float = 0.0, norm: str = "none") -> nn.Module:
 
 
 def make(method: str, m: int, ranks: Ranks | None = None, store: str = "memory", **options: Any) -> GIST:
-    return METHODS[method](lambda widths: build(widths, **options), (8, 7), m, seed=3, ranks=ranks, store=store)
+    return METHODS[method].load()(lambda widths: build(widths, **options), (8, 7), m, seed=3, ranks=ranks, store=store)
 
 
 def fit(gist: GIST, **settings: Any) -> Result:

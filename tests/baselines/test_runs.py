@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from gistgnn import InputError, Result, Saving
-from gistgnn.baselines import METHODS, DataParallel, Ensemble, LocalSGD
+from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
+from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import RankLostError, Ranks, Traffic
 from gistgnn.layout.axes import named_tensors
 from tests.distributed.launch import on_ranks

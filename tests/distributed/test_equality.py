@@ -11,7 +11,8 @@ from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.sampling import LadiesSampling, SaintWalkSampling
 from gistgnn.session.result import Result
-from gistgnn.theta import InMemory, Sharded
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.ranks.sharded import Sharded
 from tests.helpers.models import every_model, tiny_graph
 
 from .launch import on_ranks

@@ -11,7 +11,7 @@ import torch
 from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.layout.axes import named_tensors
-from gistgnn.theta import Sharded
+from gistgnn.theta.ranks.sharded import Sharded
 from gistgnn.theta.slices import gather
 from tests.helpers.models import OURS
 from tests.helpers.refusals import refused

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from gistgnn import GIST
-from gistgnn.runners import Fused, Runner, Stretch, train_in_turn
+from gistgnn.runners.fused import Fused
+from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.runner import Runner, Stretch
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
@@ -51,7 +53,7 @@ def runners_agree(
 
     with logged() as notes:
         fused, losses = trained(Fused(), gist(), sampler, training, local_steps)
-    expected, own = trained(train_in_turn, gist(), sampler, training, local_steps)
+    expected, own = trained(InTurn(), gist(), sampler, training, local_steps)
     torch.testing.assert_close(fused, expected, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(losses, own, rtol=1e-6, atol=1e-9)
     return notes

@@ -14,7 +14,10 @@ from torch.nn import functional
 from gistgnn import GIST, DivergedError, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners import Fused, Stretch, make_runner, train_in_turn
+from gistgnn.runners.fused import Fused
+from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.registry import make_runner
+from gistgnn.runners.runner import Stretch
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
 from gistgnn.settings import Training
@@ -200,7 +203,7 @@ def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     build = partial(OURS["gcn"], dropout=0.5)
     with logged() as notes:
         fused, losses = trained(Fused(), GIST(build, (8, 7)), FULL, Training(9))
-    expected, own = trained(train_in_turn, GIST(build, (8, 7)), FULL, Training(9))
+    expected, own = trained(InTurn(), GIST(build, (8, 7)), FULL, Training(9))
     assert all(torch.equal(fused[name], expected[name]) for name in expected)
     assert losses == own
     assert notes == []

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners import Fused, Stretch, train_in_turn
+from gistgnn.runners.fused import Fused
+from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import ClusterBatches, FullGraph
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, tiny_graph
@@ -83,7 +85,7 @@ FALLING_BACK: dict[str, tuple[Case, str]] = {
 def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
     with logged() as notes:
         fused, losses = trained(Fused(), GIST(*case, 2), FULL, SGD)
-    expected, own = trained(train_in_turn, GIST(*case, 2), FULL, SGD)
+    expected, own = trained(InTurn(), GIST(*case, 2), FULL, SGD)
     (note,) = notes  # of two rounds
     assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
     assert "\n" not in note

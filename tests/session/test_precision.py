@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST
-from gistgnn.runners import RUNNERS
+from gistgnn.runners.registry import RUNNERS
 from tests.helpers.fitting import GRAPH, fit, theta
 from tests.helpers.models import OURS, PYG, Case
 from tests.helpers.refusals import refused

@@ -11,7 +11,8 @@ from torch_geometric.nn import SAGEConv
 from gistgnn import GIST, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners import Stretch, train_in_turn
+from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, FullGraph, whole_graph
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
@@ -118,7 +119,7 @@ def test_a_round_without_training_nodes() -> None:
     before = gist.theta.copy()
     round_ = gist.begin_round()
     sampler = FullGraph(unlabelled(whole_graph(GRAPH)))
-    assert not train_in_turn(round_, sampler, Training(9), Stretch(0, 3, 9), seed=0)
+    assert not InTurn()(round_, sampler, Training(9), Stretch(0, 3, 9), seed=0)
     round_.aggregate()
     assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
 
@@ -135,7 +136,7 @@ def test_an_error_in_a_step_ends_the_thread() -> None:
     sampler = ClusterBatches(whole_graph(GRAPH), clusters, 2)
     round_.subs[1].forward = lambda x, adj: 1 / 0  # type: ignore[method-assign,assignment,misc]
     with pytest.raises(ZeroDivisionError):
-        train_in_turn(round_, sampler, failing, Stretch(0, 100, 900), seed=0)
+        InTurn()(round_, sampler, failing, Stretch(0, 100, 900), seed=0)
     assert at_work() == []
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gistgnn import GIST
-from gistgnn.theta import Store, Theta
+from gistgnn.theta import Store
+from gistgnn.theta.theta import Theta
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:

@@ -13,7 +13,8 @@ from gistgnn.layout.check import prove_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
-from gistgnn.theta import InMemory, Trained
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.trained import Trained
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, some_models, tiny_graph
 from tests.helpers.reference import held_positions, merged, slice_of, zeroed
 from tests.helpers.refusals import refused

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gistgnn.layout.axes import Dim
-from gistgnn.partition import Blocks
-from gistgnn.theta import build_on_meta
+from gistgnn.layout.axes import Dim, Layout
+from gistgnn.partition import Blocks, Partition
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.utils.random_streams import generator
-
-if TYPE_CHECKING:
-    from gistgnn.gist import GIST
 
 SAMPLED = 2048  # entries of a tensor whose rounds are counted
 
@@ -21,39 +19,41 @@ Numbers = npt.NDArray[np.int64]
 Place = tuple[Numbers, Numbers]  # of sampled entries in one dimension: their axis (-1: none that is split), feature
 
 
-def partition_of(gist: GIST) -> list[dict[str, Any]]:
+def partition_of(partition: Partition, blocks: list[Blocks]) -> list[dict[str, Any]]:
     """What result.json holds of the partition: every axis with its features and the sizes of its blocks."""
-    blocks = gist.blocks(max(gist.next_round - 1, 0))
     return [
         {
             "name": name,
             "features": d,
-            "blocks": [d] if axis in gist.partition.whole else [len(own[axis]) for own in blocks],
+            "blocks": [d] if axis in partition.whole else [len(own[axis]) for own in blocks],
         }
-        for axis, (name, d) in enumerate(zip(gist.partition.names, gist.partition.features, strict=True))
+        for axis, (name, d) in enumerate(zip(partition.names, partition.features, strict=True))
     ]
 
 
-def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
+def coverage_of(
+    spec: ModelSpec, partition: Partition, blocks_of: Callable[[int], list[Blocks]], rounds: int
+) -> dict[str, Any]:
     """Count in how many rounds the parameters of Θ have been trained.
 
     A parameter that lies along one split axis, or none, is in some sub-GCN in every round; one that lies along two is
     in those rounds whose blocks have both of its features in one sub-GCN: 1/m of them on average.
 
     Args:
-        gist: its partition and layout.
+        spec: the full model.
+        partition: says which axes are split.
+        blocks_of: returns the blocks of round t.
         rounds: T, that are done.
 
     Returns:
         "rounds": T; "parameters": of Θ; "counts": the share of the parameters by the number of rounds. Of a tensor of
         more than `SAMPLED` entries, as many are drawn to stand for it.
     """
-    model = build_on_meta(gist.build, gist.widths, shared=gist.shared)
-    tensors = dict(model.named_parameters())
+    tensors = dict(spec.on_meta().named_parameters())
     total = sum(tensor.numel() for tensor in tensors.values())
     often, sampled = 0, []
     for name, tensor in tensors.items():
-        places = _places(gist, name, tuple(tensor.shape))
+        places = _places(spec.layout, partition, name, tuple(tensor.shape))
         if len(places) < 2:
             often += tensor.numel()
         else:
@@ -61,7 +61,7 @@ def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
     counts = {rounds: often / total} if often else {}
     trained = [np.zeros(len(places[0][0]), np.int64) for _, places in sampled]
     for t in range(rounds) if sampled else ():
-        owners = _owners(gist, gist.blocks(t))
+        owners = _owners(partition, blocks_of(t))
         for found, (_, places) in zip(trained, sampled, strict=True):
             found += _together(owners, places)
     for found, (size, _) in zip(trained, sampled, strict=True):
@@ -70,32 +70,32 @@ def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
     return {"rounds": rounds, "parameters": total, "counts": {str(n): counts[n] for n in sorted(counts)}}
 
 
-def _places(gist: GIST, name: str, shape: tuple[int, ...]) -> list[Place]:
+def _places(layout: Layout, partition: Partition, name: str, shape: tuple[int, ...]) -> list[Place]:
     """Where sampled entries of a tensor lie in those of its dimensions that have a split axis."""
     if not shape:
         return []
     size = int(np.prod(shape))
-    drawn = np.arange(size) if size <= SAMPLED else generator(gist.seed, "coverage").integers(size, size=SAMPLED)
-    along = [_along(gist, dim) for dim in gist.layout.dims[name]]
+    drawn = np.arange(size) if size <= SAMPLED else generator(partition.seed, "coverage").integers(size, size=SAMPLED)
+    along = [_along(partition, dim) for dim in layout.dims[name]]
     index = np.unravel_index(drawn, shape)
     return [(axis[i], feature[i]) for (axis, feature), i in zip(along, index, strict=True) if (axis >= 0).any()]
 
 
-def _along(gist: GIST, dim: Dim) -> Place:
+def _along(partition: Partition, dim: Dim) -> Place:
     """For every position of a dimension its axis and feature."""
     axes, features = [], []
     for segment in dim:
-        split = segment.axis is not None and segment.axis not in gist.partition.whole
-        d = segment.fixed if segment.axis is None else gist.partition.features[segment.axis]
+        split = segment.axis is not None and segment.axis not in partition.whole
+        d = segment.fixed if segment.axis is None else partition.features[segment.axis]
         axes.append(np.full(d, segment.axis if split else -1, np.int64))
         features.append(np.arange(d))
     return (np.concatenate(axes), np.concatenate(features)) if axes else (np.full(1, -1), np.zeros(1, np.int64))
 
 
-def _owners(gist: GIST, blocks: list[Blocks]) -> list[Numbers]:
+def _owners(partition: Partition, blocks: list[Blocks]) -> list[Numbers]:
     """For every axis the sub-GCN that each feature is in."""
     owners = []
-    for axis, d in enumerate(gist.partition.features):
+    for axis, d in enumerate(partition.features):
         owner = np.zeros(d, np.int64)
         for i, own in enumerate(blocks):
             owner[own[axis].numpy()] = i

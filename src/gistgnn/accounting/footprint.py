@@ -1,59 +1,73 @@
-"""What a run takes of memory, and what its workers send each other: parts whose sizes follow from shapes."""
+"""Bytes that a run holds and sends, found from the shapes of tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from gistgnn.distributed import Costs, costs
+from gistgnn.distributed import Costs, World, costs
 from gistgnn.graphs import Graph
-from gistgnn.layout.axes import named_tensors
+from gistgnn.partition import Blocks
 from gistgnn.settings import Training
-from gistgnn.theta import build_on_meta
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.registry import Place
+from gistgnn.theta.slices import Slices
 
-if TYPE_CHECKING:
-    from gistgnn.gist import GIST
 
+def memory_of(
+    graph: Graph,
+    training: Training,
+    place: Place,
+    device: torch.device,
+    ranks: World,
+    *,
+    theta: int,
+    slices: Sequence[int],
+) -> dict[str, int]:
+    """Bytes that a process holds from the beginning of a run to its end.
 
-def memory_of(gist: GIST, graph: Graph, training: Training) -> dict[str, int]:
-    """Bytes of what a process holds from a run's beginning to its end: graph, Θ, best Θ, carried moments, sub-GCNs.
+    Args:
+        graph: the graph.
+        training: says how many moments the optimiser keeps, and whether they are carried.
+        place: where Θ lies.
+        device: where the sub-GCNs train.
+        ranks: the processes of the run.
+        theta: bytes of Θ.
+        slices: bytes of every sub-GCN's parameters and buffers.
 
-    Sub-GCNs with their gradients and their optimisers' states. Θ that is elsewhere than these, in files or in the
-    memory of a GPU's host, is left out.
+    Returns:
+        "graph"; "sub_gcns", with gradients and the optimiser's state; and "theta", "best", "moments" where these are in
+        the memory of the device.
     """
     values = (getattr(graph, field.name) for field in fields(graph))
     held = {"graph": sum(value.nbytes for value in values if isinstance(value, Tensor))}
-    theta, slices, moments = theta_bytes(gist), slice_bytes(gist), moments_of(training)
-    rank, count = (gist.ranks.rank, gist.ranks.count) if gist.ranks else (0, 1)
-    own = slices[rank::count] or slices
-    alive = max(own) if gist.store.kind in ("host", "mapped") else sum(own)
-    carried = moments * theta if training.optimizer_state == "carry" or len(slices) == 1 else 0
-    held_here = gist.store.kind != "mapped" and not (gist.store.kind == "host" and gist.device.type == "cuda")
-    if held_here:
-        share = count if gist.store.kind == "sharded" else 1
+    moments = moments_of(training)
+    own = slices[ranks.rank :: ranks.count] or slices
+    if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
+        share = ranks.count if place.shared else 1
+        carried = moments * theta if training.optimizer_state == "carry" or len(slices) == 1 else 0
         held |= {"theta": theta // share, "best": theta // share, "moments": carried // share}
-    return {**held, "sub_gcns": (2 + moments) * alive}
+    one_at_a_time = place.streams and not place.shared
+    return {**held, "sub_gcns": (2 + moments) * (max(own) if one_at_a_time else sum(own))}
 
 
-def costs_of(gist: GIST, training: Training) -> Costs:
-    """What a worker sends in a round, were each sub-GCN on a worker of its own and Θ sharded over them."""
-    carried = moments_of(training) if training.optimizer_state == "carry" and gist.sub_gcns > 1 else 0
-    slices = [(1 + carried) * size for size in slice_bytes(gist)]
-    return costs(theta_bytes(gist), slices, gist.workers, training.local_steps, sharded=True)
+def round_costs(training: Training, sub_gcns: int, workers: int, *, theta: int, slices: Sequence[int]) -> Costs:
+    """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
+    carried = moments_of(training) if training.optimizer_state == "carry" and sub_gcns > 1 else 0
+    return costs(theta, [(1 + carried) * size for size in slices], workers, training.local_steps, sharded=True)
 
 
-def theta_bytes(gist: GIST) -> int:
-    """Bytes of Θ."""
-    what = gist.what()
-    held = build_on_meta(what.build, what.widths, shared=what.shared)
-    return sum(tensor.nbytes for tensor in named_tensors(held).values())
+def theta_bytes(spec: ModelSpec) -> int:
+    """Bytes of a model's parameters and buffers."""
+    return sum(tensor.nbytes for tensor in spec.tensors_on_meta().values())
 
 
-def slice_bytes(gist: GIST) -> list[int]:
+def slice_bytes(spec: ModelSpec, blocks: Sequence[Blocks]) -> list[int]:
     """Bytes of every sub-GCN's parameters and buffers."""
-    tensors, blocks, slices = _full(gist), gist.blocks(max(gist.next_round - 1, 0)), gist.slices
+    tensors, slices = spec.tensors_on_meta(), Slices(spec.layout, spec.widths)
     return [
         sum(slices.shape(name, t.shape, own).numel() * t.element_size() for name, t in tensors.items())
         for own in blocks
@@ -63,7 +77,3 @@ def slice_bytes(gist: GIST) -> list[int]:
 def moments_of(training: Training) -> int:
     """How many moments the optimiser keeps of every parameter."""
     return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
-
-
-def _full(gist: GIST) -> dict[str, Tensor]:
-    return named_tensors(build_on_meta(gist.build, gist.widths, shared=gist.shared))

@@ -1,25 +1,19 @@
-"""What GIST is compared with: other ways to train the same model on the same batches.
+"""The methods that GIST is compared with: they train the same model on the same batches.
 
-One device is `GIST` with one sub-GCN. The others are subclasses of it that change one thing each, so that batches,
-kernels, clock, scores, checkpoints and ranks are the same: who holds which part of Θ (`LocalSGD`, `Ensemble`), or
-what happens within a step (`DataParallel`).
+One device is `GIST` with one sub-GCN. The others are subclasses of `GIST` that change one thing each, so that batches,
+kernels, clock, scores, checkpoints and ranks are the same: who holds which part of Θ (`LocalSGD`, `Ensemble`), or what
+happens within a step (`DataParallel`).
 """
 
-from gistgnn.baselines.data_parallel import DataParallel
-from gistgnn.baselines.ensemble import Ensemble
-from gistgnn.baselines.local_sgd import LocalSGD
-from gistgnn.baselines.workers import independent
-from gistgnn.gist import GIST
+from typing import TYPE_CHECKING
 
-METHODS: dict[str, type[GIST]] = {
-    "gist": GIST,
-    "data-parallel": DataParallel,
-    "local-sgd": LocalSGD,
-    "ensemble": Ensemble,
-}
-"""The ways to train by their names; each is made of (build, widths, m)."""
+from gistgnn.utils.lazy import lazy_exports
 
-UNSPLIT = frozenset({"data-parallel", "local-sgd"})
-"""Those whose workers hold all of the model, so that there is no partition to choose."""
+if TYPE_CHECKING:
+    from gistgnn.baselines.data_parallel import DataParallel
+    from gistgnn.baselines.ensemble import Ensemble
+    from gistgnn.baselines.local_sgd import LocalSGD
 
-__all__ = ["METHODS", "UNSPLIT", "DataParallel", "Ensemble", "LocalSGD", "independent"]
+__all__ = ["DataParallel", "Ensemble", "LocalSGD"]
+
+__getattr__ = lazy_exports(__name__, {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"})

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.accounting.footprint import costs_of
+from gistgnn.accounting.footprint import round_costs
 from gistgnn.baselines.workers import independent
-from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreement import raise_first, words_of
+from gistgnn.distributed import Ranks, World, communication
+from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
-from gistgnn.layout.axes import Build, Layout
+from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
-from gistgnn.runners import Runner, Stretch
-from gistgnn.runners.runner import Losses
+from gistgnn.runners.runner import Losses, Runner, Stretch
 from gistgnn.sampling import Batch, Sampler, Sampling, arguments
-from gistgnn.session.result import Result
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
-from gistgnn.theta import InMemory, OnRanks, PendingInMemory, Said, Theta, build_on_meta, make_theta
+from gistgnn.theta.exchange import Exchange, HasTensors
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import RoundReport, Trained
 from gistgnn.utils.random_streams import torch_stream
 
 
 class DataParallel(GIST):
     """Trains the full model on W batches at every step: the mean of their gradients is one step of the optimiser.
 
-    In one process the workers' gradients are found one after another; with ranks by torch's DistributedDataParallel,
-    worker w on rank w mod the number of ranks. A batch without a training node counts as a gradient of zero; running
-    statistics are those of worker 0, as there. `local_steps` says how often it is evaluated, and nothing else.
+    One process computes the workers' gradients one after another. Ranks use torch's DistributedDataParallel, with
+    worker w on rank w mod the number of ranks. A batch without training nodes counts as a gradient of zero. Running
+    statistics are those of worker 0. `local_steps` only sets how often the model is evaluated. Batches are independent,
+    whatever the sampler says; `fit` refuses to train without a sampler.
 
     Args:
         build: see `GIST`.
@@ -46,10 +47,11 @@ class DataParallel(GIST):
         options: `seed`, `device` and `axis_names` of `GIST`.
 
     Raises:
-        InputError: W < 1, or fewer workers than ranks; or as `GIST` does.
+        InputError: W < 1, or fewer workers than ranks; or as `GIST`.
     """
 
     method = "data-parallel"
+    stores = ("memory",)
 
     def __init__(
         self, build: Build, widths: int | Sequence[int], workers: int, *, ranks: Ranks | None = None, **options: Any
@@ -61,62 +63,47 @@ class DataParallel(GIST):
 
     @property
     def workers(self) -> int:
-        """W, over which `training="split"` splits the epochs."""
+        """W. `training="split"` splits the epochs over the workers."""
         return self._workers
 
-    def fit(self, graph: Any, *, sampler: Sampling | None = None, **settings: Any) -> Result:
-        """Train on a graph; see `GIST.fit`. Batches are independent, whatever the sampler says.
-
-        Raises:
-            InputError: there is no sampler; or as there.
-        """
-        return super().fit(graph, sampler=independent(sampler, self.method), **settings)
-
-    def runner(self, name: str) -> Runner:
-        """The runner of data parallel training, whichever is asked for: there is one model."""
-        super().runner(name)
+    def make_runner(self, name: str) -> Runner:
+        """Return the runner of data parallel training, whichever is asked for: there is one model."""
+        super().make_runner(name)
         return EveryStep(self.workers, self.ranks)
 
-    def traffic(self, training: Training) -> dict[str, float]:
+    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Bytes that a worker sends: the gradients of Θ, averaged after every step."""
-        return {"bytes_per_step": costs_of(self, training).data_parallel / training.local_steps}
+        costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
+        return {"bytes_per_step": costs.data_parallel / training.local_steps}
 
-    def _check_ranks(self) -> None:
-        if self.store.kind != "memory":
-            raise InputError(f"the store is {self.store.kind}, but every worker holds all of Θ: use memory")
-        if self.ranks and self.workers < self.ranks.count:
-            raise InputError(
-                f"workers is {self.workers}, fewer than the {self.ranks.count} ranks, each of which is one at least: "
-                "start fewer ranks, or use more workers"
-            )
+    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
+        return training, independent(sampler, self.method)
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        own = make_theta(self.store, dataclasses.replace(self.what(), ranks=None), replace=replace)
-        assert isinstance(own, InMemory)
-        if self.ranks is None:
-            return own
-        model = build_on_meta(self.build, self.widths, shared=self.shared)
-        buffers = [name for name in own.tensors if name in dict(model.named_buffers())]
-        return Mirrored(own, self.layout, self.widths, self.ranks, self.workers, buffers)
+        spec = self.full_spec
+        tensors = {name: tensor.to(self.device) for name, tensor in spec.initial_tensors().items()}
+        exchange = None
+        if isinstance(self.ranks, Ranks):
+            exchange = Mirror(self.ranks, self.workers, [name for name, _ in spec.on_meta().named_buffers()])
+        return InMemory(self.layout, self.widths, tensors, exchange=exchange)
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers; see `gistgnn.runners.Runner`.
+    """Trains one model on the batches of W workers; see `gistgnn.runners.runner.Runner`.
 
     Args:
-        workers: W.
-        ranks: the processes that they are dealt to, or None.
+        workers: W, dealt to the ranks.
+        ranks: the processes of the run.
     """
 
-    def __init__(self, workers: int, ranks: Ranks | None) -> None:
+    def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
-        first, count = (ranks.rank, ranks.count) if ranks else (0, 1)
-        self._own = range(first, workers, count)
-        self._share = count / workers  # of a worker's gradient in the sum of its rank: ranks are averaged
+        self._own = range(ranks.rank, workers, ranks.count)
+        self._weight = ranks.count / workers  # of a worker's gradient in its rank's sum; torch averages over ranks
         self._net: nn.Module | None = None
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
-        """Train for a stretch of steps, and return the mean loss of the workers here, for sub-GCN 0."""
+        """Train for a stretch of steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
         (model,) = round_.subs
         net = self._wrapped(model)
         optimizer = training.make_optimizer(model.parameters())
@@ -134,10 +121,9 @@ class EveryStep:
                 if training.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
                 optimizer.step()
-        if self._ranks:  # a ring's share of the gradients, which torch averages
-            gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
-            share = 2 * (self._ranks.count - 1) / self._ranks.count
-            self._ranks.traffic.sent += round(share * gradients) * stretch.count
+        gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+        share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
+        self._ranks.traffic.sent += round(share * gradients) * stretch.count
         return {0: float(total / steps)} if steps else {}
 
     def _backward(
@@ -148,87 +134,69 @@ class EveryStep:
         training: Training,
         stream: tuple[int, int],
     ) -> list[Tensor]:
-        """Add up the gradients of one step of every worker here; return the losses of those that have one."""
+        """Add up the gradients of this rank's workers for one step; return the losses that there are."""
         losses, seed, step = [], *stream
         for w, each in zip(self._own, batches, strict=True):
             batch = next(each)
             last = w == self._own[-1]
             waits = net.no_sync() if isinstance(net, DistributedDataParallel) and not last else nullcontext()
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
-            with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._talking():
+            with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
                 with training.autocast(batch.x.device):
                     logits = net(*arguments(model, batch))
                     found = bool(batch.loss_nodes.numel())
                     loss = loss_of(logits, batch) if found else logits.sum() * 0.0
-                (loss * self._share).backward()
+                (loss * self._weight).backward()
             for name, buffer in kept.items():
                 model.get_buffer(name).copy_(buffer)
             losses += [loss.detach()] * found
         return losses
 
     def _wrapped(self, model: nn.Module) -> nn.Module:
-        if self._ranks is None:
+        if not self._ranks.several:
             return model
         if not isinstance(self._net, DistributedDataParallel) or self._net.module is not model:
-            with self._talking():
+            with self._ranks.talking():
                 self._net = DistributedDataParallel(model)
         return self._net
 
-    def _talking(self) -> AbstractContextManager[None]:
-        """Where torch exchanges gradients, or running statistics, between ranks."""
-        return self._ranks.talking() if self._ranks else nullcontext()
 
-
-class Mirrored(OnRanks, InMemory):
-    """Θ that every rank has trained all of, with gradients that were averaged.
+class Mirror(Exchange):
+    """Every rank has trained all of Θ, with averaged gradients; the ranks compare notes at the end of a round.
 
     Args:
-        own: Θ as this rank has it, which is no one else's.
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
         ranks: the processes of the run.
-        workers: W, who are dealt to them.
-        buffers: which of the tensors are not parameters.
+        workers: W, dealt to the ranks.
+        buffers: the names of the model's buffers, which torch does not average.
     """
 
-    def __init__(
-        self, own: InMemory, layout: Layout, widths: Sequence[int], ranks: Ranks, workers: int, buffers: Sequence[str]
-    ) -> None:
-        super().__init__(layout, widths, own.tensors)
-        self.ranks, self.shard, self.workers = ranks, 0 if ranks.leads else None, workers
-        self.buffers = buffers
+    ranks: Ranks
 
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingMirrored:
-        """Begin round t."""
-        return PendingMirrored(self, number, blocks)
+    def __init__(self, ranks: Ranks, workers: int, buffers: Sequence[str]) -> None:
+        super().__init__(ranks)
+        self._workers, self._buffers = workers, buffers
 
-    def communication(self, local_steps: int) -> dict[str, Any]:
-        """What the ranks have exchanged so far; the gradients, which torch exchanges, by the formula."""
-        size = sum(tensor.nbytes for tensor in self.tensors.values())
-        found = communication(self.ranks, size, local_steps, sharded=False)
-        return {**found, "received": found["sent"], "by_formula": True}
-
-
-class PendingMirrored(PendingInMemory):
-    """One round, in which every rank has trained the same model."""
-
-    _theta: Mirrored
-
-    def agree(self, said: Said) -> Said:
-        """The mean of all ranks' losses; the first error of any is raised in all."""
-        ranks, workers = self._theta.ranks, self._theta.workers
-        every = ranks.gather([said.losses.get(0), words_of(said.error)])
-        raise_first([words for _, words in every], said.error)
+    def agree(self, report: RoundReport, trained: Mapping[int, Trained]) -> RoundReport:
+        """Return the mean of all ranks' losses, weighted by their workers."""
+        ranks = self.ranks
+        every = ranks.gather([report.losses.get(0), error_message(report.error)])
+        raise_first([message for _, message in every], report.error)
         ranks.traffic.rounds += 1
-        weights = [len(range(rank, workers, ranks.count)) for rank in range(ranks.count)]
-        found = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
-        return Said({0: statistics.fmean(*zip(*found, strict=True))} if found else {})
+        weights = [len(range(rank, self._workers, ranks.count)) for rank in range(ranks.count)]
+        losses = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
+        return RoundReport({0: statistics.fmean(*zip(*losses, strict=True))} if losses else {})
 
-    def commit(self, loss: float) -> None:
-        """Write the round into Θ; running statistics, which torch does not average, are those of rank 0."""
-        super().commit(loss)
-        theta = self._theta
-        for name in theta.buffers:
-            theirs = theta.tensors[name].cpu()
-            theta.ranks.tell(theirs)
-            theta.tensors[name].copy_(theirs)
+    def collect(self, theta: HasTensors, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+        """Return the model of this rank, with the running statistics of rank 0."""
+        tensors = trained[0].tensors
+        for name in self._buffers:
+            if name in tensors:
+                values = tensors[name].cpu().clone()
+                self.ranks.broadcast(values)
+                tensors[name] = values
+        return trained
+
+    def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:
+        """What the ranks have exchanged so far; the bytes of gradients, which torch exchanges, by the formula."""
+        traffic = communication(self.ranks, theta_bytes, local_steps, sharded=False)
+        return {**traffic, "received": traffic["sent"], "by_formula": True}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.baselines.members import Apart, ApartOnRanks
+from gistgnn.baselines.members import Members
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import chosen
@@ -17,93 +18,93 @@ from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.partition import Blocks
-from gistgnn.session.result import Result
+from gistgnn.sampling import Sampling
+from gistgnn.session.running import Running
 from gistgnn.session.scorer import Scorer, ScoreTable
 from gistgnn.settings import Training
-from gistgnn.theta import InMemory, Model, Running, Theta, make_theta
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.theta import Theta
 
 
 class Ensemble(GIST):
     """Trains the m sub-GCNs of the first round's blocks to the end, each by itself, and averages their logits.
 
-    It is GIST with ζ → ∞: the sub-GCNs begin as slices of one Θ, but are never merged. Each keeps its own moments, and
-    counts in the ensemble as it was at its own best validation score. `local_steps` says how often they are scored,
-    and nothing else. The result's model is an `EnsembleModel` (with ranks, on rank 0 alone), its scores those of the
-    ensemble at the end.
+    It is GIST with ζ → ∞: the sub-GCNs begin as slices of one Θ, and are never merged. Each keeps its moments, and
+    enters the ensemble as it was at its best validation score. `local_steps` only sets how often they are scored. The
+    result's model is an `EnsembleModel` (with ranks, on rank 0 only); its scores are the ensemble's at the end.
 
     Args:
         build: see `GIST`.
         widths: see `GIST`.
         sub_gcns: m.
-        options: of `GIST`, but for `input_axis`, and with Θ in memory.
+        options: the other arguments of `GIST`, but for `input_axis`; Θ is in memory.
 
     Raises:
-        InputError: the input features are to be partitioned, or Θ is not in memory; or as `GIST` does.
+        InputError: the input features are partitioned, or Θ is not in memory; or as `GIST`.
     """
 
     method = "ensemble"
+    stores = ("memory",)
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
         if options.get("input_axis") is not None:
             raise InputError("the input features are partitioned: an ensemble's members see all of them")
         super().__init__(build, widths, sub_gcns, **options)
-        if self.store.kind != "memory":
-            raise InputError(f"the store is {self.store.kind}, but an ensemble's members are in memory: use memory")
 
     def blocks(self, number: int) -> list[Blocks]:
         """The first round's blocks, in every round."""
         return super().blocks(0)
 
-    def fit(self, graph: Any, **settings: Any) -> Result:
-        """Train on a graph; see `GIST.fit`. Every member's moments are kept, whatever `optimizer_state` says."""
-        return super().fit(graph, **{**settings, "optimizer_state": "carry"})
+    @property
+    def spec(self) -> ModelSpec:
+        """The ensemble as one model."""
+        return replace(self.full_spec, build=self._build_members)
 
-    def scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
-        """What scores the ensemble of the members at their best."""
+    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+        """Return what scores the ensemble of the members at their best."""
         return EnsembleScorer(self.theta, running, graph, evaluation)
 
-    def traffic(self, training: Training) -> dict[str, float]:
-        """Nothing is sent."""
+    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+        """Return nothing: the members send nothing."""
         return {}
 
-    def what(self) -> Model:
-        """The ensemble, as one model."""
-        full = super().what()
-        return Model(self._build_members, full.layout, full.widths, full.shared, full.seed, full.device, full.ranks)
+    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
+        """Keep every member's moments, whatever `optimizer_state` says."""
+        return replace(training, optimizer_state="carry"), sampler
 
     def _build_members(self, _: Any) -> nn.Module:
         widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        full = make_theta(self.store, Model(self.build, self.layout, self.widths, self.shared, self.seed, self.device))
-        assert isinstance(full, InMemory)
-        slices = [{name: t.clone() for name, t in full.take_slices(own).items()} for own in self.blocks(0)]
-        if self.ranks:
-            return ApartOnRanks(self.layout, self.widths, slices, self.ranks)
-        return Apart(self.layout, self.widths, slices)
+        spec = self.full_spec
+        tensors = {name: tensor.to(self.device) for name, tensor in spec.initial_tensors().items()}
+        full = InMemory(self.layout, self.widths, tensors)
+        members = [{name: t.clone() for name, t in full.take_slices(own).items()} for own in self.blocks(0)]
+        return Members(self.layout, self.widths, members, self.ranks)
 
 
 class EnsembleScorer(Scorer):
-    """Scores every member, keeps it at its best, and scores the mean of the logits of those.
+    """Scores every member and keeps each at its best; then scores the mean of the best members' logits.
 
     Args:
         theta: the members' parameters.
-        running: the ensemble with them.
-        graph: what it is scored on.
+        running: the ensemble with these parameters.
+        graph: the graph with its labels and splits.
         evaluation: how a member is run.
     """
 
     latest_counts = True
-    _theta: Apart
+    _theta: Members
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         super().__init__(theta, running, graph, evaluation)
-        self._chooses = chosen(graph)
+        self._choice = chosen(graph)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self) -> ScoreTable:
-        if self._theta.best and not self._best:  # of a run that goes on
+        if self._theta.best and not self._best:  # a resumed run
             for i, member in enumerate(members_of(self._running.best())):
                 logits = self._logits(member)
                 self._best[i] = self._validation(logits), logits
@@ -121,4 +122,4 @@ class EnsembleScorer(Scorer):
         return self._table(sum(others, start=first) / len(self._best))
 
     def _validation(self, logits: Tensor) -> float:
-        return self._table(logits)["validation"][self._chooses]
+        return self._table(logits)["validation"][self._choice]

@@ -9,15 +9,16 @@ from gistgnn.baselines.workers import independent
 from gistgnn.gist import GIST
 from gistgnn.layout.axes import Build
 from gistgnn.sampling import Sampling
-from gistgnn.session.result import Result
+from gistgnn.settings import Training
 
 
 class LocalSGD(GIST):
     """Trains W copies of the full model, each on batches of its own, and averages them after every ζ steps.
 
-    It is GIST with no axis partitioned: every worker's slice is all of Θ, and all of Θ is what several hold, which
-    subAgg averages. The rest is as there: split training gives every worker E/W epochs, moments start anew after an
-    average or are averaged too (`optimizer_state`), and with ranks worker i trains on rank i mod W.
+    It is GIST with no axis partitioned: every worker's slice is all of Θ, so subAgg averages all of Θ. Everything else
+    is as in GIST. Split training gives every worker E/W epochs. Moments start anew after an average, or are averaged
+    too (`optimizer_state`). With ranks, worker i trains on rank i mod W. Batches are independent, whatever the sampler
+    says; `fit` refuses to train without a sampler.
 
     Args:
         build: see `GIST`.
@@ -32,10 +33,5 @@ class LocalSGD(GIST):
         axes = range(len(widths) if isinstance(widths, (list, tuple)) else 1)
         super().__init__(build, widths, workers, whole=axes, **options)
 
-    def fit(self, graph: Any, *, sampler: Sampling | None = None, **settings: Any) -> Result:
-        """Train on a graph; see `GIST.fit`. Batches are independent, whatever the sampler says.
-
-        Raises:
-            InputError: there is no sampler; or as there.
-        """
-        return super().fit(graph, sampler=independent(sampler, self.method), **settings)
+    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
+        return training, independent(sampler, self.method)

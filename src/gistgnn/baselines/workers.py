@@ -1,4 +1,4 @@
-"""What ways have in common whose workers all train the full model, each on batches of its own."""
+"""Batches for methods whose workers all train the full model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gistgnn.sampling import Sampling
 
 
 def independent(sampler: Sampling | None, method: str) -> Sampling:
-    """The same way to make batches, but each worker draws its own: with the same ones they would learn the same.
+    """Return the same sampling with independent batches: with shared ones all workers would learn the same.
 
     Raises:
         InputError: every step sees the whole graph.
     """
     if sampler is None:
         raise InputError(
-            f"{method} gives each worker batches of its own, but the sampler is full: make batches, such as by "
+            f"{method} gives each worker its own batches, but the sampler is full: choose another sampler, such as "
             "clusters or neighbor"
         )
     return replace(sampler, batches="independent")

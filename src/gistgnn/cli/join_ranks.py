@@ -10,7 +10,7 @@ from gistgnn.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gistgnn.distributed import Ranks
+    from gistgnn.distributed import World
 
 
 def leads() -> bool:
@@ -19,18 +19,18 @@ def leads() -> bool:
 
 
 @contextmanager
-def joined(args: argparse.Namespace, device: str) -> "Iterator[Ranks | None]":
-    """The ranks of the run while the block lasts, or None where torchrun has not started this process.
+def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
+    """The ranks of the run while the block lasts, or `Alone` where torchrun has not started this process.
 
     Raises:
         InputError: they cannot be reached, or an option does not go with them.
     """
-    from gistgnn.distributed import Ranks, started_by_torchrun
+    from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 
     if not started_by_torchrun():
         if args.interface:
             raise InputError(f"--interface is {args.interface}, but there are no ranks: start by torchrun")
-        yield None
+        yield Alone()
         return
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
         raise InputError(

@@ -25,7 +25,7 @@ from gistgnn.cli.training_options import add_training_options, config_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gistgnn.distributed import Ranks
+    from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
     from gistgnn.session.result import Result
@@ -80,17 +80,16 @@ def run(args: argparse.Namespace) -> int:
         return _train(args, config, ranks)
 
 
-def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None") -> int:
+def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int:
     """Run the command on this rank, or in the only process."""
-    from gistgnn.distributed import lead
     from gistgnn.errors import DivergedError
     from gistgnn.planning import GraphSizes
     from gistgnn.session.tensorboard import require_tensorboard
 
     if args.tensorboard:
-        lead(ranks, require_tensorboard)
-    out = args.out = Path(lead(ranks, lambda: str(choose_directory(args, config))))
-    if finished := lead(ranks, lambda: finished_run(out, config)) if args.resume else None:
+        ranks.lead(require_tensorboard)
+    out = args.out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
+    if finished := ranks.lead(lambda: finished_run(out, config)) if args.resume else None:
         _report(finished, out, args.json)
         return 0
     graph, scale = _load(args, config, ranks)
@@ -104,25 +103,23 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
             result = config.fit(gist, graph, **hooks)
         except DivergedError as error:
             found, why = error.result, str(error)
-            gist.theta.led(lambda: _finish(config, graph, found, args, scale, diverged=why))
+            gist.theta.read_on_rank_0(lambda: _finish(config, graph, found, args, scale, diverged=why))
             raise
     if result.interrupted:
         if leads():
             print(f"gistgnn: interrupted; go on with the same command and --out {args.out} --resume", file=sys.stderr)
         return 130
-    _report(gist.theta.led(lambda: _finish(config, graph, result, args, scale)), out, args.json)
+    _report(gist.theta.read_on_rank_0(lambda: _finish(config, graph, result, args, scale)), out, args.json)
     return 0
 
 
-def _load(
-    args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None"
-) -> "tuple[Graph, Standardisation | None]":
+def _load(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> "tuple[Graph, Standardisation | None]":
     """The graph, and how its features were scaled (on rank 0, which writes it); a run that cannot fit is refused."""
     from gistgnn.distributed import load_once
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Resources, require_room
 
-    resources = None if ranks else Resources.here(config.device, args.out, args.memory)
+    resources = None if ranks.several else Resources.here(config.device, args.out, args.memory)
     if resources and (known := find(args.dataset)):
         require_room(config, GraphSizes.of_dataset(known), resources)
     scale: Standardisation | None = None

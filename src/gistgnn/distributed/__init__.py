@@ -1,21 +1,21 @@
-"""Several processes that train one model together, under torchrun."""
+"""Several processes that train one model together, under torchrun; or one process alone."""
 
-from gistgnn.distributed.agreement import lead, together
 from gistgnn.distributed.communication import communication
 from gistgnn.distributed.costs import Costs, costs
-from gistgnn.distributed.ranks import RankLostError, Ranks, Traffic, started_by_torchrun
+from gistgnn.distributed.ranks import RankLostError, Ranks, started_by_torchrun
 from gistgnn.distributed.shared_memory import Machine, load_once
+from gistgnn.distributed.world import Alone, Traffic, World
 
 __all__ = [
+    "Alone",
     "Costs",
     "Machine",
     "RankLostError",
     "Ranks",
     "Traffic",
+    "World",
     "communication",
     "costs",
-    "lead",
     "load_once",
     "started_by_torchrun",
-    "together",
 ]

@@ -1,4 +1,4 @@
-"""What the ranks of a run have exchanged, beside the formula."""
+"""Report how many bytes the ranks of a run have exchanged, beside the formula."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import asdict
 from typing import Any
 
 from gistgnn.distributed.costs import costs
-from gistgnn.distributed.ranks import Ranks
+from gistgnn.distributed.world import World
 
 
-def communication(ranks: Ranks, theta: int, local_steps: int, *, sharded: bool) -> dict[str, Any]:
-    """Gather what every rank has exchanged since it began; all ranks call this.
+def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) -> dict[str, Any]:
+    """Gather the traffic of all ranks since the run began; all ranks call this.
 
     Args:
-        ranks: of the run.
+        ranks: the processes of the run.
         theta: bytes of Θ.
         local_steps: ζ.
         sharded: whether Θ is sharded.
 
     Returns:
-        "ranks" and "rounds"; for a round on average, a list over the ranks each: "sent" and "received" (bytes of
-        slices), "seconds" (of exchanging them), "waited" (seconds for the others, evaluation included); "formula",
-        what `costs` says a rank sends; "read" (bytes that rank 0 has read of Θ in the whole run).
+        "ranks" and "rounds". Lists with a mean per round for every rank: "sent" and "received" (bytes of slices),
+        "seconds" (exchanging slices), "waited" (seconds of waiting for other ranks, which includes evaluation).
+        "formula": the bytes that a rank sends by `costs`. "read": bytes of Θ that rank 0 has read in the whole run.
     """
     own = ranks.traffic
     rounds = max(own.rounds, 1)

@@ -1,4 +1,4 @@
-"""What the ranks of a run send each other in a round, by formula, beside two ways of training all of Θ on each."""
+"""Bytes that ranks send in a round, by formula: GIST, data parallel training, local SGD."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes that a rank sends in a round of ζ steps on average, and receives.
+    """Bytes that a rank sends in a round of ζ steps, on average. It receives as many.
 
     Attributes:
-        gist: the slices of its sub-GCNs, there and back.
+        gist: the slices of the rank's sub-GCNs, from Θ and back.
         data_parallel: the gradients of Θ, averaged after every step.
         local_sgd: Θ, averaged once.
     """
@@ -22,19 +22,19 @@ class Costs:
 
 
 def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:
-    """Count what W ranks send in a round.
+    """Count the bytes that W ranks send in a round.
 
-    Sharded, a slice comes from its owners and goes back to them, but for the 1/W that a rank owns itself:
-    2 (W - 1)/W Σ_i |slice_i| in all, O(d²/m) for each sub-GCN (section 3 of the paper). Where every rank has all of Θ,
-    a trained slice goes to the W - 1 others. An average over all ranks is taken to be a ring's, 2 (W - 1)/W |Θ| for
-    each.
+    With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back. The rank owns 1/W of it
+    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|: O(d²/m) for each sub-GCN (section 3 of the paper). With all of
+    Θ on every rank, a trained slice goes to the W - 1 other ranks. An average over all ranks is a ring's:
+    2 (W - 1)/W |Θ| for each rank.
 
     Args:
         theta: bytes of Θ.
-        slices: bytes of every sub-GCN's slice, with the moments that are carried.
+        slices: bytes of every sub-GCN's slice, carried moments included.
         ranks: W.
         local_steps: ζ.
-        sharded: whether Θ is sharded over the ranks, or on each of them.
+        sharded: whether the ranks share Θ; otherwise every rank has all of it.
     """
     others = (ranks - 1) / ranks
     gist = 2 * others * sum(slices) / ranks if sharded else others * sum(slices)

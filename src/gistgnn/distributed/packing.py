@@ -1,4 +1,4 @@
-"""Tensors of several types and shapes in one stretch of bytes."""
+"""Pack tensors of several types and shapes into one buffer of bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 Form = tuple[torch.Size, torch.dtype]
 
-_ALIGNED = 8  # bytes: the largest number
+_ALIGNED = 8  # bytes of the largest item
 
 
 def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """The bytes of some tensors, those of large numbers first: uint8 [`packed_bytes`]."""
+    """Copy tensors into one buffer, the types with the largest items first: uint8 [`packed_bytes`]."""
     forms = [(tensor.shape, tensor.dtype) for tensor in tensors]
     buffer = torch.empty(packed_bytes(forms), dtype=torch.uint8, device=device)
     for tensor, place in zip(tensors, unpack(buffer, forms), strict=True):
@@ -22,7 +22,7 @@ def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
-    """The tensors whose bytes lie in a buffer as `pack` packs them; they share its memory."""
+    """Return the tensors of a buffer that `pack` has made; they share its memory."""
     found: dict[int, Tensor] = {}
     start = 0
     for k in sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize):
@@ -34,6 +34,6 @@ def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
 
 
 def packed_bytes(forms: Sequence[Form]) -> int:
-    """How many bytes `pack` makes."""
+    """Return the size of the buffer that `pack` makes."""
     size = sum(shape.numel() * dtype.itemsize for shape, dtype in forms)
     return -(-size // _ALIGNED) * _ALIGNED

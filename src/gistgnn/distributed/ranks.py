@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -18,61 +17,36 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gistgnn.distributed.rendezvous import meet
+from gistgnn.distributed.world import Traffic, World
 from gistgnn.errors import InputError, reason
 
-TIMEOUT = 1800.0  # seconds that a rank is waited for: the others may have more steps to do, or rank 0 may evaluate
+TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
 
 
 class RankLostError(InputError):
     """Another rank has died, hangs, or cannot be reached."""
 
 
-@dataclass
-class Traffic:
-    """What this rank has exchanged with others.
-
-    Attributes:
-        rounds: that have ended.
-        sent: bytes to other ranks, of slices.
-        received: bytes from other ranks, of slices.
-        seconds: spent in exchanging them.
-        waited: seconds until all others were there, and words were exchanged.
-        slices: bytes of the slices of all sub-GCNs, of all ranks, in these rounds (once for there and back).
-        read: bytes of Θ that went to rank 0, to be evaluated and written.
-    """
-
-    rounds: int = 0
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
-    waited: float = 0.0
-    slices: int = 0
-    read: int = 0
-
-
 def started_by_torchrun() -> bool:
-    """Whether this process is one of those that torchrun has started."""
+    """Whether torchrun has started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ or {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
 
 
-class Ranks:
-    """The W processes that train one model together. Tensors and JSON are exchanged, never pickles.
+class Ranks(World):
+    """The W processes that torchrun has started. They exchange tensors and JSON, never pickles.
 
     Args:
-        device: where the tensors are that `exchange` is given: NCCL moves those of a GPU, Gloo all others.
-        timeout: seconds that another rank is waited for.
-        interface: of the network, such as "eth0", on whose address this rank listens and through which it reaches the
-            others; None: that of the machine's name.
-
-    Attributes:
-        rank: this process's number, from 0.
-        count: W.
-        traffic: what `exchange` has moved.
+        device: where the tensors are that `exchange` moves. NCCL moves tensors of a GPU, Gloo all others.
+        timeout: seconds to wait for another rank.
+        interface: the network interface, such as "eth0", that this rank listens on and reaches the others through;
+            None: the interface of the machine's name.
 
     Raises:
         InputError: there is no such interface.
         RankLostError: the others cannot be reached.
     """
+
+    several = True
 
     def __init__(
         self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
@@ -84,54 +58,46 @@ class Ranks:
         if not dist.is_initialized():
             self._begin()
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
-        self._words = dist.new_group(backend="gloo", timeout=self._patience)
+        self._messages = dist.new_group(backend="gloo", timeout=self._patience)
         self.traffic = Traffic()
 
-    @property
-    def leads(self) -> bool:
-        """Whether this is rank 0."""
-        return self.rank == 0
-
     def close(self) -> None:
-        """Leave the others."""
+        """Leave the other ranks."""
         if dist.is_initialized():
             dist.destroy_process_group()
 
     def gather(self, value: Any) -> list[Any]:
-        """Give every rank what each has to say.
+        """Return the values of all ranks, in order, on every rank.
 
         Args:
-            value: what JSON can hold; numbers arrive bit for bit.
-
-        Returns:
-            Every rank's value, in order.
+            value: anything that JSON can hold; numbers arrive bit for bit.
 
         Raises:
-            RankLostError: a rank does not answer; the first such is named.
+            RankLostError: a rank does not answer; the message names the first.
         """
         begun = time.perf_counter()
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         with self.talking():
-            dist.monitored_barrier(self._words, self._patience)
+            dist.monitored_barrier(self._messages, self._patience)
             size = torch.tensor([len(own)])
             sizes = [torch.zeros_like(size) for _ in range(self.count)]
-            dist.all_gather(sizes, size, self._words)
+            dist.all_gather(sizes, size, self._messages)
             longest = max(int(each) for each in sizes)
             padded = torch.cat([own, own.new_zeros(longest - len(own))])
-            said = [torch.empty_like(padded) for _ in range(self.count)]
-            dist.all_gather(said, padded, self._words)
+            texts = [torch.empty_like(padded) for _ in range(self.count)]
+            dist.all_gather(texts, padded, self._messages)
         self.traffic.waited += time.perf_counter() - begun
-        return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(said, sizes, strict=True)]
+        return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
 
     def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """Send every rank its bytes and receive those for this one: a single all-to-all.
+        """Send bytes to every rank and receive bytes from every rank, in one all-to-all.
 
         Args:
-            parts: for each rank what it is sent, uint8 [bytes].
-            sizes: how many bytes each rank sends this one.
+            parts: the bytes for each rank, uint8 [bytes].
+            sizes: how many bytes each rank sends to this one.
 
         Returns:
-            What each rank has sent.
+            The bytes that each rank has sent.
 
         Raises:
             RankLostError: a rank has died or hangs.
@@ -146,21 +112,21 @@ class Ranks:
         self.traffic.seconds += time.perf_counter() - begun
         return list(arrived.split(list(sizes)))
 
-    def tell(self, numbers: Tensor) -> None:
-        """Give all ranks what rank 0 has in a tensor on the host, in place."""
+    def broadcast(self, numbers: Tensor) -> None:
+        """Copy rank 0's values of a tensor on the host to all ranks, in place."""
         with self.talking():
-            dist.broadcast(numbers, 0, self._words)
+            dist.broadcast(numbers, 0, self._messages)
 
     def send(self, tensor: Tensor) -> None:
-        """Send rank 0 a contiguous tensor on the host."""
+        """Send a contiguous tensor on the host to rank 0."""
         self.traffic.read += tensor.nbytes
         with self.talking():
-            dist.send(tensor, 0, self._words)
+            dist.send(tensor, 0, self._messages)
 
     def receive(self, tensor: Tensor, rank: int) -> None:
-        """Fill a contiguous tensor on the host with what a rank sends."""
+        """Fill a contiguous tensor on the host with the values that a rank sends."""
         with self.talking():
-            dist.recv(tensor, rank, self._words)
+            dist.recv(tensor, rank, self._messages)
 
     def _begin(self) -> None:
         gpu = self._device.type == "cuda"

@@ -1,4 +1,4 @@
-"""Where the ranks of one start of a run meet, apart from all earlier starts."""
+"""How the ranks of a run find each other at a start, or at a restart."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ class NobodyCameError(RuntimeError):
 
 
 def meet(patience: timedelta) -> tuple[Store, int, int]:
-    """Return a store that the ranks of this start share, this one's number, and how many there are.
+    """Return a key-value store that only the ranks of this start use, this rank's number, and the number of ranks.
 
-    torchrun keeps one store for all restarts of a run, and what dead ranks have left in it (addresses, above all) would
-    be taken for that of new ones. So each rank leaves a word of its own; rank 0 gathers them under a name for this
-    start until every rank has found its own word there; then all of them use what is under that name alone.
+    torchrun keeps one store for all restarts of a run. It still holds the addresses of dead ranks, which a new rank
+    must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
+    every start. When every rank has found its own token in the list, all of them use keys under that name only.
 
     Args:
-        patience: how long ranks are waited for.
+        patience: how long to wait for the other ranks.
 
     Raises:
-        NobodyCameError: some have not arrived; they are named.
+        NobodyCameError: some ranks have not arrived; the message names them.
         RuntimeError: the store cannot be reached.
     """
     store, rank, count = next(iter(rendezvous("env://", timeout=patience)))
     until = time.monotonic() + patience.total_seconds()
-    word = secrets.token_hex(8)
-    store.set(f"here/{rank}", word)
-    name = _gather(store, word, count, until) if rank == 0 else _find(store, word, rank, until)
+    token = secrets.token_hex(8)
+    store.set(f"here/{rank}", token)
+    name = _gather(store, token, count, until) if rank == 0 else _find(store, token, rank, until)
     return PrefixStore(name, store), rank, count
 
 
-def _gather(store: Store, own: str, count: int, until: float) -> str:
-    """On rank 0: publish who is here, again when somebody new has come, until all have found themselves."""
+def _gather(store: Store, token: str, count: int, until: float) -> str:
+    """On rank 0: publish the list of tokens, again whenever it changes, until every rank has found its own."""
     name, published = "", [""]
     while True:
-        words = [own, *(_read(store, f"here/{rank}") for rank in range(1, count))]
-        if words != published:
-            name, published = secrets.token_hex(8), words
-            store.set("roster", json.dumps([name, *words]))
+        tokens = [token, *(_read(store, f"here/{rank}") for rank in range(1, count))]
+        if tokens != published:
+            name, published = secrets.token_hex(8), tokens
+            store.set("roster", json.dumps([name, *tokens]))
         away = [rank for rank in range(1, count) if not store.check([f"{name}/found/{rank}"])]
         if not away:
             store.set(f"{name}/all", "")
@@ -55,12 +55,12 @@ def _gather(store: Store, own: str, count: int, until: float) -> str:
         time.sleep(_PAUSE)
 
 
-def _find(store: Store, own: str, rank: int, until: float) -> str:
-    """On the others: find this rank's word on the list, and wait until all have done so."""
+def _find(store: Store, token: str, rank: int, until: float) -> str:
+    """On the other ranks: find this rank's token in the list, and wait until all ranks have found theirs."""
     found = ""
     while True:
-        name, *words = json.loads(_read(store, "roster") or '[""]')
-        if rank < len(words) and words[rank] == own:
+        name, *tokens = json.loads(_read(store, "roster") or '[""]')
+        if rank < len(tokens) and tokens[rank] == token:
             if name != found:
                 store.set(f"{name}/found/{rank}", "")
                 found = name
@@ -72,5 +72,5 @@ def _find(store: Store, own: str, rank: int, until: float) -> str:
 
 
 def _read(store: Store, key: str) -> str:
-    """What is under a key, or nothing."""
+    """Return the value of a key, or an empty string."""
     return store.get(key).decode() if store.check([key]) else ""

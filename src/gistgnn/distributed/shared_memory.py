@@ -1,4 +1,4 @@
-"""What the ranks on one machine all read is made by one of them, and lies in memory once."""
+"""Tensors that all ranks on one machine read: one rank makes them, and they lie in memory once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gistgnn.distributed.agreement import raise_first, together, words_of
 from gistgnn.distributed.packing import Form, packed_bytes, unpack
-from gistgnn.distributed.ranks import Ranks
+from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.io.tensors import DTYPES, NAMES
@@ -26,32 +25,31 @@ class Machine:
     """The ranks of a run that are on this machine.
 
     Args:
-        ranks: all of the run, each of which makes one; None: this process is alone.
+        ranks: the processes of the run; every rank makes a `Machine`.
     """
 
-    def __init__(self, ranks: Ranks | None) -> None:
+    def __init__(self, ranks: World) -> None:
         self._ranks = ranks
-        if ranks:
-            where = ranks.gather([socket.gethostname(), _boot()])
-            self._here = [rank for rank, place in enumerate(where) if place == where[ranks.rank]]
+        hosts = ranks.gather([socket.gethostname(), _boot()])
+        self._here = [rank for rank, host in enumerate(hosts) if host == hosts[ranks.rank]]
 
     @property
     def first(self) -> int:
-        """The rank here that works for the others."""
+        """The rank on this machine that works for the others."""
         return self._here[0]
 
     def share(self, make: Make) -> dict[str, Tensor]:
-        """Make some tensors on the first rank of every machine, and map them into the memory of its others.
+        """Make some tensors on the first rank of every machine, and map them into the memory of its other ranks.
 
-        All ranks call this, in the same order. The tensors are not to be changed. They lie in memory that has no name
-        (a memfd), of which nothing is left when the processes end, however they do. Where there is none, or the tensors
-        are on a GPU, every rank makes its own.
+        All ranks call this, in the same order. Nobody may change the tensors. They lie in memory without a name (a
+        memfd), which the system frees when the processes end, however they end. Without memfd, or with tensors on a
+        GPU, every rank makes its own tensors.
 
         Raises:
-            InputError: what `make` raises, on all ranks.
+            InputError: `make` has raised it on some rank; all ranks raise it.
         """
         ranks = self._ranks
-        if ranks is None or ranks.count == 1:
+        if ranks.count == 1:
             return make()
         made, handle, note, error = None, None, None, None
         if ranks.rank == self.first:
@@ -64,28 +62,29 @@ class Machine:
                 error = caught
         try:
             if handle is not None:
-                made = None  # the others' memory is this rank's, too
-            said = ranks.gather([words_of(error), note])
-            raise_first([words for words, _ in said], error)
-            theirs, forms = said[self.first][1]
-            if theirs is None:  # or this rank is alone on its machine
-                return together(ranks, lambda: made or make())
-            return together(ranks, lambda: _map(theirs, forms))
+                made = None  # this rank maps the shared memory, as the others do
+            answers = ranks.gather([error_message(error), note])
+            raise_first([message for message, _ in answers], error)
+            path, forms = answers[self.first][1]
+            if path is None:  # no memfd, or this rank is alone on its machine
+                return ranks.together(lambda: made or make())
+            return ranks.together(lambda: _map(path, forms))
         finally:
             if handle is not None:
-                os.close(handle)  # who has mapped it keeps it
+                os.close(handle)  # mappings of it stay
 
 
-def load_once(ranks: Ranks | None, load: Callable[[], Graph]) -> Graph:
-    """Load a graph on one rank of every machine; the others map its memory.
+def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
+    """Load a graph on one rank of every machine; the other ranks of the machine map its memory.
 
     Args:
-        ranks: all of them call this; None: this process is alone.
+        ranks: the processes of the run, all of which call this; None: this process is alone.
         load: returns the graph.
 
     Raises:
-        InputError: what `load` raises, on all ranks.
+        InputError: `load` has raised it on some rank; all ranks raise it.
     """
+    ranks = ranks or Alone()
     rest: dict[str, Any] = {}
 
     def make() -> dict[str, Tensor]:
@@ -96,11 +95,11 @@ def load_once(ranks: Ranks | None, load: Callable[[], Graph]) -> Graph:
 
     machine = Machine(ranks)
     tensors: dict[str, Any] = machine.share(make)
-    return Graph(**tensors, **(ranks.gather(rest)[machine.first] if ranks else rest))
+    return Graph(**tensors, **ranks.gather(rest)[machine.first])
 
 
 def _write(tensors: Mapping[str, Tensor]) -> int | None:
-    """Copy tensors into memory that others can map, and return the file that it is; None where there is none."""
+    """Copy tensors into memory that other processes can map; return its file handle, or None where this cannot be."""
     if not hasattr(os, "memfd_create") or any(tensor.device.type != "cpu" for tensor in tensors.values()):
         return None
     forms = [(tensor.shape, tensor.dtype) for tensor in tensors.values()]
@@ -118,18 +117,18 @@ def _write(tensors: Mapping[str, Tensor]) -> int | None:
 
 def _map(path: str, forms: Mapping[str, tuple[list[int], str]]) -> dict[str, Tensor]:
     known: list[Form] = [(torch.Size(shape), DTYPES[dtype]) for shape, dtype in forms.values()]
-    try:  # not shared: what somebody writes is for himself, and a file that is not there is not made
+    try:  # not shared: a write stays in the process that writes, and torch does not create a missing file
         whole = torch.from_file(path, shared=False, size=packed_bytes(known), dtype=torch.uint8)
         return dict(zip(forms, unpack(whole, known), strict=True))
     except (OSError, RuntimeError) as error:
         raise InputError(
-            f"what the first rank of this machine has loaded cannot be read ({reason(error)}): the ranks of a machine "
-            "have to run as one user"
+            f"the memory of this machine's first rank cannot be read ({reason(error)}): run all ranks of a machine as "
+            "one user"
         ) from error
 
 
 def _boot() -> str:
-    """What tells apart machines, and containers, of the same name."""
+    """Return an identifier of this boot and container, for machines of the same name."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
     return ""

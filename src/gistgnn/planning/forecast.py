@@ -18,11 +18,10 @@ from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.settings import make_training
-from gistgnn.theta import STORES
 from gistgnn.utils.available import available_bytes
 
 SUB_GCNS = (1, 2, 4, 8, 16)
-_PLACES = {"memory": "memory", "host": "the host's memory", "mapped": "files"}
+_PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _TOUCHED = 40 * 2**20  # bytes of torch's code that the first steps bring into memory
 
@@ -94,7 +93,7 @@ class Option:
 
     Attributes:
         sub_gcns: m.
-        store: where Θ lies, "memory" or "mapped".
+        store: where Θ lies, "memory" or "disk".
         parameters: of the largest sub-GCN, a number.
         slice: the largest sub-GCN's parameters and buffers.
         training: the same with gradients and the optimiser's state.
@@ -188,7 +187,7 @@ def make_plan(
     sizes: GraphSizes,
     resources: Resources,
     sub_gcns: Sequence[int] | None = None,
-    stores: Sequence[str] = STORES,
+    stores: Sequence[str] = ("memory", "host", "disk"),
     *,
     timed: bool = True,
 ) -> Plan:

@@ -15,7 +15,6 @@ from gistgnn.planning.ledger import DISK
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.theta import STORES
 
 _TRIED = (1, 2, 4, 8, 16, 32)
 _AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
@@ -43,7 +42,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     who = f"m = {m}" if given == "gist" else f"{given}, m = {m},"
     needs = f"{who} needs {said(option.peaks[short])} of {{}}, {said(resources.limits[short])} are "
     if short == DISK:
-        half = config.store == "mapped" and config.store_precision == "float32"
+        half = config.store == "disk" and config.store_precision == "float32"
         raise InputError(
             needs.format("the disk")
             + f"free there: make room, choose another --out{', or add --store-precision bf16' if half else ''}"
@@ -65,7 +64,7 @@ def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
     """What would fit, in words; of other methods than GIST m does not decide it."""
     every = sorted({config.sub_gcns, *possible(config, sizes, _TRIED)}, key=lambda m: (m != config.sub_gcns, m))
-    stores = [store for store in STORES if store != "host" or config.device != "cpu"]
+    stores = [store for store in ("memory", "host", "disk") if store != "host" or config.device != "cpu"]
     for tried in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
         stored = "" if tried == config.store else f" --store {tried}"
         for m in every:

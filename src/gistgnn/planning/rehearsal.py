@@ -27,7 +27,8 @@ from gistgnn.runners.runner import keeps_moments
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch
 from gistgnn.subtrain import subtrain
-from gistgnn.theta import STORES, InMemory
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.registry import STORES
 
 ROUNDS = STEPS = 2  # of the first, some memory is not there yet: moments, the best Θ
 
@@ -78,7 +79,7 @@ def rehearse(
 ) -> Found:
     """Rehearse two rounds of a run by the code of training itself, on tensors without memory.
 
-    Where Θ is "mapped", it, its moments, the best Θ and the slices that a round has trained lie on the disk; one
+    Where Θ is "disk", it, its moments, the best Θ and the slices that a round has trained lie on the disk; one
     sub-GCN is in memory at a time (all, fused), and evaluation reads weights in blocks. "host": they are on the host.
 
     Args:
@@ -111,7 +112,7 @@ class _Rehearsal:
     def __init__(self, shapes: Shapes, store: str, ledger: Ledger, limits: Mapping[str, int], found: Found) -> None:
         self._shapes, self._ledger, self._limits = shapes, ledger, limits
         self._training, self._config = shapes.training, shapes.config
-        self._store, self._mapped, self._streams = store, store == "mapped", store != "memory"
+        self._store, self._mapped, self._streams = store, store == "disk", store != "memory"
         self._found = found
         self._subs: list[nn.Module] = []
         self._place = torch.device(shapes.config.device).type
@@ -172,7 +173,7 @@ class _Rehearsal:
 
     def _lasting(self) -> AbstractContextManager[None]:
         """Where Θ and what belongs to it is made."""
-        places = {"mapped": DISK, "host": "cpu"}
+        places = {"disk": DISK, "host": "cpu"}
         return self._ledger.placed(places[self._store]) if self._streams else nullcontext()
 
     def _journalled(self) -> int:

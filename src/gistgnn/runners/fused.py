@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from gistgnn.errors import reason
 from gistgnn.round import Round
-from gistgnn.runners.in_turn import train_in_turn
+from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Losses, Stretch, keeps_moments
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, Sampler, forward
@@ -23,12 +23,14 @@ log = logging.getLogger(__name__)
 
 
 class Fused:
-    """Trains all sub-GCNs in one pass over each batch (see `Stack`), sub-GCNs of unequal widths in one pass each.
+    """Trains all sub-GCNs of equal widths in one pass over each batch (see `Stack`).
 
-    Without dropout it gives the Θ of the in-turn runner up to rounding; with it, one that is equal in distribution.
-    It holds the activations of all sub-GCNs at once: as much as the full model's. What cannot be fused trains in turn,
-    and a warning says why: sub-GCNs with batches or input features of their own, and modules that `torch.func.vmap`
-    cannot run or runs to another result, which the first batch of the first round shows.
+    Without dropout it gives the Θ of the in-turn runner up to rounding; with dropout, one that is equal in
+    distribution. It holds the activations of all sub-GCNs at once, as much memory as those of the full model.
+
+    The sub-GCNs train in turn, and a warning says why, if they have independent batches, if the input features are
+    partitioned, or if `torch.func.vmap` cannot run the modules or gives another result. The first batch of the first
+    round shows whether it does.
 
     Attributes:
         fuses: whether the sub-GCNs are fused; None before the first round.
@@ -45,9 +47,9 @@ class Fused:
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
         if not self.fuses or len(round_.members) == 1:
-            return train_in_turn(round_, sampler, training, stretch, seed)
+            return InTurn()(round_, sampler, training, stretch, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
-        stream = (round_.number, *(i for i in round_.members[:1] if i))  # other ranks draw other dropout
+        stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
         losses = []
         with (
             closing(sampler.batches(stretch.first, stretch.count)) as batches,
@@ -66,15 +68,15 @@ class Fused:
 
 
 class Group:
-    """Sub-GCNs of one round that have equal widths, and their optimiser.
+    """Sub-GCNs of one round that have equal widths, with one optimiser for all of them.
 
     Args:
         round_: the round.
-        places: which of its `Round.subs`.
+        places: their places in `Round.subs`.
         training: optimiser, clipping, precision.
 
     Attributes:
-        members: the sub-GCNs' numbers.
+        members: the numbers of the sub-GCNs.
     """
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
@@ -90,7 +92,7 @@ class Group:
             self._stack.take_states(self._optimizer, self._singles)
 
     def step(self, batch: Batch, rate: float) -> Tensor:
-        """One step of every member on the batch; returns their losses: [members]."""
+        """Take one step of every member on the batch; return their losses, [members]."""
         begin_step(self._optimizer, rate)
         with self._training.autocast(batch.x.device):
             losses = loss_of(self._stack.logits(batch), batch)
@@ -101,14 +103,14 @@ class Group:
         return losses.detach()
 
     def finish(self) -> None:
-        """Give the sub-GCNs, and their carried optimisers, what they have become."""
+        """Copy the trained parameters, and the carried moments, back into the sub-GCNs and their optimisers."""
         self._stack.write_back()
         if self._singles:
             self._stack.give_states(self._optimizer, self._singles)
 
 
 def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
-    """The places of the sub-GCNs that have equal widths, group by group."""
+    """Group the sub-GCNs by their widths; return the places of each group."""
     groups: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, sub in enumerate(subs):
         groups.setdefault(tuple(p.shape for p in sub.parameters()), []).append(i)
@@ -116,7 +118,7 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
 
 
 def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
-    """Why the sub-GCNs cannot be fused, or None; changes neither them nor torch's random numbers."""
+    """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay as they are."""
     if len(round_) == 1:
         return None
     if sampler.for_sub_gcn(0) is not sampler:
@@ -128,15 +130,15 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
     device = batch.x.device
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            subs = deepcopy(round_.subs)  # a module may keep what it has seen
+            subs = deepcopy(round_.subs)  # a module may have state
             try_step(subs, batch, training)
             return _differs(subs, batch)
-    except Exception as error:  # whatever vmap, or a user's model inside it, stumbles over
+    except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
 
 
 def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
-    """Compare the outputs of the stacked modules, without dropout, with the modules' own."""
+    """Compare the outputs of the stacked modules with those of the single modules, without dropout."""
     with torch.no_grad():
         for sub in subs:
             sub.eval()
@@ -150,7 +152,7 @@ def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
 
 
 def try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
-    """Run one step's forward and backward pass in training mode, for the errors that it may raise."""
+    """Run one forward and one backward pass in training mode; raise their errors."""
     for members in by_shape(subs):
         with training.autocast(batch.x.device):
             logits = Stack([subs[i] for i in members]).logits(batch)

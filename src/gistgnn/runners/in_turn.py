@@ -2,6 +2,7 @@
 
 import math
 from contextlib import closing
+from functools import partial
 
 from gistgnn.round import Round
 from gistgnn.runners.runner import Losses, Stretch, keeps_moments
@@ -11,22 +12,26 @@ from gistgnn.subtrain import subtrain
 from gistgnn.utils.random_streams import torch_stream
 
 
-def train_in_turn(round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
-    """Train the sub-GCNs of a round one after another; see `Runner`."""
-    losses: Losses = {}
-    for i, sub in zip(round_.members, round_, strict=True):
-        columns = round_.input_columns(i)
-        seen = sampler.for_sub_gcn(i) if columns is None else sampler.for_sub_gcn(i).select_columns(columns)
-        optimizer = training.make_optimizer(sub.parameters())
-        if keeps_moments(round_, training):
-            round_.carry(i, optimizer)
-        with (
-            closing(seen.batches(stretch.first, stretch.count)) as batches,
-            torch_stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
-        ):
-            loss = subtrain(sub, optimizer, batches, training, lambda k: stretch.rate(training, k))
-        if loss is not None:
-            losses[i] = float(loss)
-            if not math.isfinite(losses[i]):
-                break
-    return losses
+class InTurn:
+    """Trains the sub-GCNs of a round one after another."""
+
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+        """Train the sub-GCNs of a round; see `Runner`."""
+        losses: Losses = {}
+        for i, sub in zip(round_.members, round_, strict=True):
+            columns = round_.input_columns(i)
+            batches_of = sampler.for_sub_gcn(i)
+            batches_of = batches_of if columns is None else batches_of.select_columns(columns)
+            optimizer = training.make_optimizer(sub.parameters())
+            if keeps_moments(round_, training):
+                round_.carry(i, optimizer)
+            with (
+                closing(batches_of.batches(stretch.first, stretch.count)) as batches,
+                torch_stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
+            ):
+                loss = subtrain(sub, optimizer, batches, training, partial(stretch.rate, training))
+            if loss is not None:
+                losses[i] = float(loss)
+                if not math.isfinite(losses[i]):
+                    break
+        return losses

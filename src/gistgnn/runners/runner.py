@@ -1,4 +1,4 @@
-"""What a runner is given, and what it does."""
+"""The form of a runner, and the steps that it is told to take."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,8 +14,8 @@ class Stretch:
 
     Args:
         first: steps that each sub-GCN took in earlier rounds.
-        count: ζ, or what is left of the run.
-        total: steps of the whole run; the schedule follows first / total.
+        count: ζ, or fewer in the last round.
+        total: steps of the whole run; the learning rate follows first / total.
     """
 
     first: int
@@ -28,11 +28,11 @@ class Stretch:
 
 
 class Schedule:
-    """How the steps of a run are dealt out to rounds.
+    """The rounds of a run and their steps.
 
     Args:
-        training: ζ, and how many epochs.
-        steps_per_epoch: of the sampler.
+        training: ζ and the number of epochs.
+        steps_per_epoch: the number of batches of the sampler.
         sub_gcns: m.
     """
 
@@ -51,23 +51,23 @@ Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
 
 class Runner(Protocol):
-    """Trains the sub-GCNs of a round. A new runner is a new file here and an entry in `RUNNERS`."""
+    """Trains the sub-GCNs of a round."""
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round for a stretch of steps, and return the mean loss of each.
 
-        A step whose batch has no training node is passed over; a sub-GCN that took no other has no loss. After a loss
-        that is not finite, the runner may leave the rest of the round.
+        A batch without training nodes makes no step; a sub-GCN without a step has no loss. After a loss that is not
+        finite, the runner may skip the rest of the round.
 
         Args:
             round_: the sub-GCNs.
-            sampler: the batches; every sub-GCN sees the same ones, unless the sampler makes them independent.
+            sampler: the batches. All sub-GCNs see the same batches, unless the sampler makes them independent.
             training: optimiser, schedule, clipping, precision.
-            stretch: which steps of the run these are.
-            seed: the run's seed, from which dropout follows.
+            stretch: the steps to take.
+            seed: the run's seed; dropout follows from it.
         """
 
 
 def keeps_moments(round_: Round, training: Training) -> bool:
-    """Whether the optimisers go on from the last round: they always do in the baseline, which is ordinary training."""
+    """Whether moments are carried from round to round. With m = 1, which is ordinary training, they always are."""
     return training.optimizer_state == "carry" or len(round_) == 1

@@ -13,10 +13,10 @@ from gistgnn.sampling import Batch, arguments
 
 
 class Stack:
-    """Runs k modules of one shape in one pass over a batch: every product of features and weights is batched.
+    """Runs k modules of equal shapes in one pass over a batch: every matrix product is a batched one.
 
     Args:
-        subs: the modules; their parameters and buffers are copied, and given back by `write_back`.
+        subs: the modules. Their parameters and buffers are copied; `write_back` copies them back.
     """
 
     def __init__(self, subs: Sequence[nn.Module]) -> None:
@@ -30,12 +30,12 @@ class Stack:
         }
 
     def logits(self, batch: Batch) -> Tensor:
-        """The outputs of all modules: [k, N, C]; dropout draws anew for each."""
+        """Return the outputs of all modules, [k, N, C]. Dropout differs between modules."""
         model, given = self.subs[0], arguments(self.subs[0], batch)
 
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
-            out = functional_call(model, state, given)  # leaves in `state` what the model has put in a buffer's place
+            out = functional_call(model, state, given)  # leaves changed buffers in `state`
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor
@@ -43,7 +43,7 @@ class Stack:
         return out
 
     def clip_gradients(self, largest: float) -> None:
-        """Scale every module's gradient down to this norm, as `nn.utils.clip_grad_norm_` does for one."""
+        """Clip the gradient of every module to this norm, as `nn.utils.clip_grad_norm_` does for one module."""
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
         scale = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
@@ -51,11 +51,11 @@ class Stack:
             g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
 
     def take_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
-        """Give the stack's optimiser the state of the modules' own ones."""
+        """Stack the states of the single modules' optimisers into the optimiser of the stack."""
         for name, stacked in self.parameters.items():
             states = [single.state[sub.get_parameter(name)] for sub, single in zip(self.subs, singles, strict=True)]
             for key, first in states[0].items():
-                # A step count is one number for all: they took the same steps.
+                # All modules have taken the same steps, so one count serves all.
                 together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
                 optimizer.state[stacked][key] = together
 
@@ -69,7 +69,7 @@ class Stack:
                     sub.get_buffer(name).copy_(stacked[i])
 
     def give_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
-        """Give the modules' own optimisers the state of the stack's."""
+        """Copy the state of the stack's optimiser into the optimisers of the single modules."""
         for name, stacked in self.parameters.items():
             for key, value in optimizer.state.get(stacked, {}).items():
                 if not isinstance(value, Tensor):

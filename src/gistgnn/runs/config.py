@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gistgnn.baselines import METHODS, UNSPLIT, independent
-from gistgnn.distributed import Ranks
+from gistgnn.baselines.registry import METHODS
+from gistgnn.baselines.workers import independent
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, Standardisation
@@ -17,7 +18,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.nn import MODELS
 from gistgnn.session.result import Result
 from gistgnn.sampling import Sampling, describe
-from gistgnn.theta import Store, build_on_meta
+from gistgnn.theta.store import Store
 
 THETA = "theta"  # the folder, in the run's, of a Θ in files
 
@@ -119,7 +120,7 @@ class RunConfig:
         """The dimensions d_l that are split into blocks."""
         return set(range(1, len(self.model.hidden) + 1) if self.partitioned is None else self.partitioned)
 
-    def trainer(self, features: int, classes: int, out: Path | None = None, ranks: Ranks | None = None) -> GIST:
+    def trainer(self, features: int, classes: int, out: Path | None = None, ranks: World | None = None) -> GIST:
         """Return what trains this run: `GIST`, or one of `gistgnn.baselines`.
 
         Args:
@@ -134,7 +135,7 @@ class RunConfig:
         """
         if self.method not in METHODS:
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
-        if self.method in UNSPLIT:
+        if not METHODS[self.method].splits:
             independent(self.sampler, self.method)  # refuses the whole graph before anything is trained
         layers = len(self.model.hidden)
         partitioned = self.partitioned_dims
@@ -145,24 +146,23 @@ class RunConfig:
         def build(widths: tuple[int, ...]) -> nn.Module:
             return self.model.build(*((features, widths) if first else (widths[0], widths[1:])), classes)
 
-        folder = out / THETA if out and self.store == "mapped" else None
         split: dict[str, Any] = (
             {}
-            if self.method in UNSPLIT
+            if not METHODS[self.method].splits
             else {
                 "input_axis": None if first else 0,
                 "whole": [dim - first for dim in range(first, layers + 1) if dim not in partitioned],
                 "partition": self.partition,
             }
         )
-        return METHODS[self.method](
+        return METHODS[self.method].load()(
             build,
             self.model.hidden if first else (features, *self.model.hidden),
             self.sub_gcns,
             **split,
             seed=self.seed,
             device=self.device,
-            store=Store(self.store, folder, self.store_precision),
+            store=Store.in_run(self.store, out / THETA if out else None, self.store_precision),
             ranks=ranks,
             axis_names=[f"d_{dim}" for dim in range(first, layers + 1)],
         )
@@ -180,8 +180,7 @@ class RunConfig:
     def meta_model(self, features: int, classes: int) -> nn.Module:
         """Return the model that the run ends with, at these sizes, on the meta device."""
         if self.method == "ensemble":
-            what = self.trainer(features, classes).what()
-            return build_on_meta(what.build, what.widths, shared=what.shared)
+            return self.trainer(features, classes).spec.on_meta()
         with torch.device("meta"):
             return self.model.build(features, self.model.hidden, classes)
 

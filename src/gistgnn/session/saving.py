@@ -1,4 +1,4 @@
-"""Saving a run's state while it goes on."""
+"""Save the state of a run while it trains."""
 
 import json
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ from typing import Any
 from torch import Size
 
 from gistgnn.checkpoint import Checkpoint, Checkpoints, Part
+from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
-from gistgnn.theta import Theta
+from gistgnn.theta.theta import Theta
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,10 @@ class Saving:
     """Where and how often a run's state is saved.
 
     Args:
-        path: the folder of the checkpoints, which holds nothing else; where there are ranks they all see the same.
+        path: the folder of the checkpoints, which holds nothing else. All ranks have to see the same files in it.
         every: rounds between checkpoints, or None to save only when the run is stopped or ends.
-        resume: go on from the last checkpoint, if there is one; otherwise those in the folder are removed.
-        config: what else tells this run from others, such as a model's dropout; it must be the same on resuming.
+        resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the folder are removed.
+        config: further settings of this run, such as a model's dropout. A resumed run must have the same.
     """
 
     path: Path
@@ -31,35 +32,36 @@ class Saving:
     config: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there is something to go on from, and that is asked for."""
+    def resumes(self) -> bool:
+        """Whether the run resumes from a checkpoint."""
         return self.resume and Checkpoints(self.path).newest() is not None
 
 
 class Saver:
-    """Writes checkpoints in the background, while the next round trains: Θ does not change before it is over.
+    """Writes checkpoints in the background while the next round trains: Θ does not change until that round ends.
 
-    Where Θ is sharded every rank writes its own rows, and the checkpoint is whole when the next round has ended, on
-    which all ranks agree. Otherwise it is as soon as it is written.
+    Where Θ is sharded, every rank writes its own rows. The checkpoint is whole when the next round has ended, because
+    all ranks exchange messages then. Otherwise it is whole as soon as it is written.
 
     Args:
         theta: the parameters.
-        saving: where they go.
-        run: what this run is, to tell its checkpoints from another's.
+        ranks: the processes of the run.
+        saving: where the checkpoints go.
+        run: a description of this run; a checkpoint is resumed only by the same run.
     """
 
-    def __init__(self, theta: Theta, saving: Saving, run: dict[str, Any]) -> None:
-        self._theta, self._saving, self._run = theta, saving, run
+    def __init__(self, theta: Theta, ranks: World, saving: Saving, run: dict[str, Any]) -> None:
+        self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run
         self._checkpoints = Checkpoints(saving.path)
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
-        # What all ranks are writing: rounds, state, shapes. Rank 0 declares it whole.
+        # The checkpoint that all ranks are writing: rounds, state, shapes. Rank 0 declares it whole.
         self._open: tuple[int, dict[str, Any], dict[str, Size]] | None = None
 
     def begin(self) -> Checkpoint | None:
-        """Return what the run goes on from, the same on all ranks; clear the folder of everything else.
+        """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder.
 
         Raises:
-            InputError: it is damaged, of another run, or not to be seen by every rank.
+            InputError: it is damaged, of another run, or some rank cannot see it.
         """
 
         def choose() -> str | None:
@@ -70,41 +72,41 @@ class Saver:
             newest = self._checkpoints.newest()
             return newest.name if newest else None
 
-        name = self._theta.led(choose)
+        name = self._ranks.lead(choose)
         if name is None:
             return None
-        return self._theta.together(lambda: Checkpoint(self._saving.path / name, self._run))
+        return self._ranks.together(lambda: Checkpoint(self._saving.path / name, self._run))
 
     def due(self, rounds: int) -> bool:
-        """Whether a checkpoint is to be written after so many rounds."""
+        """Whether a checkpoint is due after so many rounds."""
         return self._saving.every is not None and rounds % self._saving.every == 0
 
     def save(self, rounds: int, state: dict[str, Any]) -> None:
-        """Begin to write Θ and the rest of the state as they are after some rounds."""
-        theta, state = self._theta, json.loads(json.dumps(state))  # the original goes on
+        """Begin to write Θ and the rest of the state, as they are after some rounds."""
+        theta, state = self._theta, json.loads(json.dumps(state))  # the original changes in the next round
         if theta.shard is not None:
             parts = theta.checkpoint()
-            theta.wait_for(self._background.submit(self._write, rounds, state, parts, theta.shard))
+            theta.reading(self._background.submit(self._write, rounds, state, parts, theta.shard))
             if theta.shards > 1:
                 self._open = rounds, state, {name: part.shape for name, part in parts.items()}
 
     def round_is_over(self) -> None:
-        """Complete what was being written: all ranks have agreed that they have done their part."""
+        """Declare the open checkpoint whole: all ranks have written their part before the round ended."""
         if self._open:
             (rounds, state, shapes), self._open = self._open, None
-            self._theta.led(lambda: self._checkpoints.complete(rounds, state, self._run, shapes))
+            self._ranks.lead(lambda: self._checkpoints.complete(rounds, state, self._run, shapes))
 
     def finish(self) -> None:
-        """Wait until everything is on the disk.
+        """Wait until everything is on disk.
 
         Raises:
-            InputError: it could not be written; what was saved before is there.
+            InputError: it could not be written; the checkpoint before it is kept.
         """
-        self._theta.together(self._theta.settle)
+        self._ranks.together(self._theta.wait_for_reader)
         self.round_is_over()
 
     def close(self) -> None:
-        """Let nothing be written any more when this returns; errors of what was being written are passed over."""
+        """Wait for pending writes; ignore their errors."""
         self._background.shutdown()
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:

@@ -1,4 +1,4 @@
-"""The scores of Θ as it stands, between rounds."""
+"""Score Θ between rounds."""
 
 import statistics
 import time
@@ -11,7 +11,8 @@ from gistgnn.evaluation import Evaluation, Inference
 from gistgnn.evaluation.scores import evaluating, score
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
-from gistgnn.theta import Running, Theta
+from gistgnn.session.running import Running
+from gistgnn.theta.theta import Theta
 from gistgnn.utils.console import waiting
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
@@ -20,17 +21,17 @@ SCORED = ("validation", "test")
 
 
 class Scorer:
-    """Runs the full model on the whole graph: on rank 0, where there are several.
+    """Runs the full model on the whole graph, on rank 0, and scores its output.
 
     Args:
         theta: the parameters.
-        running: the full model with them.
-        graph: what it is scored on.
+        running: the full model with these parameters.
+        graph: the graph with its labels and splits.
         evaluation: how the model is run.
 
     Attributes:
-        description: of the evaluation, as result.json holds it.
-        latest_counts: a run's result is what it has at its end, not what it had at its best validation score.
+        description: the "evaluation" field of result.json.
+        latest_counts: the result is the model at the end of the run, not at its best validation score.
     """
 
     latest_counts = False
@@ -43,11 +44,11 @@ class Scorer:
 
     @property
     def seconds(self) -> float | None:
-        """Of a pass over the whole graph, the median; None before the first."""
+        """The median seconds of a pass over the whole graph; None before the first."""
         return statistics.median(self._passes) if self._passes else None
 
     def prepare(self, first: Batch, seed: int, *, shown: bool) -> None:
-        """Try the model on a batch, and prepare what does not change between evaluations.
+        """Try the model on a batch, and prepare everything that stays the same in all evaluations.
 
         Raises:
             InputError: the model does not fit the graph, or the evaluation not the model; see `Evaluation.prepare`.
@@ -60,11 +61,11 @@ class Scorer:
                 self._inference = self._evaluation.prepare(self._running.module, batch, seed)
             return self._inference.describe()
 
-        self.description = self._theta.led(work)
+        self.description = self._theta.read_on_rank_0(work)
 
     def __call__(self) -> ScoreTable:
-        """The scores on validation and test nodes; every rank gets them."""
-        return self._theta.led(self._score)
+        """Return the scores on validation and test nodes, on every rank."""
+        return self._theta.read_on_rank_0(self._score)
 
     def _score(self) -> ScoreTable:
         model = self._running.refresh()
@@ -74,7 +75,7 @@ class Scorer:
         return self._table(logits)
 
     def _logits(self, model: nn.Module) -> Tensor:
-        """The model's output for every node, [N, C], when it is there."""
+        """The model's output for every node, [N, C]; waits for the GPU."""
         assert self._inference is not None
         with evaluating(model):
             logits = self._inference.logits(model)

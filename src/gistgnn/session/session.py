@@ -1,40 +1,37 @@
-"""One run on a graph: what is prepared before Algorithm 1, watched between its rounds, and returned after it."""
+"""A run of `GIST.fit`: what is prepared before Algorithm 1, watched between its rounds, and returned after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
-from gistgnn.accounting.footprint import memory_of
+from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.phases import Phases
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import chosen
 from gistgnn.graphs import Graph
-from gistgnn.runners import Schedule
+from gistgnn.runners.runner import Runner, Schedule, Stretch
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
-from gistgnn.session.monitor import Hooks, Monitor
+from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
-from gistgnn.session.saving import Saving
-from gistgnn.session.scorer import Scorer
+from gistgnn.session.running import Running
+from gistgnn.session.saving import Saver, Saving
+from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.theta import Running, build_on_meta
 from gistgnn.utils.console import RoundBar, waiting
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-    from gistgnn.gist import GIST
-
-Algorithm = Callable[..., None]  # `gistgnn.gist.train`
 
 
 @dataclass(frozen=True)
@@ -52,122 +49,155 @@ class Options:
     saving: Saving | None
 
 
-class Fit:
-    """A run of `GIST.fit`.
+class Session:
+    """A run of `GIST.fit`; within its `with` block Algorithm 1 runs.
 
     Args:
-        gist: what trains, of this class or of one of `gistgnn.baselines`.
+        trainer: `GIST`, or one of `gistgnn.baselines`.
         graph: see `GIST.fit`.
-        options: likewise.
         training: likewise.
+        options: likewise.
+
+    Attributes:
+        sampler: the batches.
+        runner: trains the sub-GCNs of a round.
+        phases: the seconds of every phase.
+        finished: the run that was resumed had come to its end.
     """
 
-    def __init__(self, gist: GIST, graph: Graph | Data, options: Options, training: Training) -> None:
-        self._gist, self._options, self._training = gist, options, training
-        gist.runner(options.runner)  # refuses an unknown one before anything is loaded
+    sampler: Sampler
+    runner: Runner
+    phases: Phases
+    finished: bool
+
+    def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
+        self._trainer, self._training, self._options = trainer, training, options
+        self.runner = trainer.make_runner(options.runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
-        self._graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(gist.device)
+        self._graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(trainer.device)
 
-    def run(self, algorithm: Algorithm) -> Result:
-        """Prepare the run, go through Algorithm 1, and return what it gives."""
-        gist, options, training, saving = self._gist, self._options, self._training, self._options.saving
-        phases = Phases()
-        with phases("prepare"):
-            seen = self._sampler()
-            gist.begin(going_on=saving is not None and saving.goes_on)
-            running = Running(gist.theta, gist.what())
-            scorer = gist.scorer(running, self._graph, options.evaluation)
-            with closing(seen.batches(0, 1)) as first:
-                scorer.prepare(next(first), gist.seed, shown=options.progress)
-        plan = Schedule(training, seen.steps_per_epoch, gist.workers)
-        with RoundBar(plan.rounds, shown=options.progress) as bar:
-            monitor = self._monitor(scorer, bar, plan.rounds, phases)
-            stopped = _take_up(gist, monitor, plan)
-            try:
-                if not stopped:
-                    runner = gist.runner(options.runner)
-                    algorithm(gist, seen, training, runner, monitor.after_round, monitor.phases)
-            except DivergedError as error:
-                error.result = self._result(monitor, running)
-                raise
-            finally:
-                monitor.close()
-        return self._result(monitor, running)
+    def __enter__(self) -> Session:
+        """Prepare the batches and the evaluation; stand at the round to begin with."""
+        trainer, options, saving = self._trainer, self._options, self._options.saving
+        preparing = Phases()
+        with preparing("prepare"):
+            self.sampler = self._make_sampler()
+            trainer.begin_run(resumed=saving is not None and saving.resumes)
+            self._running = Running(trainer.theta, trainer.spec)
+            self._scorer = trainer.make_scorer(self._running, self._graph, options.evaluation)
+            with closing(self.sampler.batches(0, 1)) as first:
+                self._scorer.prepare(next(first), trainer.seed, shown=options.progress)
+        self._schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
+        with ExitStack() as stack:
+            self._bar = stack.enter_context(RoundBar(self._schedule.rounds, shown=options.progress))
+            self._monitor = self._make_monitor(preparing)
+            self.phases = self._monitor.phases
+            self.finished = self._resume()
+            stack.callback(self._monitor.close)
+            self._open = stack.pop_all()
+        return self
 
-    def _sampler(self) -> Sampler:
-        """The batches; what they are cut out of lies once in a machine's memory."""
-        gist, options = self._gist, self._options
-        share = Machine(gist.ranks).share
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for what is being written; give a `DivergedError` the result so far."""
+        try:
+            if isinstance(error, DivergedError):
+                error.result = self.result()
+        finally:
+            self._open.close()
+
+    def after_round(self, stretch: Stretch, loss: float) -> bool:
+        """Record a round; True ends the run."""
+        return self._monitor.after_round(stretch, loss)
+
+    def result(self) -> Result:
+        """The result of the run as far as it has come."""
+        trainer, progress = self._trainer, self._monitor.progress
+        blocks = trainer.blocks(max(trainer.next_round - 1, 0))
+        theta, slices = theta_bytes(trainer.spec), slice_bytes(trainer.full_spec, blocks)
+        place = trainer.store.place
+        return Result(
+            self._running.best(),
+            progress,
+            self._monitor.interrupted,
+            peak_memory_bytes(trainer.device),
+            self._scorer.description,
+            trainer.theta.communication(self._training.local_steps),
+            self._scorer.seconds,
+            {"workers": trainer.workers, **trainer.traffic(self._training, theta, slices)},
+            memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
+            partition_of(trainer.partition, blocks),
+            coverage_of(trainer.full_spec, trainer.partition, trainer.blocks, progress.rounds),
+        )
+
+    def _make_sampler(self) -> Sampler:
+        """Make the batches; what they are cut out of lies once in a machine's memory."""
+        trainer, options = self._trainer, self._options
+        share = Machine(trainer.ranks).share
         batch = training_subgraph(self._graph, share) if options.inductive else whole_graph(self._graph)
         if options.sampler is None:
             return FullGraph(batch)
-        model = build_on_meta(gist.build, gist.widths, shared=gist.shared)
-        layers = getattr(model, "num_layers", None)  # of ours and PyG's
+        layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
         with waiting("preparing batches", shown=options.progress):
-            return options.sampler.sampler(batch, gist.seed, share, layers)
+            return options.sampler.sampler(batch, trainer.seed, share, layers)
 
-    def _monitor(self, scorer: Scorer, bar: RoundBar, rounds: int, phases: Phases) -> Monitor:
-        gist, options = self._gist, self._options
+    def _make_monitor(self, preparing: Phases) -> Monitor:
+        trainer, options, rounds = self._trainer, self._options, self._schedule.rounds
 
         def advance(done: int) -> None:
-            bar.advance(done)
+            self._bar.advance(done)
             options.advance(done, rounds)
 
         def report(entry: dict[str, Any]) -> None:
-            bar.update(entry)
+            self._bar.update(entry)
             options.report(entry)
 
-        hooks = Hooks(advance, report, options.stop, options.saving)
-        chooses = chosen(self._graph)
-        return Monitor(gist.theta, scorer, chooses, self._training, gist.workers, hooks, self._identity(), phases)
+        saving = options.saving
+        saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving.config)) if saving else None
+        callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()))
+        return Monitor(
+            trainer.theta,
+            trainer.ranks,
+            trainer.workers,
+            self._scorer,
+            chosen(self._graph),
+            self._training,
+            callbacks,
+            saver,
+            preparing,
+        )
 
-    def _identity(self) -> dict[str, Any]:
-        """Say what is trained on what, and how, so that its checkpoint is not taken for another's."""
-        gist, graph, options = self._gist, self._graph, self._options
+    def _resume(self) -> bool:
+        """Stand at the round after the last one of a resumed run, and show that; True if the run has ended."""
+        trainer, monitor = self._trainer, self._monitor
+        progress = monitor.progress
+        for entry in progress.history:
+            monitor.callbacks.report(entry)
+        monitor.callbacks.advance(progress.rounds)
+        finished = progress.stopped_early
+        if trainer.theta.round > progress.rounds:  # it was killed before it could record the last round
+            finished = monitor.after_round(self._schedule.stretch(progress.rounds), trainer.theta.loss)
+        trainer.next_round = progress.rounds
+        return finished
+
+    def _identity(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Describe the run, so that its checkpoint is not taken for another run's."""
+        trainer, graph, options = self._trainer, self._graph, self._options
         return {
-            **(options.saving.config if options.saving else {}),
+            **config,
             **asdict(self._training),
-            "widths": gist.widths,
-            "sub_gcns": gist.sub_gcns,
-            "partition": gist.partition.kind,
-            "whole": sorted(gist.partition.whole),
-            "input_axis": gist.input_axis,
-            "seed": gist.seed,
+            "widths": trainer.widths,
+            "sub_gcns": trainer.sub_gcns,
+            "partition": trainer.partition.kind,
+            "whole": sorted(trainer.partition.whole),
+            "input_axis": trainer.input_axis,
+            "seed": trainer.seed,
             "graph": [graph.name, graph.num_nodes, graph.num_edges, graph.num_features, graph.checksum()],
-            "parameters": {name: list(shape) for name, shape in gist.theta.shapes.items()},
+            "parameters": {name: list(shape) for name, shape in trainer.theta.shapes.items()},
             "sampler": describe(options.sampler),
             "inductive": options.inductive,
             "evaluation": options.evaluation.approximation,
-            **({} if gist.method == "gist" else {"method": gist.method, "workers": gist.workers}),
+            **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
-
-    def _result(self, monitor: Monitor, running: Running) -> Result:
-        gist, rounds = self._gist, monitor.progress.rounds
-        moved = gist.theta.communication(self._training.local_steps)
-        return Result(
-            running.best(),
-            monitor.progress,
-            monitor.interrupted,
-            peak_memory_bytes(gist.device),
-            monitor.scorer.description,
-            moved,
-            monitor.scorer.seconds,
-            {"workers": gist.workers, **gist.traffic(self._training)},
-            memory_of(gist, self._graph, self._training),
-            partition_of(gist),
-            coverage_of(gist, rounds),
-        )
-
-
-def _take_up(gist: GIST, monitor: Monitor, plan: Schedule) -> bool:
-    """Stand at the round after the last one of a resumed run, and show that; return True where it had stopped."""
-    progress, hooks = monitor.progress, monitor.hooks
-    for entry in progress.history:
-        hooks.report(entry)
-    hooks.advance(progress.rounds)
-    stopped = progress.stopped_early
-    if gist.theta.round > progress.rounds:  # it was killed before it could record the last round
-        stopped = monitor.after_round(plan.stretch(progress.rounds), gist.theta.loss)
-    gist.next_round = progress.rounds
-    return stopped

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoint, Part
+from gistgnn.distributed import Ranks, World
+from gistgnn.io.stored_model import held_model
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
-from gistgnn.theta.local import LocalPending, LocalTheta
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.ranks.exchange import SendToAll
 from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
-from gistgnn.theta.theta import Moments, Trained
+from gistgnn.theta.store import Store
+from gistgnn.theta.trained import Moments, Trained, fill, is_counter
+from gistgnn.theta.whole import WholeTheta
 
 
-class InMemory(LocalTheta):
+class InMemory(WholeTheta):
     """Θ as one tensor for every parameter and buffer.
 
     Args:
         layout: how the model's tensors lie along the hidden axes.
         widths: the full widths.
         tensors: every parameter and buffer of the full model, by name. They are held, not copied.
-        streams: a round's sub-GCNs are on the device one at a time; what they have become waits beside Θ.
+        streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is.
+        exchange: see `Theta`.
     """
 
     def __init__(
-        self, layout: Layout, widths: Sequence[int], tensors: Mapping[str, Tensor], *, streams: bool = False
+        self,
+        layout: Layout,
+        widths: Sequence[int],
+        tensors: Mapping[str, Tensor],
+        *,
+        streams: bool = False,
+        exchange: Exchange | None = None,
     ) -> None:
-        super().__init__(layout, widths)
+        super().__init__(layout, widths, exchange)
         self._tensors = dict(tensors)
         self._moments: Moments = {}
         self.best: dict[str, Tensor] = {}
         self.streams = streams
+
+    @classmethod
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> InMemory:
+        """Make Θ with the model's initial values, on the model's device or on the host, as the store says."""
+        device = spec.device if store.place.holds == "device" else torch.device("cpu")
+        tensors = {name: tensor.to(device) for name, tensor in spec.initial_tensors().items()}
+        exchange = SendToAll(ranks) if isinstance(ranks, Ranks) else None
+        return cls(spec.layout, spec.widths, tensors, streams=store.place.streams, exchange=exchange)
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -62,35 +84,48 @@ class InMemory(LocalTheta):
         """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
         cut = self.slices.cut(name, blocks)
         return {
-            key: (value if self.counts(name, key, value) else gather(value, cut)).clone()
+            key: (value if is_counter(key, value.shape, self.shapes[name]) else gather(value, cut)).clone()
             for key, value in self._moments.get(name, {}).items()
         }
 
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingInMemory:
-        """Begin round t."""
-        return PendingInMemory(self, number, blocks)
+    def keep(self, i: int, trained: Trained) -> None:
+        """Hold a trained sub-GCN until the end of the round: a copy where its module is used again."""
+        if self.streams:
+            trained = trained.copy_to({name: tensor.device for name, tensor in self._tensors.items()})
+        self._trained[i] = trained
+
+    def commit(self, loss: float) -> None:
+        """Write the round into Θ (subAgg)."""
+        self._write(self.exchange.collect(self, self._blocks, self._trained))
+        self._finish_round(loss)
+
+    def _write(self, trained: Mapping[int, Trained]) -> None:
+        in_order = [trained[i] for i in range(len(self._blocks))]
+        self.put(self._blocks, [sub.tensors for sub in in_order])
+        if in_order[0].moments:
+            self.put_moments(self._blocks, [sub.moments for sub in in_order])
 
     def put(self, blocks: Sequence[Blocks], trained: Sequence[Mapping[str, Tensor]]) -> None:
         """Write the sub-GCNs of one round back (subAgg): entries that several hold are averaged over them.
 
         Args:
             blocks: the round's blocks, one tuple for each sub-GCN.
-            trained: the sub-GCNs' parameters and buffers, in the same order.
+            trained: the parameters and buffers of the sub-GCNs, in the same order.
         """
         for name, target in self._tensors.items():
             self._merge(name, target, blocks, [tensors[name] for tensors in trained])
 
     def put_moments(self, blocks: Sequence[Blocks], states: Sequence[Mapping[str, Mapping[str, Tensor]]]) -> None:
-        """Write the optimisers' per-parameter state back, by the indices of the parameters.
+        """Write the optimisers' state of every parameter back, by the indices of the parameter.
 
-        Step counts are merged by maximum; an optimiser that has no state yet counts as one whose moments are zero.
+        Of step counts the largest is kept. An optimiser without a state counts as one whose moments are zero.
         """
         for name in states[0]:
             store, target = self._moments.setdefault(name, {}), self._tensors[name]
             for key in dict.fromkeys(key for state in states for key in state[name]):
                 found = [state[name].get(key) for state in states]
                 known = [value for value in found if value is not None]
-                if self.counts(name, key, known[0]):
+                if is_counter(key, known[0].shape, target.shape):
                     store[key] = torch.stack(known).max()
                     continue
                 cuts = [self.slices.cut(name, own) for own in blocks]
@@ -100,6 +135,10 @@ class InMemory(LocalTheta):
                 ]
                 self._merge(name, store.setdefault(key, torch.zeros_like(target)), blocks, values)
 
+    def communication(self, local_steps: int) -> dict[str, Any] | None:
+        """What the ranks have exchanged so far."""
+        return self.exchange.communication(sum(tensor.nbytes for tensor in self._tensors.values()), local_steps)
+
     def keep_best(self) -> None:
         """Copy Θ as the best one."""
         self.best = self.copy()
@@ -108,12 +147,29 @@ class InMemory(LocalTheta):
         """Return a copy of every parameter and buffer."""
         return {name: tensor.clone() for name, tensor in self._tensors.items()}
 
+    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
+        """The full model with a copy of the parameters; see `Theta.full_model`."""
+        tensors = self.best if best and self.best else self._tensors
+        if module is None or self.streams:
+            module = spec.from_seed().to(next(iter(tensors.values())).device)
+        fill(module, tensors)
+        return module.eval()
+
+    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
+        """The full model with a copy of the parameters, or with these themselves where they are on the host."""
+        if self.streams:
+            return held_model(spec.on_meta(), self._tensors).to(spec.device)
+        if module is None:
+            return self.full_model(spec)
+        self.load_into(module)
+        return module
+
     def checkpoint(self) -> dict[str, Part]:
-        """Θ, the best Θ and the moments."""
+        """The tensors of Θ, of the best Θ and of the moments."""
         return {key: Part.whole(tensor) for key, tensor in keyed(self._tensors, self._moments, self.best).items()}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         check_held(saved, self.shapes)
         self.round = rounds
         saved.read({f"{THETA}{name}": Part.whole(tensor) for name, tensor in self._tensors.items()})
@@ -135,39 +191,11 @@ class InMemory(LocalTheta):
             merge_shared(target, cuts, values)
 
 
-class PendingInMemory(LocalPending):
-    """Keeps what the sub-GCNs have become: their own tensors, or copies where their modules are used again."""
-
-    _theta: InMemory
-
-    def __init__(self, theta: InMemory, number: int, blocks: Sequence[Blocks]) -> None:
-        super().__init__(theta, number, blocks)
-        self._kept: dict[int, Trained] = {}
-
-    def set_aside(self, i: int, trained: Trained) -> None:
-        """Keep what sub-GCN i has become until the round's end."""
-        if self._theta.streams:
-            devices = {name: tensor.device for name, tensor in self._theta.tensors.items()}
-            tensors = {n: t.detach().to(devices[n], copy=True) for n, t in trained.tensors.items()}
-            moments = {n: {k: v.to(devices[n]) for k, v in m.items()} for n, m in trained.moments.items()}
-            trained = Trained(tensors, moments)
-        self._kept[i] = trained
-
-    def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg)."""
-        kept = [self._kept[i] for i in range(len(self.blocks))]
-        self._theta.put(self.blocks, [trained.tensors for trained in kept])
-        if kept[0].moments:
-            self._theta.put_moments(self.blocks, [trained.moments for trained in kept])
-        self._theta.round, self._theta.loss = self.number + 1, loss
-        self._kept.clear()
-
-
 def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
-    """Move each entry of a tensor by the mean change of those who hold it, in place; a flag takes the first's value.
+    """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place.
 
-    Averaging the changes rather than the values leaves entries that nobody changed as they are, bit for bit; an entry
-    that one alone holds takes its value.
+    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry that
+    one sub-GCN holds takes its value. Boolean entries take the value of the first sub-GCN.
     """
     indices = [index_of(target, cut) for cut in cuts]
     values = [value.detach().to(target.device) for value in values]

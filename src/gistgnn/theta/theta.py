@@ -1,11 +1,10 @@
-"""The global parameters Θ: what sub-GCNs take from it (subGCNs) and give back to it (subAgg)."""
+"""The global parameters Θ: sub-GCNs take their slices from it (subGCNs) and write them back (subAgg)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -13,70 +12,100 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.checkpoint import Checkpoint, Part
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Layout, named_tensors
+from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.theta.exchange import Exchange
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import Slices
+from gistgnn.theta.store import Store
+from gistgnn.theta.trained import RoundReport, Trained
 
 T = TypeVar("T")
 
-Moments = dict[str, dict[str, Tensor]]  # parameter -> the optimiser's key -> state
 
+class Theta(ABC):
+    """The parameters and buffers of the global model, and the optimiser's moments where they are carried.
 
-@dataclass
-class Trained:
-    """What a sub-GCN gives back.
-
-    Args:
-        tensors: its parameters and buffers.
-        moments: its optimiser's state of every parameter; empty where it is not carried.
-    """
-
-    tensors: dict[str, Tensor]
-    moments: Moments = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
-        """The tensors of a module and the states of its optimiser, not copied."""
-        trained = cls(named_tensors(sub))
-        if optimizer is not None:
-            trained.moments = {
-                name: {key: value for key, value in optimizer.state.get(p, {}).items() if isinstance(value, Tensor)}
-                for name, p in sub.named_parameters()
-            }
-        return trained
-
-
-@dataclass
-class Said:
-    """What a process has to say of its sub-GCNs when a round ends, or all processes of theirs.
+    A subclass says where they lie; its `Exchange` says who trains the sub-GCNs. One round is open at a time: `begin`
+    opens it, `load` and `keep` take slices out and hold what has been trained, `commit` writes it into Θ. Until then Θ
+    is what it was. A new place for Θ is a subclass in a file of its own and an entry in `gistgnn.theta.registry`.
 
     Args:
-        losses: the mean loss of every sub-GCN that took a step.
-        error: why they cannot be written into Θ.
-    """
-
-    losses: dict[int, float]
-    error: InputError | None = None
-
-
-class Pending(ABC):
-    """One round's exchange with Θ: what its sub-GCNs take, and what they have become, of which Θ knows nothing yet.
-
-    Args:
-        number: t.
-        blocks: of every sub-GCN.
+        layout: how the model's tensors lie along the hidden axes.
+        widths: the full widths.
+        exchange: who trains the sub-GCNs; None: this process, all of them.
 
     Attributes:
-        members: the sub-GCNs that this process trains, all of them where it trains alone.
+        streams: a round holds one sub-GCN at a time; otherwise all of them.
+        lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then, too.
+        shards: how many processes write a checkpoint together.
+        round: the next round's number t, from 0.
+        loss: the mean loss of the last round.
     """
 
-    def __init__(self, number: int, blocks: Sequence[Blocks]) -> None:
-        self.number, self.blocks = number, blocks
-        self.members = list(range(len(blocks)))
+    streams: bool = False
+    lasts: bool = False
+    shards: int = 1
+
+    def __init__(self, layout: Layout, widths: Sequence[int], exchange: Exchange | None = None) -> None:
+        self.slices = Slices(layout, widths)
+        self.exchange = exchange or Exchange()
+        self.round = 0
+        self.loss = 0.0
+        self._number, self._blocks = -1, list[Blocks]()
+        self._trained: dict[int, Trained] = {}
+        self._reader: Future[None] | None = None
+
+    @classmethod
+    @abstractmethod
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Theta:
+        """Make Θ with the model's initial values; see `gistgnn.theta.make.make_theta`."""
+
+    @classmethod
+    def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
+        """Open the Θ that an earlier process has left, in a place that lasts.
+
+        Raises:
+            InputError: there is none, it is damaged, or it is of another model.
+        """
+        raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, torch.Size]:
+        """The shape of every parameter and buffer."""
+
+    @property
+    def shard(self) -> int | None:
+        """Which of the shards of a checkpoint this process writes; None: it writes nothing."""
+        return 0 if self.exchange.ranks.leads else None
+
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
+        """Open round t with the blocks of its sub-GCNs; a round that was open is forgotten.
+
+        Returns:
+            The sub-GCNs that this process trains.
+        """
+        self._number, self._blocks, self._trained = number, list(blocks), {}
+        return self.exchange.members(len(blocks))
+
+    def check_open(self, number: int) -> None:
+        """Refuse to go on with a round that is not the open one.
+
+        Raises:
+            InputError: another round has begun since.
+        """
+        if number != self._number:
+            raise InputError(f"round {number + 1} is over: round {self._number + 1} has begun since")
 
     @abstractmethod
-    def take(self, i: int, sub: nn.Module) -> None:
+    def slice_of(self, i: int) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to sub-GCN i, by name."""
+
+    @abstractmethod
+    def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module.
 
         Raises:
@@ -84,154 +113,77 @@ class Pending(ABC):
         """
 
     @abstractmethod
-    def slices(self, i: int) -> dict[str, Tensor]:
-        """The slice of Θ that belongs to sub-GCN i, by name."""
+    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i the moments that Θ holds for its slice, if there are any."""
 
     @abstractmethod
-    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i the moments that were put back for its entries, if there are any."""
+    def keep(self, i: int, trained: Trained) -> None:
+        """Hold a trained sub-GCN until the end of the round."""
 
-    @abstractmethod
-    def set_aside(self, i: int, trained: Trained) -> None:
-        """Keep what sub-GCN i has become until the round's end."""
-
-    def agree(self, said: Said) -> Said:
-        """Put together what all processes have to say of their sub-GCNs; the first error of any is raised in all."""
-        if said.error:
-            raise said.error
-        return said
+    def agree(self, report: RoundReport) -> RoundReport:
+        """Merge the reports of all processes; see `Exchange.agree`."""
+        return self.exchange.agree(report, self._trained)
 
     @abstractmethod
     def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg): entries that several sub-GCNs hold are averaged over them."""
-
-
-class Theta(ABC):
-    """The parameters and buffers of the global model, and the optimiser's moments where they are carried.
-
-    Every tensor is cut by the same indices (see `Slices`). A new place for Θ is a subclass in a file of its own.
-
-    Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
-
-    Attributes:
-        streams: a round holds one sub-GCN at a time where it can; otherwise all of them.
-        round: the next round's number t, from 0.
-        loss: the mean loss of the last round that was written.
-        lasts: Θ is on the disk after every round, so that the rest of a run's state should be, too.
-        shards: how many processes write a checkpoint together.
-        shard: which of them this one is, or None where it writes nothing.
-    """
-
-    streams: bool = False
-    lasts: bool = False
-    shards: int = 1
-    shard: int | None = 0
-
-    def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
-        self.slices = Slices(layout, widths)
-        self.round = 0
-        self.loss = 0.0
-        self._busy: Future[None] | None = None
-
-    @property
-    @abstractmethod
-    def shapes(self) -> dict[str, torch.Size]:
-        """The shape of every parameter and buffer."""
-
-    @abstractmethod
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> Pending:
-        """Begin round t with the blocks of its sub-GCNs; one that was begun and not committed is forgotten."""
+        """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
 
     @abstractmethod
     def keep_best(self) -> None:
-        """Keep Θ as it stands as the best one."""
+        """Keep a copy of Θ as the best one."""
 
     @abstractmethod
     def checkpoint(self) -> dict[str, Part]:
-        """What this process has of the tensors that Θ, its moments and the best Θ are restored from, not copied."""
+        """This process's part of the tensors from which Θ, its moments and the best Θ are restored, not copied."""
 
     @abstractmethod
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Go on from a checkpoint, whatever store it was made of, after some rounds.
+        """Resume after some rounds from a checkpoint; any store may have written it.
 
         Raises:
-            InputError: it cannot be read, or Θ is not in it.
+            InputError: it cannot be read, or does not hold Θ.
         """
 
-    def wait_for(self, work: Future[None]) -> None:
-        """Let a thread read Θ: the next round is written into it when the work is done."""
-        self._busy = work
+    @abstractmethod
+    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
+        """The full model with the parameters of Θ, in evaluation mode.
 
-    def settle(self) -> None:
-        """Wait for the thread that reads Θ, if there is one, and raise what it has raised."""
-        busy, self._busy = self._busy, None
-        if busy:
-            busy.result()
+        Parameters in memory are copied. Large parameters on disk, or on other ranks, are read when the model runs.
+        With several ranks, all of them call this.
 
-    def led(self, work: Callable[[], T]) -> T:
-        """Do some work that reads all of Θ: where there are several ranks, on rank 0, and all get what it returns."""
-        return work()
+        Args:
+            spec: the model.
+            best: take the best Θ, if there is one.
+            module: a module of `running_model`, which may be filled instead of a new one.
+        """
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Do some work here, and on every rank where there are several; what fails on any of them is raised on all."""
-        return work()
+    @abstractmethod
+    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
+        """The full model on its device with the parameters that Θ has now; on rank 0, within `read_on_rank_0`.
 
-    def any_of(self, flag: bool) -> bool:
-        """Whether a flag is set, on any rank where there are several."""
-        return flag
+        Args:
+            spec: the model.
+            module: the module of the last call, which may be filled again.
+        """
+
+    def read_on_rank_0(self, work: Callable[[], T]) -> T:
+        """Do some work on rank 0 that reads Θ, and return its result on all ranks; all ranks call this."""
+        return self.exchange.ranks.lead(work)
 
     def communication(self, local_steps: int) -> dict[str, Any] | None:
-        """What ranks have exchanged so far (see `gistgnn.distributed.communication`); None where there are none."""
+        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
         return None
 
-    def counts(self, name: str, key: str, state: Tensor) -> bool:
-        """Say whether an optimiser's state of a parameter is one number for all of it."""
-        return is_counter(key, state.shape, self.shapes[name])
+    def reading(self, reader: Future[None]) -> None:
+        """Tell that a thread reads Θ: the next round is written when the thread is done."""
+        self._reader = reader
 
-    def give_moments(self, sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Set an optimiser's state of every parameter for which there is one, on the devices that torch expects."""
-        fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
-        for name, parameter in sub.named_parameters():
-            if not (found := moments.get(name)):
-                continue
-            counter_device = parameter.device if fused else torch.device("cpu")
-            optimizer.state[parameter] = {
-                key: value.to(counter_device) if self.counts(name, key, value) else value.to(parameter)
-                for key, value in found.items()
-            }
+    def wait_for_reader(self) -> None:
+        """Wait for the thread that reads Θ, if there is one, and raise the error that it has raised."""
+        reader, self._reader = self._reader, None
+        if reader:
+            reader.result()
 
-
-def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
-    """Copy slices of Θ into a module's parameters and buffers.
-
-    Raises:
-        InputError: the module's parameters do not have the slice's names or shapes.
-    """
-    check_fits(module, {name: tensor.shape for name, tensor in slices.items()})
-    with torch.no_grad():
-        for name, target in named_tensors(module).items():
-            target.copy_(slices[name], non_blocking=True)
-
-
-def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
-    """Refuse a module whose parameters and buffers do not have these names and shapes.
-
-    Raises:
-        InputError: the first one that differs is named.
-    """
-    own = named_tensors(module)
-    if differing := sorted(own.keys() ^ shapes.keys()):
-        raise InputError(f"parameter '{differing[0]}' is not in both the sub-GCN and the global model")
-    for name, target in own.items():
-        if shapes[name] != target.shape:
-            raise InputError(
-                f"parameter '{name}' of a sub-GCN is {tuple(target.shape)}, its slice {tuple(shapes[name])}: "
-                "build the same layers at every width"
-            )
-
-
-def is_counter(key: str, state: torch.Size, parameter: torch.Size) -> bool:
-    """Say whether an optimiser's state is one number for a whole parameter, such as its steps, and not cut with it."""
-    return key == "step" or (len(state) == 0 and len(parameter) > 0)
+    def _finish_round(self, loss: float) -> None:
+        self.round, self.loss = self._number + 1, loss
+        self._trained = {}

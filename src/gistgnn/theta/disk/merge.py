@@ -14,7 +14,7 @@ from gistgnn.theta.disk.tensor_file import EditableFile, Rows
 from gistgnn.theta.keys import MOMENTS, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
 from gistgnn.theta.slices import Cut, Slices
-from gistgnn.theta.theta import is_counter
+from gistgnn.theta.trained import is_counter
 
 
 class Merge:

@@ -1,4 +1,4 @@
-"""Θ in files, of which a run holds no more in memory than the slices that it works on."""
+"""Θ in files: a run holds no more of it in memory than the slices that it works on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoint, Part
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
+from gistgnn.io.stored_model import stored_model
+from gistgnn.io.tensors import find_tensors
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
@@ -22,9 +25,11 @@ from gistgnn.theta.disk.state import check_shapes, read_state, write_state
 from gistgnn.theta.disk.tensor_file import Rows, Spec, unwritable
 from gistgnn.theta.disk.tensor_folder import EditableFolder
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
-from gistgnn.theta.local import LocalPending, LocalTheta
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import Cut
-from gistgnn.theta.theta import Trained
+from gistgnn.theta.store import Store, initial_specs, write_initial
+from gistgnn.theta.trained import Trained
+from gistgnn.theta.whole import WholeTheta
 
 T = TypeVar("T")
 Fill = Callable[[EditableFolder], None]
@@ -33,15 +38,15 @@ PARAMETERS = "parameters"
 _STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
 
 
-class InFiles(LocalTheta):
+class OnDisk(WholeTheta):
     """Θ in safetensors files, which are read and written in place, whole rows at a time in the order of the file.
 
-    A round is written in two steps: what its sub-GCNs have become goes into a journal, which is then committed by
-    renaming it; then it is written into Θ. A process that is killed before the commit leaves Θ as it was before the
-    round; one that is killed after it leaves a journal from which the round is written again when Θ is next opened. A
-    round is in Θ as a whole, or not at all.
+    A round is written in two steps. First the trained sub-GCNs go into a journal, which a rename commits. Then the
+    journal is written into Θ. A process that is killed before the rename leaves Θ as it was before the round. A process
+    that is killed after it leaves a journal, which is written into Θ when Θ is next opened. So a round is in Θ as a
+    whole, or not at all.
 
-    The best Θ is a copy, made no sooner than Θ changes.
+    The best Θ is a copy, made just before Θ changes.
 
     Args:
         layout: how the model's tensors lie along the hidden axes.
@@ -49,7 +54,7 @@ class InFiles(LocalTheta):
         folder: made by `create`.
 
     Raises:
-        InputError: the folder is of another model, or damaged; or a round that was to be written again cannot be.
+        InputError: the folder is of another model, or damaged; or the disk cannot take a round from the journal.
     """
 
     streams = True
@@ -69,16 +74,41 @@ class InFiles(LocalTheta):
         self._journal.remove()
 
     @classmethod
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
+        """Make Θ with the model's initial values in the store's folder.
+
+        Raises:
+            InputError: the folder is not empty and `replace` is not set, or the disk has no room.
+        """
+        assert store.folder is not None
+        if not replace and store.folder.exists() and any(store.folder.iterdir()):
+            raise InputError(
+                f"{store.folder} is not empty: resume from the Θ in it, remove it, or choose another folder"
+            )
+        specs = initial_specs(spec, half=store.precision == "bf16")
+        return cls.create(
+            spec.layout, spec.widths, store.folder, specs, lambda files: write_initial(spec, files.write_flat)
+        )
+
+    @classmethod
+    def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
+        """Open the Θ that an earlier process has left in the store's folder."""
+        assert store.folder is not None
+        if not store.folder.exists():
+            raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
+        return cls(spec.layout, spec.widths, store.folder)
+
+    @classmethod
     def create(
         cls, layout: Layout, widths: Sequence[int], folder: Path, specs: Mapping[str, Spec], fill: Fill
-    ) -> InFiles:
+    ) -> OnDisk:
         """Make the files of a new Θ; an older one in the folder is replaced.
 
         Args:
             layout: how the model's tensors lie along the hidden axes.
             widths: the full widths.
             folder: holds nothing but Θ.
-            specs: of every parameter and buffer.
+            specs: the shape and type of every parameter and buffer.
             fill: writes their values.
 
         Raises:
@@ -102,12 +132,12 @@ class InFiles(LocalTheta):
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer of the full model, by name; each is read when it is asked for."""
+        """Every parameter and buffer of the full model, by name; each is read when it is used."""
         return _Lazy(list(self._parameters.specs), self._parameters.slice)
 
     @property
     def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """The moments that are carried; each parameter's are read when they are asked for."""
+        """The moments that are carried; they are read when they are used."""
         keys = self._moments.specs if self._moments else {}
         names = list(dict.fromkeys(key.rsplit("/", 1)[0] for key in keys))
         return _Lazy(names, lambda name: self._moments_of(name, None))
@@ -119,7 +149,7 @@ class InFiles(LocalTheta):
 
     @property
     def best(self) -> Path:
-        """The folder with the files of the best Θ; Θ's own where that is it, or there is no best one yet."""
+        """The folder with the files of the best Θ: that of Θ itself where Θ is the best, or no best Θ is kept yet."""
         kept = self._best_folder
         return kept if kept and kept.exists() else self._parameters.folder
 
@@ -131,10 +161,18 @@ class InFiles(LocalTheta):
         """The entries of a parameter's moments in the blocks; a step count as it is."""
         return self._moments_of(name, self.slices.cut(name, blocks))
 
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingInFiles:
-        """Begin round t."""
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
+        """Open round t."""
         self._journal.begin()
-        return PendingInFiles(self, number, blocks, self._journal)
+        return super().begin(number, blocks)
+
+    def keep(self, i: int, trained: Trained) -> None:
+        """Write a trained sub-GCN into the journal.
+
+        Raises:
+            InputError: the disk has no room.
+        """
+        self._journal.add(i, self._blocks[i], keyed(trained.tensors, trained.moments))
 
     def keep_best(self) -> None:
         """Remember that Θ as it stands is the best one."""
@@ -145,10 +183,12 @@ class InFiles(LocalTheta):
         return {}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Go on after some rounds, or after one more: a run may be killed when Θ is written, and its scores are not.
+        """Check that Θ is the one after these rounds, or after one more.
+
+        A run may be killed when Θ is written and its scores are not.
 
         Raises:
-            InputError: Θ is not of the round.
+            InputError: Θ has been through another number of rounds.
         """
         if self.round not in (rounds, rounds + 1):
             raise InputError(
@@ -162,11 +202,22 @@ class InFiles(LocalTheta):
         if self._moments:
             self._moments.close()
 
-    def commit(self, number: int, loss: float) -> None:
-        """Write the round that is in the journal into Θ; called by `PendingInFiles`.
+    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
+        """The full model, which reads its large weights from the files when it runs."""
+        folder = self.best if best else self._parameters.folder
+        files = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
+        places = {name: place for file in files for name, place in file.items()}
+        return stored_model(spec.on_meta(), places).to(spec.device)
+
+    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
+        """The full model, which reads its large weights from the files when it runs."""
+        return self.full_model(spec)
+
+    def commit(self, loss: float) -> None:
+        """Commit the journal, then write it into Θ (subAgg).
 
         Raises:
-            InputError: the disk does not take it; Θ is as it was, or is made whole when it is next opened.
+            InputError: the disk does not take it. Θ is as it was, or becomes whole when it is next opened.
         """
         with ExitStack() as stack:
             merge = self._merge(stack)
@@ -175,12 +226,12 @@ class InFiles(LocalTheta):
                 files, name = self._place(key)
                 if merge.is_shared(key, files.specs[name].dtype):
                     shared[key] = merge.mean(key, files.slice(name))
-            note = {"round": number + 1, "loss": loss, "counters": merge.counters(self.shapes)}
+            note = {"round": self._number + 1, "loss": loss, "counters": merge.counters(self.shapes)}
             self._journal.commit(shared, note)
         self._write_round()
 
     def _write_round(self) -> None:
-        """Write the journal into Θ; done again from its beginning, it gives the same."""
+        """Write the journal into Θ. Doing so again from the beginning gives the same Θ."""
         self._copy_best()
         with ExitStack() as stack:
             merge = self._merge(stack)
@@ -251,30 +302,8 @@ class InFiles(LocalTheta):
         write_state(self.folder / _STATE, self._state)
 
 
-class PendingInFiles(LocalPending):
-    """Writes what every sub-GCN has become into the journal."""
-
-    _theta: InFiles
-
-    def __init__(self, theta: InFiles, number: int, blocks: Sequence[Blocks], journal: Journal) -> None:
-        super().__init__(theta, number, blocks)
-        self._journal = journal
-
-    def set_aside(self, i: int, trained: Trained) -> None:
-        """Write what sub-GCN i has become.
-
-        Raises:
-            InputError: the disk has no room.
-        """
-        self._journal.add(i, self.blocks[i], keyed(trained.tensors, trained.moments))
-
-    def commit(self, loss: float) -> None:
-        """Write the round into Θ (subAgg)."""
-        self._theta.commit(self.number, loss)
-
-
 class _Lazy(Mapping[str, T]):
-    """Values that are read when they are asked for."""
+    """A mapping whose values are read when they are used."""
 
     def __init__(self, names: list[str], read: Callable[[str], T]) -> None:
         self._names, self._read = names, read

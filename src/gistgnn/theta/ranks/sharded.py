@@ -1,4 +1,4 @@
-"""Θ dealt to the ranks of a run: each owns 1/W of the rows of every tensor, and nobody holds it whole."""
+"""Θ shared out to the ranks of a run: each owns 1/W of the rows of every tensor, and nobody holds all of it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.checkpoint import Checkpoint, Part
-from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.agreement import lead
+from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.tensor_file import Spec
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.memory import merge_shared
-from gistgnn.theta.ranks.agreement import DealtPending, OnRanks, full_moments
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.ranks.exchange import BetweenRanks, full_moments
 from gistgnn.theta.ranks.reader import Reader
 from gistgnn.theta.ranks.shares import Piece, Shares
 from gistgnn.theta.slices import gather, scatter
-from gistgnn.theta.theta import Moments, Theta, fill, is_counter
+from gistgnn.theta.store import Store, initial_specs, write_initial
+from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import Moments, Trained, fill, give_moments, is_counter
 
 T = TypeVar("T")
+Entry = tuple[str, str | None]  # a tensor's name, and the key of its moment (None: the tensor itself)
 
 
-class Sharded(OnRanks, Theta):
+class Sharded(Theta):
     """Θ, its moments and the best Θ by rows over the ranks, in memory.
 
-    Before a round each rank receives the slices of its sub-GCNs from their owners, after it it sends them back: one
+    Before a round the owners send each rank the slices of its sub-GCNs; after the round each rank sends them back: one
     all-to-all each way.
 
     Args:
@@ -42,22 +45,38 @@ class Sharded(OnRanks, Theta):
     """
 
     streams = True
+    exchange: BetweenRanks
 
     def __init__(
         self, layout: Layout, widths: Sequence[int], specs: Mapping[str, Spec], ranks: Ranks, device: torch.device
     ) -> None:
-        super().__init__(layout, widths)
+        super().__init__(layout, widths, BetweenRanks(ranks))
         self.ranks, self.device = ranks, device
-        self.shards, self.shard = ranks.count, ranks.rank
+        self.shards = ranks.count
         self.shares = Shares(self.slices, specs, ranks.count)
         self.rows = {
             name: torch.zeros(self.shares.shape(name, ranks.rank), dtype=spec.dtype, device=device)
             for name, spec in specs.items()
         }
-        self.moments: Moments = {}  # rows of those that are cut
+        self.moments: Moments = {}  # this rank's rows
         self.counters: dict[str, dict[str, float]] = {}
         self.best: dict[str, Tensor] = {}
-        self._reader = Reader(self)
+        self._reader_of_rows = Reader(ranks, self.shares, lambda best: self.best if best else self.rows)
+        self._keys: dict[str, list[str]] = {}  # of the moments when the open round began
+        self._received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
+
+    @classmethod
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Sharded:
+        """Make Θ with the model's initial values; every rank keeps its own rows."""
+        assert isinstance(ranks, Ranks)
+        theta = cls(spec.layout, spec.widths, initial_specs(spec), ranks, spec.device)
+        write_initial(spec, theta.write_flat)
+        return theta
+
+    @property
+    def shard(self) -> int:
+        """This rank's shard of a checkpoint."""
+        return self.ranks.rank
 
     @property
     def shapes(self) -> dict[str, torch.Size]:
@@ -65,7 +84,7 @@ class Sharded(OnRanks, Theta):
         return {name: spec.shape for name, spec in self.shares.specs.items()}
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
-        """Set entries of a tensor, from one of the flat tensor on; those of other ranks are passed over."""
+        """Set entries of the flat tensor from `start` on; entries that other ranks own are skipped."""
         own, rest = self.shares.rows(name, self.ranks.rank), self.shares.specs[name].shape[1:].numel()
         first, last = max(start, own.start * rest), min(start + len(values), own.stop * rest)
         if first < last:
@@ -73,16 +92,38 @@ class Sharded(OnRanks, Theta):
                 first - start : last - start
             ]
 
-    def begin(self, number: int, blocks: Sequence[Blocks]) -> PendingSharded:
-        """Begin round t: this rank's sub-GCNs receive their slices."""
-        return PendingSharded(self, number, blocks)
+    def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
+        """Open round t: this rank receives the slices of its sub-GCNs."""
+        members = super().begin(number, blocks)
+        self._keys = {name: list(moments) for name, moments in self.moments.items()}
+        self._received = self._receive()
+        return members
+
+    def slice_of(self, i: int) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to sub-GCN i, by name."""
+        return {name: self._assembled(i, name, None) for name in self.shapes}
+
+    def load(self, i: int, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
+        fill(sub, self.slice_of(i))
+
+    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i the moments of its slice."""
+        moments = {name: {key: self._assembled(i, name, key) for key in keys} for name, keys in self._keys.items()}
+        for name, counts in self.counters.items():
+            moments.setdefault(name, {}).update({key: torch.tensor(value) for key, value in counts.items()})
+        give_moments(sub, optimizer, moments)
+
+    def keep(self, i: int, trained: Trained) -> None:
+        """Hold a copy of a trained sub-GCN until the end of the round."""
+        self._trained[i] = trained.copy_to(dict.fromkeys(trained.tensors, self.device))
 
     def keep_best(self) -> None:
-        """Copy this rank's rows as those of the best Θ."""
+        """Copy this rank's rows as rows of the best Θ."""
         self.best = {name: tensor.clone() for name, tensor in self.rows.items()}
 
     def checkpoint(self) -> dict[str, Part]:
-        """This rank's rows of Θ, the best Θ and the moments; counters are rank 0's."""
+        """This rank's rows of Θ, the best Θ and the moments; rank 0 has the counters, too."""
         parts = {}
         for key, tensor in keyed(self.rows, self.moments, self.best).items():
             if tensor.numel():
@@ -93,7 +134,7 @@ class Sharded(OnRanks, Theta):
         return parts
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Go on from a checkpoint: this rank reads its own rows."""
+        """Resume from a checkpoint: this rank reads its own rows."""
         check_held(saved, self.shapes)
         self.round = rounds
         parts = {}
@@ -116,123 +157,110 @@ class Sharded(OnRanks, Theta):
             rows.view(-1, *shape[1:]) if shape else rows.view(()), shape, self.shares.rows(name, self.ranks.rank).start
         )
 
-    def led(self, work: Callable[[], T]) -> T:
-        """Do some work on rank 0 that reads Θ through `stand_in`, and give all ranks what it returns."""
-        return lead(self.ranks, self._reader.closing(work), self._reader.serve)
+    def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
+        """The full model, which reads its large weights from the other ranks when it runs on rank 0.
+
+        All ranks call this. It runs within `read_on_rank_0`; the other ranks get a model without values.
+        """
+        full = spec.on_meta()
+        self.read_on_rank_0(lambda: self._give_rows(full, best))
+        return full.to(spec.device) if self.ranks.leads else full
+
+    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
+        """The full model that reads its large weights from the other ranks; see `full_model`."""
+        full = spec.on_meta()
+        self._give_rows(full, best=False)
+        return full.to(spec.device)
+
+    def _give_rows(self, module: nn.Module, best: bool) -> None:
+        self._reader_of_rows.model(module, best=best and bool(self.best))
+
+    def read_on_rank_0(self, work: Callable[[], T]) -> T:
+        """Do some work on rank 0 that reads Θ; the other ranks send the rows that it asks for."""
+        return self.ranks.lead(self._reader_of_rows.closing(work), self._reader_of_rows.serve)
 
     def communication(self, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far."""
         size = sum(spec.nbytes for spec in self.shares.specs.values())
         return communication(self.ranks, size, local_steps, sharded=True)
 
-    def stand_in(self, module: nn.Module, *, best: bool = False) -> nn.Module:
-        """Give a module on the meta device the parameters of Θ, the large ones to be read from the other ranks.
-
-        On rank 0, within `led`; see `gistgnn.io.stored_model`.
-        """
-        return self._reader.model(module, best=best and bool(self.best))
-
-
-class PendingSharded(DealtPending):
-    """One round's two exchanges."""
-
-    def __init__(self, theta: Sharded, number: int, blocks: Sequence[Blocks]) -> None:
-        super().__init__(theta, theta.ranks, number, blocks)
-        self._theta = theta
-        self._known = {name: list(moments) for name, moments in theta.moments.items()}  # when the round began
-        self._arrived = self._receive()
-
-    def take(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module; see `Pending`."""
-        fill(sub, self.slices(i))
-
-    def slices(self, i: int) -> dict[str, Tensor]:
-        """The slice of Θ that belongs to sub-GCN i, by name."""
-        return {name: self._assembled(i, name, None) for name in self._theta.shapes}
-
-    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i its moments."""
-        theta = self._theta
-        moments = {name: {key: self._assembled(i, name, key) for key in keys} for name, keys in self._known.items()}
-        for name, counts in theta.counters.items():
-            moments.setdefault(name, {}).update({key: torch.tensor(value) for key, value in counts.items()})
-        theta.give_moments(sub, optimizer, moments)
-
     def commit(self, loss: float) -> None:
         """Send the trained slices to their owners, and write what arrives here into this rank's rows (subAgg)."""
-        theta, ranks = self._theta, self._ranks
-        parts = [pack(self._sent_back(owner), theta.device) for owner in range(ranks.count)]
-        self._kept.clear()
-        whose = [self.members_of(rank) for rank in range(ranks.count)]
-        items = [[(i, *item) for i in own for item in self._items(i, ranks.rank, self._keys)] for own in whose]
+        ranks, keys = self.ranks, self.exchange.keys
+        parts = [pack(self._sent_back(owner), self.device) for owner in range(ranks.count)]
+        self._trained = {}
+        senders = [self.exchange.members_of(rank, len(self._blocks)) for rank in range(ranks.count)]
+        items = [[(i, *item) for i in subs for item in self._items(i, ranks.rank, keys)] for subs in senders]
         forms = [[(piece.shape, piece.dtype) for _, piece, _ in each] for each in items]
-        arrived = ranks.exchange(parts, [packed_bytes(each) for each in forms])
+        buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
         del parts
-        for name, keys in self._keys.items():  # on all ranks, whether they own a row of them or not
-            for each in keys:
-                theta.moments.setdefault(name, {}).setdefault(each, torch.zeros_like(theta.rows[name]))
-        merged: dict[tuple[str, str | None], dict[int, tuple[Piece, Tensor]]] = {}
-        for buffer, sent, form in zip(arrived, items, forms, strict=True):
-            for (i, piece, key), value in zip(sent, unpack(buffer, form), strict=True):
-                merged.setdefault((piece.name, key), {})[i] = piece, value
-        for (name, kind), found in merged.items():
-            self._merge(self._own(name, kind), name, [found[i] for i in sorted(found)])
-        theta.counters |= self._counters
-        theta.round, theta.loss = self.number + 1, loss
+        for name, names in keys.items():  # on all ranks, even one that owns no row of them
+            for key in names:
+                self.moments.setdefault(name, {}).setdefault(key, torch.zeros_like(self.rows[name]))
+        merged: dict[Entry, dict[int, tuple[Piece, Tensor]]] = {}
+        for buffer, sent, form in zip(buffers, items, forms, strict=True):
+            for (i, piece, kind), value in zip(sent, unpack(buffer, form), strict=True):
+                merged.setdefault((piece.name, kind), {})[i] = piece, value
+        for entry, values in merged.items():
+            self._merge(self._own(*entry), entry[0], [values[i] for i in sorted(values)])
+        self.counters |= self.exchange.counters
+        self._finish_round(loss)
 
     def _receive(self) -> dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]]:
-        """Send what other ranks' sub-GCNs take of this rank's rows, and receive what this rank's take."""
-        theta, ranks = self._theta, self._ranks
+        """Send the other ranks what their sub-GCNs take of this rank's rows, and receive what this rank's take."""
+        ranks = self.ranks
         parts = []
         for rank in range(ranks.count):
-            items = [item for i in self.members_of(rank) for item in self._items(i, ranks.rank, self._known)]
-            rows = [gather(self._own(piece.name, key), piece.cut) for piece, key in items]
-            parts.append(pack(rows, theta.device))
+            subs = self.exchange.members_of(rank, len(self._blocks))
+            sent = [item for i in subs for item in self._items(i, ranks.rank, self._keys)]
+            parts.append(pack([gather(self._own(piece.name, key), piece.cut) for piece, key in sent], self.device))
+        own = self.exchange.members(len(self._blocks))
         items_of = [
-            [(i, *item) for i in self.members for item in self._items(i, owner, self._known)]
-            for owner in range(ranks.count)
+            [(i, *item) for i in own for item in self._items(i, owner, self._keys)] for owner in range(ranks.count)
         ]
         forms = [[(piece.shape, piece.dtype) for _, piece, _ in items] for items in items_of]
-        found: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
-        arrived = ranks.exchange(parts, [packed_bytes(each) for each in forms])
-        for buffer, each, form in zip(arrived, items_of, forms, strict=True):
-            for (i, piece, key), value in zip(each, unpack(buffer, form), strict=True):
-                found.setdefault((i, piece.name, key), []).append((piece.rows, value))
-        return found
+        received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
+        buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
+        for buffer, items, form in zip(buffers, items_of, forms, strict=True):
+            for (i, piece, key), value in zip(items, unpack(buffer, form), strict=True):
+                received.setdefault((i, piece.name, key), []).append((piece.rows, value))
+        return received
 
     def _assembled(self, i: int, name: str, key: str | None) -> Tensor:
-        """A sub-GCN's slice of a tensor or moment, from the pieces that its owners have sent."""
-        spec = self._theta.shares.specs[name]
-        shape = self._theta.slices.shape(name, spec.shape, self.blocks[i])
-        tensor = torch.empty(shape, dtype=spec.dtype, device=self._theta.device)
-        for rows, value in self._arrived[i, name, key]:
+        """A sub-GCN's slice of a tensor or moment, put together from the pieces of its owners."""
+        spec = self.shares.specs[name]
+        shape = self.slices.shape(name, spec.shape, self._blocks[i])
+        tensor = torch.empty(shape, dtype=spec.dtype, device=self.device)
+        for rows, value in self._received[i, name, key]:
             tensor.view(-1, *shape[1:])[rows].copy_(value)
         return tensor
 
     def _items(self, i: int, owner: int, keys: Mapping[str, Sequence[str]]) -> list[tuple[Piece, str | None]]:
-        """What a rank owns of sub-GCN i's slice: pieces of tensors (key None) and of their moments."""
-        found: list[tuple[Piece, str | None]] = []
-        for piece in self._theta.shares.pieces(self.blocks[i], owner):
-            found += [(piece, key) for key in (None, *keys.get(piece.name, ()))]
-        return found
+        """The pieces of sub-GCN i's slice that a rank owns: of tensors (key None) and of their moments."""
+        return [
+            (piece, key)
+            for piece in self.shares.pieces(self._blocks[i], owner)
+            for key in (None, *keys.get(piece.name, ()))
+        ]
 
     def _own(self, name: str, key: str | None) -> Tensor:
-        return self._theta.rows[name] if key is None else self._theta.moments[name][key]
+        return self.rows[name] if key is None else self.moments[name][key]
 
     def _sent_back(self, owner: int) -> list[Tensor]:
-        tensors = []
-        for i in self.members_of(self._ranks.rank):
-            trained = self._kept[i]
-            moments = full_moments(trained.tensors, self._keys, trained)
-            for piece, key in self._items(i, owner, self._keys):
+        """The pieces of this rank's trained sub-GCNs that go to an owner."""
+        keys, tensors = self.exchange.keys, []
+        for i in self.exchange.members(len(self._blocks)):
+            trained = self._trained[i]
+            moments = full_moments(trained.tensors, keys, trained)
+            for piece, key in self._items(i, owner, keys):
                 whole = trained.tensors[piece.name] if key is None else moments[piece.name][key]
                 tensors.append(whole.reshape(-1, *whole.shape[1:])[piece.rows])
         return tensors
 
-    def _merge(self, target: Tensor, name: str, found: list[tuple[Piece, Tensor]]) -> None:
-        cuts = [piece.cut for piece, _ in found]
-        if self._theta.slices.disjoint(name, self.blocks) and target.dtype != torch.bool:
-            for cut, (_, value) in zip(cuts, found, strict=True):
+    def _merge(self, target: Tensor, name: str, pieces: list[tuple[Piece, Tensor]]) -> None:
+        cuts = [piece.cut for piece, _ in pieces]
+        if self.slices.disjoint(name, self._blocks) and target.dtype != torch.bool:
+            for cut, (_, value) in zip(cuts, pieces, strict=True):
                 scatter(target, cut, value)
         else:
-            merge_shared(target, cuts, [value for _, value in found])
+            merge_shared(target, cuts, [value for _, value in pieces])

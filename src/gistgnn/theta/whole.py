@@ -1,9 +1,9 @@
-"""Θ that a process has all of, and how slices are taken from it."""
+"""Θ of which one process has every tensor, in its memory or on its disk."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,12 @@ from torch.optim import Optimizer
 
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
-from gistgnn.theta.theta import Pending, Theta, check_fits, fill
+from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import check_fits, fill, give_moments
 
 
-class LocalTheta(Theta):
-    """Θ that this process has all of, in its memory or in files."""
+class WholeTheta(Theta):
+    """Θ of which this process has every tensor."""
 
     @property
     @abstractmethod
@@ -51,7 +52,7 @@ class LocalTheta(Theta):
                 self.slice_into(target, name, blocks)
 
     def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
-        """Copy the entries of a tensor in the blocks into another of their shape."""
+        """Copy the entries of a tensor in the blocks into another tensor of their shape."""
         target.copy_(self.slice(name, blocks))
 
     def take_slices(self, blocks: Blocks) -> dict[str, Tensor]:
@@ -59,33 +60,18 @@ class LocalTheta(Theta):
         return {name: self.slice(name, blocks) for name in self.shapes}
 
     def take_moments(self, blocks: Blocks, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of the sub-GCN the moments that were put back for its entries, if there are any."""
+        """Give an optimiser the moments of the slice that belongs to the blocks, if there are any."""
         names = (name for name, _ in sub.named_parameters())
-        self.give_moments(sub, optimizer, {name: self.slice_moments(name, blocks) for name in names})
+        give_moments(sub, optimizer, {name: self.slice_moments(name, blocks) for name in names})
 
-
-class TakesLocally:
-    """Of a round: its slices are taken from a Θ that this process has all of."""
-
-    _theta: LocalTheta
-    blocks: Sequence[Blocks]
-
-    def take(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module; see `Pending`."""
-        self._theta.take(self.blocks[i], sub)
-
-    def slices(self, i: int) -> dict[str, Tensor]:
+    def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        return self._theta.take_slices(self.blocks[i])
+        return self.take_slices(self._blocks[i])
 
-    def take_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i its moments."""
-        self._theta.take_moments(self.blocks[i], sub, optimizer)
+    def load(self, i: int, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
+        self.take(self._blocks[i], sub)
 
-
-class LocalPending(TakesLocally, Pending):
-    """A round of a process that trains alone."""
-
-    def __init__(self, theta: LocalTheta, number: int, blocks: Sequence[Blocks]) -> None:
-        super().__init__(number, blocks)
-        self._theta = theta
+    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i the moments of its slice."""
+        self.take_moments(self._blocks[i], sub, optimizer)

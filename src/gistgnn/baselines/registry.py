@@ -1,0 +1,36 @@
+"""The methods that train: GIST, and the baselines that it is compared with.
+
+A new method is a file with a subclass of `GIST`, and an entry here. This module imports nothing slow: the command line
+reads it.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train.
+
+    Args:
+        home: a subclass of `GIST`, as "module:Class"; it is made of (build, widths, m, ...).
+        splits: the sub-GCNs hold parts of the model; otherwise every worker holds all of it, and there is no partition.
+    """
+
+    home: str
+    splits: bool = True
+
+    def load(self) -> Any:
+        """Import the class."""
+        module, name = self.home.split(":")
+        return getattr(importlib.import_module(module), name)
+
+
+METHODS = {
+    "gist": Method("gistgnn.gist:GIST"),
+    "data-parallel": Method("gistgnn.baselines.data_parallel:DataParallel", splits=False),
+    "local-sgd": Method("gistgnn.baselines.local_sgd:LocalSGD", splits=False),
+    "ensemble": Method("gistgnn.baselines.ensemble:Ensemble"),
+}
+"""The methods by name."""

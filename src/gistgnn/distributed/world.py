@@ -1,0 +1,140 @@
+"""The processes of a run: what they can do together, and the case of one process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from gistgnn.errors import DivergedError, InputError
+
+T = TypeVar("T")
+
+
+@dataclass
+class Traffic:
+    """What this rank has exchanged with the others.
+
+    Attributes:
+        rounds: rounds that have ended.
+        sent: bytes of slices sent to other ranks.
+        received: bytes of slices received from other ranks.
+        seconds: time spent in exchanging slices.
+        waited: time spent in waiting for the others, and in exchanging small messages.
+        slices: bytes of the slices of all sub-GCNs of all ranks in these rounds; each slice counts once.
+        read: bytes of Θ that this rank has sent to rank 0, which evaluates and writes the model.
+    """
+
+    rounds: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    slices: int = 0
+    read: int = 0
+
+
+class World(ABC):
+    """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has started.
+
+    Attributes:
+        rank: this process's number, from 0.
+        count: W, the number of processes.
+        several: torchrun has started this process, so there may be others.
+        traffic: what this process has exchanged with the others.
+    """
+
+    several: bool = False
+    rank: int = 0
+    count: int = 1
+    traffic: Traffic
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is rank 0."""
+        return self.rank == 0
+
+    @abstractmethod
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in order, on every rank. A value is anything that JSON can hold."""
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set on some rank."""
+        return any(self.gather(flag))
+
+    def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
+        """Do some work on rank 0, and return its result on all ranks.
+
+        Args:
+            work: returns something that JSON can hold.
+            meanwhile: what the other ranks do; it returns when rank 0 is done.
+
+        Raises:
+            InputError: the work has raised it; all ranks raise the same error.
+        """
+        result, error = None, None
+        if self.leads:
+            try:
+                result = work()
+            except InputError as caught:
+                error = caught
+        else:
+            meanwhile()
+        shared, message = self.gather([result, error_message(error)])[0]
+        raise_first([message], error)
+        return cast(T, shared)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do some work on every rank, and return this rank's result.
+
+        Raises:
+            InputError: the work has raised it on some rank; all ranks raise the error of the first such rank.
+        """
+        result, error = None, None
+        try:
+            result = work()
+        except InputError as caught:
+            error = caught
+        raise_first(self.gather(error_message(error)), error)
+        return cast(T, result)
+
+    @contextmanager
+    def talking(self) -> Iterator[None]:
+        """Within the block the ranks exchange something by torch.distributed; see `Ranks.talking`."""
+        yield
+
+    def close(self) -> None:  # noqa: B027
+        """Leave the other processes."""
+
+
+class Alone(World):
+    """The only process of a run."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return this process's value."""
+        return [value]
+
+
+def error_message(error: InputError | None) -> list[Any] | None:
+    """Return an error as something that JSON can hold."""
+    if error is None:
+        return None
+    return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
+
+
+def raise_first(messages: list[list[Any] | None], own: InputError | None) -> None:
+    """Raise an error if some rank has one: this rank's own error, or else that of the first rank.
+
+    Args:
+        messages: `error_message` of every rank.
+        own: this rank's error.
+    """
+    if message := next(filter(None, messages), None):
+        error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
+        error.relayed = True
+        raise error

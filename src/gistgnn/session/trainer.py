@@ -1,0 +1,52 @@
+"""What a session needs of the object that trains: `GIST`, or a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from gistgnn.distributed import World
+from gistgnn.evaluation import Evaluation
+from gistgnn.graphs import Graph
+from gistgnn.layout.axes import Layout, Widths
+from gistgnn.partition import Blocks, Partition
+from gistgnn.runners.runner import Runner
+from gistgnn.session.running import Running
+from gistgnn.session.scorer import Scorer
+from gistgnn.settings import Training
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.store import Store
+from gistgnn.theta.theta import Theta
+
+
+class Trainer(Protocol):
+    """See `gistgnn.GIST`, which documents every member."""
+
+    method: str
+    widths: Widths
+    input_axis: int | None
+    seed: int
+    device: torch.device
+    layout: Layout
+    partition: Partition
+    store: Store
+    ranks: World
+    next_round: int
+
+    @property
+    def theta(self) -> Theta: ...  # noqa: D102
+    @property
+    def spec(self) -> ModelSpec: ...  # noqa: D102
+    @property
+    def full_spec(self) -> ModelSpec: ...  # noqa: D102
+    @property
+    def sub_gcns(self) -> int: ...  # noqa: D102
+    @property
+    def workers(self) -> int: ...  # noqa: D102
+    def blocks(self, number: int) -> list[Blocks]: ...  # noqa: D102
+    def begin_run(self, *, resumed: bool) -> None: ...  # noqa: D102
+    def make_runner(self, name: str) -> Runner: ...  # noqa: D102
+    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer: ...  # noqa: D102
+    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]: ...  # noqa: D102

@@ -1,0 +1,68 @@
+"""The places where Θ can lie. A new place is a file with a subclass of `Theta` and an entry here.
+
+This module imports nothing slow: the command line reads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place for Θ.
+
+    Args:
+        home: the class, as "module:Class"; its class method `make(store, spec, ranks, replace=)` makes Θ with the
+            model's initial values.
+        help: where Θ is, for the command line.
+        holds: which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk".
+        streams: one sub-GCN is on the device at a time; otherwise all of them.
+        alone: one process can use it.
+        ranks: several ranks can use it.
+        shared: every rank holds 1/W of Θ; otherwise all of it.
+    """
+
+    home: str
+    help: str
+    holds: str = "device"
+    streams: bool = False
+    alone: bool = True
+    ranks: bool = False
+    shared: bool = False
+
+    def load(self) -> Any:
+        """Import the class, a subclass of `Theta`."""
+        module, name = self.home.split(":")
+        return getattr(importlib.import_module(module), name)
+
+
+STORES = {
+    "memory": Place("gistgnn.theta.memory:InMemory", "on the device, with all sub-GCNs of a round", ranks=True),
+    "host": Place(
+        "gistgnn.theta.memory:InMemory",
+        "in the host's memory, with one sub-GCN at a time on the device",
+        holds="host",
+        streams=True,
+    ),
+    "disk": Place(
+        "gistgnn.theta.disk.on_disk:OnDisk",
+        "in files in the run's folder, with one sub-GCN at a time in memory",
+        holds="disk",
+        streams=True,
+    ),
+    "sharded": Place(
+        "gistgnn.theta.ranks.sharded:Sharded",
+        "by rows over the ranks",
+        streams=True,
+        alone=False,
+        ranks=True,
+        shared=True,
+    ),
+}
+"""The places by name."""
+
+ALIASES = {"mapped": "disk"}
+"""Names that earlier versions used."""
