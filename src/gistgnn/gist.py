@@ -94,6 +94,7 @@ class GIST:
         self._theta: Theta | None = None
 
     method = "gist"
+    fixed_blocks = False  # True: every round has the blocks of the first
 
     @property
     def sub_gcns(self) -> int:
@@ -123,7 +124,7 @@ class GIST:
 
     def blocks(self, number: int) -> list[Blocks]:
         """The blocks of round t, of every sub-GCN."""
-        return self.partition.blocks(number)
+        return self.partition.blocks(0 if self.fixed_blocks else number)
 
     def begin_round(self) -> Round:
         """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""

@@ -16,7 +16,6 @@ from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.partition import Blocks
 from gistgnn.session.result import Result
 from gistgnn.session.scorer import Scorer, ScoreTable
 from gistgnn.settings import Training
@@ -42,6 +41,7 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
+    fixed_blocks = True
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
         if options.get("input_axis") is not None:
@@ -49,10 +49,6 @@ class Ensemble(GIST):
         super().__init__(build, widths, sub_gcns, **options)
         if self.store.kind != "memory":
             raise InputError(f"the store is {self.store.kind}, but an ensemble's members are in memory: use memory")
-
-    def blocks(self, number: int) -> list[Blocks]:
-        """The first round's blocks, in every round."""
-        return super().blocks(0)
 
     def fit(self, graph: Any, **settings: Any) -> Result:
         """Train on a graph; see `GIST.fit`. Every member's moments are kept, whatever `optimizer_state` says."""
