@@ -18,6 +18,7 @@ from gistgnn.accounting.coverage import binomial, coverage_of, partition_of
 from gistgnn.baselines import METHODS
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
+from gistgnn.theta import build_on_meta
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 
@@ -44,8 +45,8 @@ def trained(gist: GIST, rounds: int) -> dict[int, float]:
 
 def held(gist: GIST, rounds: int) -> dict[int, float]:
     """Share of the parameters by the number of rounds in which some sub-GCN has them, from their positions alone."""
-    names = [name for name, _ in gist.model().named_parameters()]
-    often = {name: np.zeros(gist.theta.tensors[name].shape, int) for name in names}
+    model = build_on_meta(gist.build, gist.widths, shared=gist.shared)
+    often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
     for t in range(rounds):
         blocks = gist.blocks(t)
         for name, count in often.items():
