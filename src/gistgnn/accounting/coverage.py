@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
     A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
     features is trained in the rounds whose blocks send all of them to the same sub-GCN. Rounds draw independent blocks,
     so the number of these rounds is binomial. The shares are expectations over the random blocks. Where all rounds
-    have the same blocks (`GIST.fixed_blocks`), a parameter is trained in all rounds or in none, and the shares are exact.
+    have the same blocks (`GIST.fixed_blocks`), a parameter is trained in all of them or in none; the shares are exact.
 
     Args:
         gist: its partition and layout are used.
@@ -54,7 +54,7 @@ def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
     for name, _ in model.named_parameters():
         parameters.update(_touched(gist.layout.dims[name], gist.partition.features, gist.partition.whole))
     total = parameters.total()
-    shares: Counter[int] = Counter()
+    shares: defaultdict[int, float] = defaultdict(float)
     known = gist.fixed_blocks or gist.partition.kind == "balanced"  # balanced blocks have the same sizes in all rounds
     sizes = [[len(block) for block in sub_gcn] for sub_gcn in gist.blocks(0)] if known else None
     for touched, count in parameters.items():
