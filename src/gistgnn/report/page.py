@@ -28,9 +28,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    for function in (formats.duration, formats.mean_sd, formats.number, formats.percent, formats.plural, formats.size):
+    for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
         environment.filters[function.__name__] = function
-    environment.filters["times"] = formats.times
     environment.filters["count"] = "{:,}".format
     environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     return environment
