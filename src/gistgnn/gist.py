@@ -83,6 +83,7 @@ class GIST:
 
     method = "gist"
     stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
+    fixed_blocks = False  # True: all rounds have the blocks of the first
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class GIST:
 
     def blocks(self, number: int) -> list[Blocks]:
         """The blocks of every sub-GCN in round t."""
-        return self.partition.blocks(number)
+        return self.partition.blocks(0 if self.fixed_blocks else number)
 
     def begin_round(self) -> Round:
         """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""

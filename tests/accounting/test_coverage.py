@@ -1,22 +1,40 @@
-"""Which share of Θ was trained how often, against adding one to every entry that a sub-GCN holds."""
+"""The expected coverage against entries that sub-GCNs really hold: of all possible blocks, and of many rounds."""
 
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn import GIST
-from gistgnn.accounting.coverage import coverage_of, partition_of
+from gistgnn.accounting import coverage
+from gistgnn.accounting.coverage import binomial, partition_of
 from gistgnn.baselines.registry import METHODS
+from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 
+KINDS = ("balanced", "categorical")
 
-def counted(gist: GIST, rounds: int) -> dict[str, float]:
-    """The shares of the parameters by how often a sub-GCN held them."""
+
+def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
+    return coverage.coverage_of(gist.full_spec, gist.partition, rounds, fixed_blocks=gist.fixed_blocks)
+
+
+def shares(gist: GIST, rounds: int) -> dict[int, float]:
+    return {int(n): share for n, share in coverage_of(gist, rounds)["counts"].items()}
+
+
+def trained(gist: GIST, rounds: int) -> dict[int, float]:
+    """Share of the parameters by the number of rounds in which a sub-GCN changed them."""
     before = gist.theta.copy()
     for round_ in gist.rounds(rounds):
         for sub in round_:
@@ -26,50 +44,142 @@ def counted(gist: GIST, rounds: int) -> dict[str, float]:
     names = dict(gist.model().named_parameters())
     moved = torch.cat([(gist.theta.tensors[name] - before[name]).flatten() for name in names]).round().long()
     values, counts = moved.unique(return_counts=True)
-    return {str(int(v)): int(n) / len(moved) for v, n in zip(values, counts, strict=True)}
+    return {int(v): int(n) / len(moved) for v, n in zip(values, counts, strict=True)}
+
+
+def held(gist: GIST, rounds: int) -> dict[int, float]:
+    """Share of the parameters by the number of rounds in which some sub-GCN has them, from their positions alone."""
+    model = gist.full_spec.on_meta()
+    often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
+    for t in range(rounds):
+        blocks = gist.blocks(t)
+        for name, count in often.items():
+            here = np.zeros(count.shape, bool)
+            for sub_gcn in blocks:
+                dims = gist.layout.dims[name]
+                here[np.ix_(*(gist.layout.positions(dim, sub_gcn, gist.partition.features) for dim in dims))] = True
+            count += here
+    counts = Counter(np.concatenate([count.ravel() for count in often.values()]).tolist())
+    return {n: count / counts.total() for n, count in counts.items()}
+
+
+def every_blocks(gist: GIST) -> Iterator[list[Blocks]]:
+    """All blocks that a round may draw, equally likely."""
+    m, kind = gist.sub_gcns, gist.partition.kind
+    axes = []
+    for axis, d in enumerate(gist.partition.features):
+        owners = itertools.product(range(m), repeat=d)
+        even = sorted(i % m for i in range(d))
+        fitting = [o for o in owners if (sorted(o) == even if kind == "balanced" else len(set(o)) == m)]
+        split = [[torch.tensor([f for f in range(d) if o[f] == i]) for i in range(m)] for o in fitting]
+        axes.append([[torch.arange(d)] * m] if axis in gist.partition.whole else split)
+    for chosen in itertools.product(*axes):
+        yield list(zip(*chosen, strict=True))
+
+
+def small(model: str, widths: int | tuple[int, ...], m: int, **options: Any) -> GIST:
+    return GIST(every_model()[model][0], widths, m, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("model", "widths", "m", "options"),
+    [
+        ("gcn none 2", (3, 4), 2, {}),
+        ("gcn none 2", (3, 5), 2, {"whole": [0]}),
+        ("graphsage none 2", (4, 3), 2, {}),
+        ("residual", 4, 2, {}),
+        ("residual", 6, 3, {}),
+        ("jumping over x", (3, 4), 2, {}),
+        ("copies of the whole", (4, 3), 2, {}),
+    ],
+)
+def test_one_round_is_the_mean_over_all_possible_blocks(
+    monkeypatch: pytest.MonkeyPatch, model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
+) -> None:
+    gist = small(model, widths, m, partition=kind, **options)
+    expected = coverage_of(gist, 1)["counts"].get("1", 0.0)
+    possible = list(every_blocks(gist))
+    found = []
+    for blocks in possible:
+        monkeypatch.setattr(gist, "blocks", lambda _, blocks=blocks: blocks)
+        found.append(held(gist, 1).get(1, 0.0))
+    assert expected == pytest.approx(np.mean(found), abs=1e-12)
 
 
 @given(
     model=st.sampled_from(sorted(every_model())),
     m=st.integers(1, 4),
     rounds=st.integers(0, 5),
-    kind=st.sampled_from(["balanced", "categorical"]),
+    kind=st.sampled_from(KINDS),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=12, deadline=None)
-def test_it_is_what_sub_gcns_hold(model: str, m: int, rounds: int, kind: str, seed: int) -> None:
+@settings(max_examples=8, deadline=None)
+def test_many_runs_agree_with_it(model: str, m: int, rounds: int, kind: str, seed: int) -> None:
     build, widths = every_model()[model]
-    widths = 12 if isinstance(widths, int) else (12,) * len(widths)
-    gist = GIST(build, widths, m, seed=seed, partition=kind)
-    expected = counted(gist, rounds)
-    found = coverage_of(gist, rounds)
-    assert found["rounds"] == rounds
-    assert found["counts"] == pytest.approx(expected)
+    gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), m, seed=seed, partition=kind)
+    assert held(gist, rounds) == trained(gist, rounds), "what the tests count is what sub-GCNs train"
+    expected, runs, sums = shares(gist, rounds), 40, Counter[int]()
+    for run in range(runs):
+        gist.partition = Partition(gist.partition.features, m, kind=kind, seed=1000 * seed + run)
+        sums.update(held(gist, rounds))
+    assert set(sums) <= set(expected)
+    for n, share in expected.items():
+        error = math.sqrt(share * (1 - share) / runs)  # at most: entries of a run are far from all alike
+        assert sums[n] / runs == pytest.approx(share, abs=5 * error + 1e-9)
 
 
-def test_of_large_tensors_a_sample_stands_for_all() -> None:
-    gist = GIST(gcn(), (256, 256), 4, seed=1)
-    found, rounds = coverage_of(gist, 8)["counts"], 8
-    expected = counted(gist, rounds)
-    for count in expected:
-        assert found.get(count, 0.0) == pytest.approx(expected[count], abs=0.03)
-    assert sum(found.values()) == pytest.approx(1.0)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wide_model_in_one_long_run(kind: str) -> None:
+    """Of 65,536 weights between two axes, and of many rounds, the shares are close to the expected ones."""
+    gist = GIST(gcn(), (256, 250), 4, seed=1, partition=kind)
+    expected, found = shares(gist, 30), held(gist, 30)
+    assert sum(expected.values()) == pytest.approx(1.0, abs=1e-9)
+    for n in expected.keys() | found.keys():
+        assert found.get(n, 0.0) == pytest.approx(expected.get(n, 0.0), abs=0.01)
+    assert sum(n * share for n, share in found.items()) == pytest.approx(
+        sum(n * share for n, share in expected.items()), rel=0.005
+    )
+
+
+@given(trials=st.integers(0, 3000), p=st.sampled_from([0.0, 1.0]) | st.floats(1e-9, 1 - 1e-9))
+@settings(max_examples=50, deadline=None)
+def test_the_binomial_distribution(trials: int, p: float) -> None:
+    found = binomial(trials, p)
+    reference = scipy.stats.binom.pmf(np.arange(trials + 1), trials, p)
+    assert [found.get(n, 0.0) for n in range(trials + 1)] == pytest.approx(reference, abs=1e-9)
+
+
+def test_thousands_of_rounds_and_wide_axes_take_no_time_and_lose_nothing() -> None:
+    found = coverage_of(GIST(gcn(), (4096, 4096), 8, partition="categorical"), 20_000)
+    assert sum(found["counts"].values()) == pytest.approx(1.0, abs=1e-8)
+    assert len(found["counts"]) < 2000
 
 
 def test_axes_that_are_left_whole_are_always_trained() -> None:
     gist = GIST(gcn(), (8, 8), 4, whole=[1])
     assert coverage_of(gist, 6)["counts"] == {"6": 1.0}
-    assert partition_of(gist) == [
+    assert partition_of(gist.partition, gist.blocks(0)) == [
         {"name": "axis 0", "features": 8, "blocks": [2, 2, 2, 2]},
         {"name": "axis 1", "features": 8, "blocks": [8]},
     ]
 
 
-@pytest.mark.parametrize(("method", "never"), [("data-parallel", 0.0), ("local-sgd", 0.0), ("ensemble", 0.5)])
-def test_of_what_gist_is_compared_with(method: str, never: float) -> None:
-    """An ensemble never trains the weights between its members."""
+def test_blocks_of_one_feature_never_train_weights_between_features_of_one_axis() -> None:
+    gist = small("residual", 4, 4)
+    between = 2 * 4 * 3  # two layers' weights off the diagonal
+    assert shares(gist, 3)[0] == pytest.approx(between / coverage_of(gist, 3)["parameters"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("method", "never"), [("data-parallel", False), ("local-sgd", False), ("ensemble", True)])
+def test_of_what_gist_is_compared_with(method: str, never: bool, kind: str) -> None:
+    """An ensemble never trains the weights between its members, and the others train everything."""
+    make: Callable[..., GIST] = METHODS[method].load()
+    gist = make(gcn(), (64, 64), 2, **({"partition": kind} if never else {}))
     options: dict[str, Any] = {"sampler": ClusterSampling(clusters=4, clusters_per_batch=2, method="random")}
-    result = fit(METHODS[method].load()(gcn(), (64, 64), 2), training="each", epochs=4, **options)
-    counts = result.coverage["counts"]
-    assert counts.get("0", 0.0) == pytest.approx(never * 64 * 64 / result.coverage["parameters"], abs=0.02)
-    assert counts.get("0", 0.0) + counts[str(result.coverage["rounds"])] == pytest.approx(1.0)
+    result = fit(gist, training="each", epochs=4, **options)
+    rounds = result.coverage["rounds"]
+    assert shares(gist, rounds) == pytest.approx(held(gist, rounds) if never else {rounds: 1.0})
+    assert {int(n): share for n, share in result.coverage["counts"].items()} == shares(gist, rounds)
+    assert (0 in shares(gist, rounds)) == never

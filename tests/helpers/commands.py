@@ -45,7 +45,6 @@ def ready() -> ForkServerContext:
         "cli.main",
         "cli.score_table",
         "runs.run_folder",
-        "report.plots",
         "report.run_page",
         "distributed",
         "planning",

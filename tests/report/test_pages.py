@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 
 from gistgnn.errors import InputError
 from gistgnn.report import write_report
+from gistgnn.report.bars import coverage_summary, median
 from gistgnn.report.comparison_page import comparison_page
-from gistgnn.report.coverage_section import coverage_blocks, median
 from gistgnn.report.experiment_page import experiment_page
-from gistgnn.report.formats import duration, size
-from gistgnn.report.run_page import run_page
+from gistgnn.report.run_page import plot_curves, run_page
+from gistgnn.utils.formats import duration, size
 from tests.report.records import NEW_KEYS, comparison_record, experiment_record, run_record
 
 _EVIL = '<script>alert("1")</script> $x_{'
@@ -23,9 +24,9 @@ _EVIL = '<script>alert("1")</script> $x_{'
 
 def rendered() -> dict[str, str]:
     return {
-        "run": run_page(run_record()).render(),
-        "comparison": comparison_page(comparison_record()).render(),
-        "experiment": experiment_page(experiment_record()).render(),
+        "run": run_page(run_record()),
+        "comparison": comparison_page(comparison_record()),
+        "experiment": experiment_page(experiment_record()),
     }
 
 
@@ -50,9 +51,8 @@ def test_text_of_the_record_is_never_markup() -> None:
         comparison_page(replaced(comparison_record())),
         experiment_page(replaced(experiment_record())),
     ):
-        html = page.render()
-        assert "&lt;script&gt;" in html
-        assert "<script" not in html
+        assert "&lt;script&gt;" in page
+        assert "<script" not in page
 
 
 def test_pages_ask_the_network_for_nothing() -> None:
@@ -76,10 +76,10 @@ def test_the_same_record_gives_the_same_page() -> None:
 def test_a_run_tells_its_result_first_then_everything_else() -> None:
     words = plain(rendered()["run"])
     assert words.index("97.93 % test accuracy") < words.index("Curves") < words.index("Partition and coverage")
-    assert "98.33 % there), after round 18 of 20" in words
-    assert "as if there were 4 workers: 153 KiB by each in a round" in words
+    assert "best validation score (98.33 %), from round 18 of 20" in words
+    assert "as if there were 4 workers. Each sends 153 KiB in a round." in words
     assert "d_1: 256 features in 4 blocks of 64" in words
-    assert "local steps, with their batches 2.4 s · 80 %" in words
+    assert "local steps with their batches 2.4 s · 80 %" in words
     assert "activations, batches, torch itself" in words
 
 
@@ -87,7 +87,7 @@ def test_a_run_tells_its_result_first_then_everything_else() -> None:
 def test_an_older_record_lacks_sections_and_no_more(left_out: str | None) -> None:
     missing = NEW_KEYS if left_out is None else (left_out,)
     record = {key: value for key, value in run_record(3).items() if key not in missing}
-    words = plain(run_page(record).render())
+    words = plain(run_page(record))
     assert "97.93 %" in words
     for key, word in {"traffic": "Accuracy by bytes", "coverage": "were never trained", "seconds": "Where 3"}.items():
         assert (word in words) == (key not in missing)
@@ -95,14 +95,14 @@ def test_an_older_record_lacks_sections_and_no_more(left_out: str | None) -> Non
 
 def test_one_worker_sends_nothing_so_there_is_no_curve_of_bytes() -> None:
     traffic = {"workers": 1, "bytes_per_round": 0.0}
-    assert "by bytes" not in run_page(run_record(3, traffic=traffic)).render()
+    assert "by bytes" not in run_page(run_record(3, traffic=traffic))
 
 
 def test_a_run_that_diverged_at_once_has_no_score_and_says_why() -> None:
     record = run_record(
         0, test=None, validation=None, last={}, best_round=-1, rounds=0, diverged="the loss is nan in round 1"
     )
-    words = plain(run_page(record).render())
+    words = plain(run_page(record))
     assert "No score" in words
     assert "Training diverged: the loss is nan in round 1." in words
     assert "there are no curves" in words
@@ -112,14 +112,14 @@ def test_missing_numbers_are_gaps() -> None:
     record = run_record(5)
     record["history"][2].update(loss=float("nan"), test=None)
     record["history"][3]["loss"] = float("inf")
-    assert "nan" not in plain(run_page(record).render())
+    assert "nan" not in plain(run_page(record))
 
 
 @pytest.mark.parametrize(("evaluations", "most"), [(1, 100_000), (400, 200_000), (3000, 300_000)])
 def test_pages_stay_small(evaluations: int, most: int) -> None:
     counts = {str(k): 1 / (evaluations + 1) for k in range(evaluations + 1)}
     coverage = {"rounds": evaluations, "parameters": 10**9, "counts": counts}
-    html = run_page(run_record(evaluations, coverage=coverage)).render()
+    html = run_page(run_record(evaluations, coverage=coverage))
     assert len(html.encode()) < most
     assert html.count("<use") < 2000, "many points have no markers"
 
@@ -127,18 +127,33 @@ def test_pages_stay_small(evaluations: int, most: int) -> None:
 def test_multi_label_graphs_are_judged_by_micro_f1() -> None:
     record = run_record(2)
     record["graph"]["multi_label"] = True
-    assert "test micro F1 of the model" in plain(run_page(record).render())
+    assert "test micro F1 of the model" in plain(run_page(record))
 
 
 def test_the_median_is_of_parameters_and_bins_lose_nothing() -> None:
     assert median({0: 0.4, 1: 0.2, 7: 0.4}) == 1
     shares = {str(k): 1 / 101 for k in range(101)}
-    text, side = coverage_blocks({"rounds": 100, "parameters": 10, "counts": shares})
-    html = side.html("")
-    assert html.count("<li>") <= 20
-    assert sum(map(float, re.findall(r'"value">([\d.]+)', html))) == pytest.approx(100, abs=0.2)
-    assert "0.99" in text.html("")
-    assert "50 of 100 rounds" in text.html("")
+    bars = coverage_summary({"rounds": 100, "counts": shares})["bars"]
+    assert len(bars) <= 20
+    assert sum(float(bar.value.removesuffix("\N{NO-BREAK SPACE}%")) for bar in bars) == pytest.approx(100, abs=0.2)
+    words = plain(run_page(run_record(100, coverage={"rounds": 100, "parameters": 10, "counts": shares})))
+    assert "0.99 % were never trained. The median parameter was trained in 50 of 100 rounds" in words
+
+
+def test_bars_of_the_coverage_stand_for_what_can_be_seen() -> None:
+    """All rounds have a bar of their own, and long tails none, so that the others tell the rest apart."""
+    counts = {"0": 1e-7, "3": 1e-6, "30": 0.2, "31": 0.3, "32": 0.2, "70": 1e-9, "1000": 0.3}
+    bars = coverage_summary({"rounds": 1000, "counts": counts})["bars"]
+    assert [bar.label for bar in bars] == ["never", "30 rounds", "31 rounds", "32 rounds", "all 1,000 rounds"]
+    assert bars[0].value == "< 0.01\N{NO-BREAK SPACE}%"
+    assert [bar.length for bar in bars[1:]] == pytest.approx([2 / 3, 1, 2 / 3, 1])
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_coverage_of_few_rounds(rounds: int) -> None:
+    coverage = {"rounds": rounds, "parameters": 5, "counts": {str(rounds): 1.0}}
+    words = plain(run_page(run_record(1, coverage=coverage)))
+    assert ("never 100.00 %" if rounds == 0 else "1 round 100.00 %") in words
 
 
 def test_a_comparison_says_what_is_best_and_what_a_speed_up_costs() -> None:
@@ -150,10 +165,10 @@ def test_a_comparison_says_what_is_best_and_what_a_speed_up_costs() -> None:
 
 def test_a_comparison_without_curves_or_baseline_or_scores() -> None:
     record = {**comparison_record(), "curves": [], "baseline": None}
-    assert "Score by" not in comparison_page(record).render()
+    assert "Score by" not in comparison_page(record)
     record["rows"] = [{**row, "score": [None], "speedup": None} for row in record["rows"]]
-    assert "No score" in comparison_page(record).render()
-    assert "No score" in comparison_page({**record, "rows": []}).render()
+    assert "No score" in comparison_page(record)
+    assert "No score" in comparison_page({**record, "rows": []})
 
 
 def test_a_reproduction_tells_its_verdicts_in_words() -> None:
@@ -165,7 +180,7 @@ def test_a_reproduction_tells_its_verdicts_in_words() -> None:
 def test_the_configuration_can_be_copied() -> None:
     html = rendered()["run"]
     code = html[html.rindex("<code>") + 6 : html.rindex("</code>")]
-    assert json.loads(code.replace("&quot;", '"')) == run_record()["config"]
+    assert json.loads(unescape(code)) == run_record()["config"]
 
 
 @pytest.mark.parametrize(
@@ -190,10 +205,18 @@ def test_sizes(count: float, words: str) -> None:
     assert size(count) == words
 
 
+@pytest.mark.parametrize("evaluations", [0, 1, 30])
+@pytest.mark.parametrize("method", ["gist", "ensemble"])
+def test_curves_are_drawn_whatever_was_evaluated(tmp_path: Path, evaluations: int, method: str) -> None:
+    record = run_record(evaluations, best_round=-1 if evaluations == 0 else 1)
+    plot_curves({**record, "config": {**record["config"], "method": method}}, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     page = experiment_page(experiment_record())
     write_report(tmp_path / "new" / "report.html", page)
-    assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8") == page.render()
+    assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8") == page
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError):
         write_report(tmp_path / "file" / "report.html", page)

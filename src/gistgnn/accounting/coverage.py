@@ -1,117 +1,124 @@
-"""Which share of Θ a run has trained, and how often: it follows from the blocks alone (section 2.1)."""
+"""Coverage: which share of Θ a run is expected to have trained, and in how many rounds (section 2.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from gistgnn.layout.axes import Dim, Layout
+from gistgnn.layout.axes import Dim
 from gistgnn.partition import Blocks, Partition
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.utils.random_streams import generator
 
-SAMPLED = 2048  # entries of a tensor whose rounds are counted
+NEGLIGIBLE = 1e-13  # a smaller share is left out
+_TERMS = 30  # of an alternating series; the next term is below 1e-14
 
-Numbers = npt.NDArray[np.int64]
-Place = tuple[Numbers, Numbers]  # of sampled entries in one dimension: their axis (-1: none that is split), feature
+Touched = tuple[int, ...]  # how many different features of every axis a parameter lies at
 
 
-def partition_of(partition: Partition, blocks: list[Blocks]) -> list[dict[str, Any]]:
-    """What result.json holds of the partition: every axis with its features and the sizes of its blocks."""
+def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[str, Any]]:
+    """Return the part of result.json on the partition: every axis with its features and the sizes of its blocks."""
     return [
         {
             "name": name,
             "features": d,
-            "blocks": [d] if axis in partition.whole else [len(own[axis]) for own in blocks],
+            "blocks": [d] if axis in partition.whole else [len(sub_gcn[axis]) for sub_gcn in blocks],
         }
         for axis, (name, d) in enumerate(zip(partition.names, partition.features, strict=True))
     ]
 
 
-def coverage_of(
-    spec: ModelSpec, partition: Partition, blocks_of: Callable[[int], list[Blocks]], rounds: int
-) -> dict[str, Any]:
-    """Count in how many rounds the parameters of Θ have been trained.
+def coverage_of(spec: ModelSpec, partition: Partition, rounds: int, *, fixed_blocks: bool = False) -> dict[str, Any]:
+    """Return which share of the parameters of Θ is expected to be trained in how many rounds.
 
-    A parameter that lies along one split axis, or none, is in some sub-GCN in every round; one that lies along two is
-    in those rounds whose blocks have both of its features in one sub-GCN: 1/m of them on average.
+    A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
+    features is trained in the rounds whose blocks send all of them to the same sub-GCN. Rounds draw independent blocks,
+    so the number of these rounds is binomial. The shares are expectations over the random blocks. Where all rounds
+    have the same blocks, a parameter is trained in all of them or in none; the shares are exact.
 
     Args:
         spec: the full model.
-        partition: says which axes are split.
-        blocks_of: returns the blocks of round t.
-        rounds: T, that are done.
+        partition: the blocks' sizes follow from it.
+        rounds: T, the number of finished rounds.
+        fixed_blocks: all rounds have the blocks of the first.
 
     Returns:
-        "rounds": T; "parameters": of Θ; "counts": the share of the parameters by the number of rounds. Of a tensor of
-        more than `SAMPLED` entries, as many are drawn to stand for it.
+        "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
+        text. Shares below `NEGLIGIBLE` are left out.
     """
-    tensors = dict(spec.on_meta().named_parameters())
-    total = sum(tensor.numel() for tensor in tensors.values())
-    often, sampled = 0, []
-    for name, tensor in tensors.items():
-        places = _places(spec.layout, partition, name, tuple(tensor.shape))
-        if len(places) < 2:
-            often += tensor.numel()
-        else:
-            sampled.append((tensor.numel(), places))
-    counts = {rounds: often / total} if often else {}
-    trained = [np.zeros(len(places[0][0]), np.int64) for _, places in sampled]
-    for t in range(rounds) if sampled else ():
-        owners = _owners(partition, blocks_of(t))
-        for found, (_, places) in zip(trained, sampled, strict=True):
-            found += _together(owners, places)
-    for found, (size, _) in zip(trained, sampled, strict=True):
-        for count, entries in zip(*np.unique(found, return_counts=True), strict=True):
-            counts[int(count)] = counts.get(int(count), 0.0) + size / total * entries / len(found)
-    return {"rounds": rounds, "parameters": total, "counts": {str(n): counts[n] for n in sorted(counts)}}
+    parameters: Counter[Touched] = Counter()
+    for name, _ in spec.on_meta().named_parameters():
+        parameters.update(_touched(spec.layout.dims[name], partition.features, partition.whole))
+    total = parameters.total()
+    shares: defaultdict[int, float] = defaultdict(float)
+    known = fixed_blocks or partition.kind == "balanced"  # balanced blocks have the same sizes in all rounds
+    sizes = [[len(block) for block in sub_gcn] for sub_gcn in partition.blocks(0)] if known else None
+    for touched, count in parameters.items():
+        p = _chance(touched, partition, sizes)
+        trained = {0: 1 - p, rounds: p} if fixed_blocks and rounds else binomial(rounds, p)
+        for n, probability in trained.items():
+            shares[n] += probability * count / total
+    counts = {str(n): shares[n] for n in sorted(shares) if shares[n] > NEGLIGIBLE}
+    return {"rounds": rounds, "parameters": total, "counts": counts}
 
 
-def _places(layout: Layout, partition: Partition, name: str, shape: tuple[int, ...]) -> list[Place]:
-    """Where sampled entries of a tensor lie in those of its dimensions that have a split axis."""
-    if not shape:
-        return []
-    size = int(np.prod(shape))
-    drawn = np.arange(size) if size <= SAMPLED else generator(partition.seed, "coverage").integers(size, size=SAMPLED)
-    along = [_along(partition, dim) for dim in layout.dims[name]]
-    index = np.unravel_index(drawn, shape)
-    return [(axis[i], feature[i]) for (axis, feature), i in zip(along, index, strict=True) if (axis >= 0).any()]
+def binomial(trials: int, p: float) -> dict[int, float]:
+    """Return the probability of every number of successes in independent trials that succeed with probability p."""
+    if p <= 0 or p >= 1:
+        return {trials if p > 0 else 0: 1.0}
+    logs = [math.lgamma(n + 1) for n in range(trials + 1)]
+    yes, no = math.log(p), math.log1p(-p)
+    return {
+        n: math.exp(logs[trials] - logs[n] - logs[trials - n] + n * yes + (trials - n) * no) for n in range(trials + 1)
+    }
 
 
-def _along(partition: Partition, dim: Dim) -> Place:
-    """For every position of a dimension its axis and feature."""
-    axes, features = [], []
-    for segment in dim:
-        split = segment.axis is not None and segment.axis not in partition.whole
-        d = segment.fixed if segment.axis is None else partition.features[segment.axis]
-        axes.append(np.full(d, segment.axis if split else -1, np.int64))
-        features.append(np.arange(d))
-    return (np.concatenate(axes), np.concatenate(features)) if axes else (np.full(1, -1), np.zeros(1, np.int64))
+def _touched(dims: Sequence[Dim], features: Sequence[int], whole: frozenset[int]) -> Counter[Touched]:
+    """Count the entries of a tensor by how many different features of every split axis they lie at."""
+    counts = Counter({(0,) * len(features): 1})
+    for dim in dims:
+        extended: Counter[Touched] = Counter()
+        for touched, entries in counts.items():
+            for axis, fixed in ((segment.axis, segment.fixed) for segment in dim):
+                if axis is None or axis in whole:
+                    extended[touched] += entries * (fixed if axis is None else features[axis])
+                    continue
+                extended[touched] += entries * touched[axis]  # the same feature as in an earlier dimension
+                another = (*touched[:axis], touched[axis] + 1, *touched[axis + 1 :])
+                extended[another] += entries * (features[axis] - touched[axis])
+        counts = +extended
+    return counts
 
 
-def _owners(partition: Partition, blocks: list[Blocks]) -> list[Numbers]:
-    """For every axis the sub-GCN that each feature is in."""
-    owners = []
-    for axis, d in enumerate(partition.features):
-        owner = np.zeros(d, np.int64)
-        for i, own in enumerate(blocks):
-            owner[own[axis].numpy()] = i
-        owners.append(owner)
-    return owners
+def _chance(touched: Touched, partition: Partition, sizes: Sequence[Sequence[int]] | None) -> float:
+    """Return the probability that one round sends these features of every axis all to the same sub-GCN.
+
+    n features of an axis all fall into a block of s among its d features with probability C(s, n) / C(d, n). Where the
+    sizes are random too (categorical), all sub-GCNs are equally likely, given that no block is empty.
+
+    Args:
+        touched: how many features of every axis.
+        partition: its features and sub-GCNs are used.
+        sizes: of the blocks of every sub-GCN, by axis, where they are known; None: the partition is categorical.
+    """
+
+    def in_block(i: int, axis: int, n: int) -> float:
+        d = partition.features[axis]
+        if sizes is not None:
+            return math.comb(sizes[i][axis], n) / math.comb(d, n)
+        return m**-n * _none_empty(d - n, m - 1, m) / _none_empty(d, m, m)
+
+    m = partition.sub_gcns
+    if sum(touched) < 2:
+        return 1.0
+    return sum(math.prod(in_block(i, axis, n) for axis, n in enumerate(touched) if n) for i in range(m))
 
 
-def _together(owners: list[Numbers], places: list[Place]) -> npt.NDArray[np.bool_]:
-    """Which entries have all their features in one sub-GCN."""
-    fine = np.ones(len(places[0][0]), bool)
-    first = np.full(len(fine), -1)
-    for axis, feature in places:
-        owner = np.full(len(fine), -1)
-        for each in np.unique(axis[axis >= 0]):
-            chosen = axis == each
-            owner[chosen] = owners[each][feature[chosen]]
-        fine &= (owner < 0) | (first < 0) | (owner == first)
-        first = np.where(first < 0, owner, first)
-    return fine
+def _none_empty(features: int, blocks: int, m: int) -> float:
+    """Return the probability that features sent to m sub-GCNs at random leave none of `blocks` given ones empty.
+
+    By inclusion and exclusion over the empty ones.
+    """
+    terms = range(min(blocks, _TERMS) + 1)
+    return sum((-1) ** j * math.comb(blocks, j) * (1 - j / m) ** features for j in terms)

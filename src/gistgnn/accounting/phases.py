@@ -4,15 +4,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PHASES = ("prepare", "take", "train", "merge", "evaluate", "save")
-"""Clusters and what is prepared once; subGCNs; subTrain with its batches; subAgg; scores; checkpoints."""
-
 
 class Phases:
-    """Adds up the seconds that a run spends in each of its phases.
+    """Adds up the seconds of every phase of a run.
+
+        with phases("train"):
+            ...
+
+    The phases are "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches), "merge"
+    (subAgg), "evaluate" (scores) and "save" (checkpoints).
 
     Args:
-        seconds: of every phase so far, which go on to be counted there.
+        seconds: of every phase before a run was resumed; None: it begins.
     """
 
     def __init__(self, seconds: dict[str, float] | None = None) -> None:
@@ -20,7 +23,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the block to a phase, however it ends."""
+        """Add the time of the block to a phase, also where the block raises an error."""
         begun = time.perf_counter()
         try:
             yield

@@ -17,7 +17,6 @@ from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.partition import Blocks
 from gistgnn.sampling import Sampling
 from gistgnn.session.running import Running
 from gistgnn.session.scorer import Scorer, ScoreTable
@@ -46,15 +45,12 @@ class Ensemble(GIST):
 
     method = "ensemble"
     stores = ("memory",)
+    fixed_blocks = True
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
         if options.get("input_axis") is not None:
             raise InputError("the input features are partitioned: an ensemble's members see all of them")
         super().__init__(build, widths, sub_gcns, **options)
-
-    def blocks(self, number: int) -> list[Blocks]:
-        """The first round's blocks, in every round."""
-        return super().blocks(0)
 
     @property
     def spec(self) -> ModelSpec:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gistgnn.compare.many_runs import Record, RunStore
 from gistgnn.errors import InputError
-from gistgnn.report.words import COSTLY, METHODS, called, chosen, sent
+from gistgnn.report.names import COSTLY, METHODS, bytes_sent, main_score, method_name
 from gistgnn.runs.config import RunConfig
 
 Key = TypeVar("Key")
@@ -46,7 +46,7 @@ class Row:
     @property
     def name(self) -> str:
         """What the way to train is called."""
-        return called(self.method, self.sub_gcns)
+        return method_name(self.method, self.sub_gcns)
 
     @property
     def label(self) -> str:
@@ -145,7 +145,7 @@ def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
                 tuple(map(score_of, records)),
                 seconds,
                 _speedup(found[0], records),
-                statistics.fmean(sent(record, record["rounds"], _steps(record)) for record in records),
+                statistics.fmean(bytes_sent(record, record["rounds"], _steps(record)) for record in records),
                 tuple(record["inference_seconds"] for record in records if record["inference_seconds"] is not None),
                 tuple(record["peak_memory_bytes"] for record in records),
                 reached,
@@ -157,12 +157,12 @@ def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
 
 def label(method: str, m: int) -> str:
     """What a way to train is called, with m."""
-    return called(method, m) if m == 1 else f"{called(method, m)}, m = {m}"
+    return method_name(method, m) if m == 1 else f"{method_name(method, m)}, m = {m}"
 
 
 def score_of(record: Record) -> float:
     """The test score of a run in percent at its best validation score; 0 where it diverged at once."""
-    return 100 * record["test"][chosen(record)] if record["test"] else 0.0
+    return 100 * record["test"][main_score(record)] if record["test"] else 0.0
 
 
 def seconds_to(record: Record, goal: float) -> float | None:
@@ -180,7 +180,7 @@ def curve_of(record: Record) -> dict[str, Any]:
         "sub_gcns": m,
         "epoch": [entry["epoch"] for entry in history],
         "seconds": [entry["train_seconds"] for entry in history],
-        "bytes": [sent(record, entry["round"], entry["step"]) for entry in history],
+        "bytes": [bytes_sent(record, entry["round"], entry["step"]) for entry in history],
         "loss": [entry["loss"] for entry in history],
         "score": [100 * entry["test"] for entry in history],
     }
@@ -197,7 +197,7 @@ def comparison_record(
         "graph": graph,
         "machine": machine,
         "command": command,
-        "score": chosen(found[0][0]),
+        "score": main_score(found[0][0]),
         "below": comparison.below,
         "rows": [{**asdict(row), "label": row.name} for row in rows],
         "baseline": 0,

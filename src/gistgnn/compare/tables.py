@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from gistgnn.report.formats import duration, mean_sd, size
+from gistgnn.utils.formats import duration, mean_sd, size
 
 if TYPE_CHECKING:
     from gistgnn.compare.comparison import Row

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.paper.small_graphs import DROPOUT, scores_of, small_run
-from gistgnn.report.formats import mean_sd
+from gistgnn.utils.formats import mean_sd
 
 ROBUST = 3.0  # points between the best and the worst ζ
 HIDDEN = (256, 256)

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from gistgnn.compare.many_runs import Record, RunStore
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
-from gistgnn.report.formats import mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.utils.formats import mean_sd
 
 Pattern = tuple[int, ...]  # the dimensions d_l that are partitioned
 Cell = tuple[str, int]  # a data set and a place in ROWS

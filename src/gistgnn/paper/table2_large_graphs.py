@@ -16,9 +16,9 @@ from gistgnn.compare.many_runs import Record, RunStore
 from gistgnn.compare.tables import speedup
 from gistgnn.graphs import find
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
-from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from gistgnn.utils.formats import duration, mean_sd
 
 SUB_GCNS = (1, 2, 4, 8)
 GAT_EPOCHS = 4  # times those of GraphSAGE, at the small scale

@@ -16,8 +16,8 @@ from gistgnn.graphs import load
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.paper.table2_large_graphs import SUB_GCNS, clusters_of, large_run
 from gistgnn.planning import GraphSizes, Resources, make_plan
-from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.utils.formats import duration, mean_sd
 
 WIDTHS = (400, 4096, 8192, 16384, 32768)
 EVALUATIONS = 6  # of a run: the whole graph takes longer than many steps

@@ -15,9 +15,9 @@ from gistgnn.compare.comparison import Row, compare_groups
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.tables import speedup
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
-from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
+from gistgnn.utils.formats import duration, mean_sd
 
 SUB_GCNS = (1, 2, 4)
 WIDTH, DROPOUT = 256, 0.2

@@ -10,8 +10,8 @@ from gistgnn.compare.comparison import Row, compare_groups
 from gistgnn.compare.many_runs import Record, RunStore
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.paper.table2_large_graphs import clusters_of, large_run
-from gistgnn.report.formats import duration, mean_sd, size
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.utils.formats import duration, mean_sd, size
 
 WORKERS = (2, 4, 8)
 MODEL = ModelConfig("graphsage", (256, 256), dropout=0.2, norm="layer")

@@ -17,9 +17,9 @@ from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.paper.experiment import Outcome, Verdict
 from gistgnn.paper.table6_local_sgd import AppendixB, chart_of, pairs_of
-from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import forward, whole_graph
+from gistgnn.utils.formats import duration, mean_sd
 
 # The paper's F1 in percent and seconds of inference on Reddit, by method and m.
 PAPER = {

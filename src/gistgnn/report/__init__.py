@@ -1,29 +1,25 @@
-"""One self-contained report.html for a run, a comparison or a reproduction; no JavaScript, nothing from the network.
+"""Reports: report.html of a run, a comparison or a reproduction, from its JSON record.
 
-`run_page`, `comparison_page` and `experiment_page` turn a JSON record into a page. They import matplotlib, which is
-slow: import them when a report is written.
+A report is one file without scripts, and it loads nothing. `run_page`, `comparison_page` and `experiment_page` return
+its HTML. They import matplotlib, which is slow: import them where a report is written.
 """
 
 from pathlib import Path
 
 from gistgnn.io.whole_files import replacing
-from gistgnn.report.page import Page
 
 REPORT = "report.html"
 
 
-def write_report(path: Path, page: Page) -> None:
+def write_report(path: Path, html: str) -> None:
     """Write a page into a file, whole or not at all.
 
     Args:
-        path: the file, by habit named `REPORT`.
-        page: what `run_page`, `comparison_page` or `experiment_page` returned.
+        path: the file, usually named `REPORT`.
+        html: the page.
 
     Raises:
-        InputError: it cannot be written there.
+        InputError: the file cannot be written.
     """
     with replacing(path) as temporary:
-        temporary.write_text(page.render(), encoding="utf-8")
-
-
-__all__ = ["REPORT", "Page", "write_report"]
+        temporary.write_text(html, encoding="utf-8")

@@ -1,61 +1,60 @@
-"""Line charts, drawn by matplotlib, coloured by the page."""
+"""Line charts, drawn by matplotlib: as SVG that takes its colours from a page, and as PNG."""
 
 import io
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from gistgnn.report.blocks import COLOURS, DASHES, Chart, Details, Key, Table
-from gistgnn.report.formats import finite, number
-from gistgnn.report.svg import inlined
+from gistgnn.utils.formats import finite_or_nan, number
 
-_POINTS = 600  # of one line: more are not seen, and make the file large
+DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "12 4")  # in points, for a line of width 1
+COLOURS = 8  # --series-0 to --series-7 of style.css
+
+_POINTS = 600  # of one line: readers cannot see more, and the file grows
 _MARKED = 24  # lines of at most so many points have markers
 _NUMBERS = 40  # rows of the numbers under a chart
+_TICK_STEPS = (1, 2, 2.5, 5, 10)
 
-_STEPS = (1, 2, 2.5, 5, 10)  # of the numbers on an axis
-
-_TEXT, _GRID = "#0a0b0c", "#0a0b0d"  # placeholders, replaced by the page's colours
+_TEXT, _GRID = "#0a0b0c", "#0a0b0d"  # placeholders that the page's colours replace
 _SERIES = [f"#0c0d{i:02x}" for i in range(COLOURS)]
 _CSS = {_TEXT: "var(--muted)", _GRID: "var(--line)"} | {_SERIES[i]: f"var(--series-{i})" for i in range(COLOURS)}
 
-_MARGINS = {"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96}
-
-_STYLE: Any = {  # its type is another in every release
-    "svg.fonttype": "none",
-    "svg.hashsalt": "gistgnn",  # ids do not change from one time to the next
-    "font.family": "DejaVu Sans",  # what matplotlib measures text by: wider than the page's, so that it fits
-    "font.size": 11,
-    "text.parse_math": False,
-    "text.color": _TEXT,
-    "axes.labelcolor": _TEXT,
-    "axes.edgecolor": _TEXT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+_STYLE: Any = {  # every matplotlib release types it differently
     "axes.formatter.useoffset": False,
-    "xtick.color": _TEXT,
-    "ytick.color": _TEXT,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "text.parse_math": False,
+}
+_SVG_STYLE: Any = _STYLE | {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",  # matplotlib measures text by it: it is wider than the page's font, so labels fit
+    "font.size": 11,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _TEXT),
     "grid.color": _GRID,
 }
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line.
+    """One line of a chart.
 
     Args:
         label: its name in the legend.
         x: from left to right; None is a gap, in `y` too.
-        y: as many.
-        colour: which of the page's colours.
-        dash: which of `blocks.DASHES`.
+        y: as many values.
+        colour: index of a colour.
+        dash: index into `DASHES`.
     """
 
     label: str
@@ -65,121 +64,136 @@ class Series:
     dash: int = 0
 
     @property
-    def key(self) -> Key:
-        """Its line in a legend."""
-        return Key(self.label, self.colour, self.dash)
+    def dashes(self) -> str:
+        """The lengths of dashes and gaps; empty for a solid line."""
+        return DASHES[self.dash % len(DASHES)]
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """The numbers, nan for what is missing."""
-        return [(finite(x), finite(y)) for x, y in zip(self.x, self.y, strict=True)]
+        """The points, with nan for gaps."""
+        return [(finite_or_nan(x), finite_or_nan(y)) for x, y in zip(self.x, self.y, strict=True)]
 
 
-def line_chart(
-    title: str,
-    series: Sequence[Series],
-    xlabel: str,
-    ylabel: str,
-    *,
-    log_x: bool = False,
-    log_y: bool = False,
-    mark: float | None = None,
-    floor: float | None = None,
-    legend: bool = True,
-) -> Chart:
-    """Draw lines, with a legend, and their numbers on demand.
+@dataclass(frozen=True)
+class Chart:
+    """Lines over common axes.
 
     Args:
         title: what it shows.
-        series: the lines.
         xlabel: of the horizontal axis.
-        ylabel: of the vertical one.
+        ylabel: of the vertical axis.
+        series: the lines.
         log_x: the horizontal axis is logarithmic.
-        log_y: the vertical one is.
-        mark: where a dotted vertical line goes.
-        floor: where the vertical axis begins, if not at the lowest number.
-        legend: False: the legend stands elsewhere.
+        log_y: the vertical axis is logarithmic.
+        mark: position of a dotted vertical line.
+        mark_label: its name in the legend of a PNG.
+        floor: where the vertical axis begins; None: at the lowest number.
     """
-    label = f"{title}: {ylabel} against {xlabel}, {', '.join(line.label for line in series)}"
-    return Chart(
-        title,
-        lines(series, xlabel, ylabel, log_x=log_x, log_y=log_y, mark=mark, floor=floor),
-        label,
-        keys=[line.key for line in series] if legend else (),
-        details=Details("Numbers", _numbers(series, xlabel, ylabel, title)),
-    )
+
+    title: str
+    xlabel: str
+    ylabel: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    mark: float | None = None
+    mark_label: str | None = None
+    floor: float | None = None
+
+    @property
+    def label(self) -> str:
+        """A description for readers who cannot see the chart."""
+        return f"{self.title}: {self.ylabel} against {self.xlabel}, {', '.join(line.label for line in self.series)}"
+
+    def svg(self, key: str) -> Markup:
+        """Draw the chart for a page.
+
+        Args:
+            key: no other chart of the page has it; the ids in the drawing follow from it.
+        """
+        with matplotlib.rc_context(_SVG_STYLE | {"svg.hashsalt": key}):
+            figure = Figure(figsize=(5, 3))  # constrained layout would draw twice
+            axes = figure.subplots(gridspec_kw={"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96})
+            _draw(axes, self, _SERIES, _TEXT)
+            buffer = io.StringIO()
+            metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
+        return Markup(_inlined(buffer.getvalue()))
+
+    def numbers(self) -> tuple[list[str], list[list[str]]]:
+        """Return columns and rows of its numbers: a column for each line if all share x, else a row for each point."""
+        points = [line.points for line in self.series]
+        if all(list(line.x) == list(self.series[0].x) for line in self.series):
+            columns = [self.xlabel, *(line.label for line in self.series)]
+            wide = [[number(row[0][0]), *(number(y) for _, y in row)] for row in zip(*points, strict=True)]
+            return columns, _thinned(wide, _NUMBERS)
+        most = max(2, _NUMBERS // len(self.series))
+        rows = [
+            [line.label, number(x), number(y)]
+            for line, its_points in zip(self.series, points, strict=True)
+            for x, y in _thinned(its_points, most)
+        ]
+        return ["", self.xlabel, self.ylabel], rows
 
 
-def lines(
-    series: Sequence[Series],
-    xlabel: str,
-    ylabel: str,
-    *,
-    log_x: bool = False,
-    log_y: bool = False,
-    mark: float | None = None,
-    floor: float | None = None,
-) -> str:
-    """Return the drawing of `line_chart` alone: an ``svg`` element."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(5, 3))  # a layout that fits itself would draw everything twice
-        axes = figure.subplots(gridspec_kw=_MARGINS)
-        for line in series:
-            _draw(axes, line)
-        if mark is not None:
-            axes.axvline(mark, color=_TEXT, linestyle=":", linewidth=1.2)
-        axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.grid(linewidth=0.8)
-        axes.set_axisbelow(True)
-        _scales(axes, series, log_x=log_x, log_y=log_y)
-        if floor is not None:
-            axes.set_ylim(bottom=floor)
-        buffer = io.StringIO()
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=metadata)
-    return inlined(buffer.getvalue(), _CSS)
+def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
+    """Draw charts side by side into a PNG file, with titles and legends."""
+    with matplotlib.rc_context(_STYLE | {"grid.alpha": 0.3}):
+        figure = Figure(figsize=(5 * len(charts), 4))
+        FigureCanvasAgg(figure)
+        margins = {"left": 0.08, "right": 0.98, "bottom": 0.13, "top": 0.84, "wspace": 0.2}
+        grid = figure.subplots(1, len(charts), squeeze=False, gridspec_kw=margins)
+        for axes, chart in zip(grid[0], charts, strict=True):
+            _draw(axes, chart, [f"C{i}" for i in range(COLOURS)], "black")
+            axes.set_title(chart.title)
+            axes.legend()
+        figure.suptitle(title)
+        figure.savefig(path, format="png", dpi=120)
 
 
-def thinned(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of them, evenly spaced, the first and the last among them."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+def _draw(axes: Axes, chart: Chart, colours: Sequence[str], ink: str) -> None:
+    """Draw the lines, the mark and the grid of a chart, and set its scales."""
+    for line in chart.series:
+        points = _thinned(line.points, _POINTS)
+        dash = [float(length) for length in line.dashes.split()]
+        axes.plot(
+            [x for x, _ in points],
+            [y for _, y in points],
+            label=line.label,
+            color=colours[line.colour % COLOURS],
+            linewidth=1.8,
+            linestyle=(0, tuple(length / 1.8 for length in dash)) if dash else "-",  # in units of the width
+            marker="o" if len(points) <= _MARKED else None,
+            markersize=3.5,
+        )
+    if chart.mark is not None:
+        axes.axvline(chart.mark, color=ink, linestyle=":", linewidth=1.2, label=chart.mark_label)
+    axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
+    axes.grid(linewidth=0.8)
+    axes.set_axisbelow(True)
+    _set_scales(axes, chart)
+    if chart.floor is not None:
+        axes.set_ylim(bottom=chart.floor)
 
 
-def _draw(axes: Axes, line: Series) -> None:
-    points = thinned(line.points, _POINTS)
-    dash = [float(length) for length in DASHES[line.dash % len(DASHES)].split()]
-    axes.plot(
-        [x for x, _ in points],
-        [y for _, y in points],
-        color=_SERIES[line.colour % COLOURS],
-        linewidth=1.8,
-        linestyle=(0, tuple(length / 1.8 for length in dash)) if dash else "-",  # in units of the width
-        marker="o" if len(points) <= _MARKED else None,
-        markersize=3.5,
-    )
-
-
-def _scales(axes: Axes, series: Sequence[Series], *, log_x: bool, log_y: bool) -> None:
-    up = [y for line in series for _, y in line.points if y > 0]
-    if log_y and up:
+def _set_scales(axes: Axes, chart: Chart) -> None:
+    points = [point for line in chart.series for point in line.points]
+    positive = [y for _, y in points if y > 0]
+    across = sorted({x for x, _ in points if not math.isnan(x)})
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6, steps=_TICK_STEPS))
+    if chart.log_y and positive:
         axes.set_yscale("log", nonpositive="mask")
-        subs = (1.0,) if max(up) > 100 * min(up) else (1.0, 2.0, 5.0)
+        subs = (1.0,) if max(positive) > 100 * min(positive) else (1.0, 2.0, 5.0)
         axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
         axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
-    across = sorted({x for line in series for x, _ in line.points if not math.isnan(x)})
-    if log_x and across and across[0] > 0:
+    if chart.log_x and across and across[0] > 0:
         axes.set_xscale("log")
         apart = all(high >= 1.3 * low for low, high in itertools.pairwise(across))
         axes.xaxis.set_major_locator(FixedLocator(across) if len(across) <= 8 and apart else LogLocator())
         axes.xaxis.set_minor_locator(NullLocator())
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
-    axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(_tick))
 
 
 def _tick(value: float, _: int | None = None) -> str:
@@ -189,18 +203,30 @@ def _tick(value: float, _: int | None = None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
 
 
-def _numbers(series: Sequence[Series], xlabel: str, ylabel: str, title: str) -> Table:
-    """The numbers of the lines: one column for each where they share their x, else one row for each point."""
-    name = f"Numbers of: {title}"
-    points = [line.points for line in series]
-    if series and all(list(line.x) == list(series[0].x) for line in series):
-        columns = [xlabel, *(line.label for line in series)]
-        wide = [[number(row[0][0]), *(number(y) for _, y in row)] for row in zip(*points, strict=True)]
-        return Table(columns, thinned(wide, _NUMBERS), name)
-    each = max(2, _NUMBERS // max(len(series), 1))
-    long = [
-        [line.label, number(x), number(y)]
-        for line, row in zip(series, points, strict=True)
-        for x, y in thinned(row, each)
-    ]
-    return Table(["", xlabel, ylabel], long, name)
+def _thinned(items: Sequence[Any], most: int) -> list[Any]:
+    """Return at most so many of the items, evenly spaced, with the first and the last."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+
+
+def _inlined(svg: str) -> str:
+    """Return the ``svg`` element of matplotlib's file, without what only a separate file needs."""
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)  # it would style the whole page
+    svg = re.sub(r"font: (?:\d+ )?([\d.]+px)[^;\"]*", r"font-size: \1", svg)  # the page has its own fonts
+    svg = re.sub(r" font-family: [^;\"]*;", "", svg)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"| version="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r' (d|transform|x|y|points)="[^"]*"', lambda attribute: _rounded(attribute[0]), svg)
+    for placeholder, colour in _CSS.items():
+        svg = svg.replace(placeholder, colour)
+    used = {name for pair in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg) for name in pair}
+    svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
+    return re.sub(r"\s*\n\s*", "\n", svg).replace("<svg ", '<svg class="plot" ', 1)
+
+
+def _rounded(attribute: str) -> str:
+    """Round coordinates to a tenth of a point: finer ones cannot be seen, and make the file three times as large."""
+    return re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), attribute)

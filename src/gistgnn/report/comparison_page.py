@@ -1,210 +1,166 @@
 """The page of a comparison, from its comparison.json."""
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gistgnn.report.blocks import DASHES, Bar, Bars, Block, Charts, Code, Headline, Side, Table, Text
-from gistgnn.report.charts import Series, line_chart
-from gistgnn.report.formats import NBSP, duration, finite, known, mean_sd, size, size_unit, time_unit, times
-from gistgnn.report.page import Page, Section
-from gistgnn.report.words import COSTLY
+from gistgnn.report.bars import Bar
+from gistgnn.report.charts import COLOURS, DASHES, Chart, Series
+from gistgnn.report.names import COSTLY, ONE_DEVICE, SCORES
+from gistgnn.report.page import render
+from gistgnn.utils.formats import (
+    NBSP,
+    duration,
+    finite_or_nan,
+    finite_values,
+    mean_sd,
+    size,
+    size_unit,
+    time_unit,
+    times,
+)
 
-_COLOURS = {"one device": 7, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}
+_COLOURS = {ONE_DEVICE: COLOURS - 1, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}
 _OTHER = 4
-_SCORES = {"accuracy": "test accuracy", "f1_micro": "test micro F1"}
 
 Row = dict[str, Any]
 
 
-def comparison_page(record: dict[str, Any]) -> Page:
+def comparison_page(record: dict[str, Any]) -> str:
     """Return the page of a comparison.
 
     Args:
-        record: what comparison.json holds.
+        record: the content of comparison.json.
     """
-    rows = record["rows"]
-    graph = record.get("graph") or {}
+    rows = [_described(row) for row in record["rows"]]
+    baseline = None if record.get("baseline") is None else rows[record["baseline"]]
+    scored = [row for row in rows if row["mean"] is not None]
+    fast = [row for row in scored if row.get("speedup") and row is not baseline and not _is_costly(row, baseline)]
+    graph, score = record.get("graph") or {}, f"test {SCORES[record['score']]}"
     sizes = f" · {graph['nodes']:,} nodes, {graph['edges']:,} edges" if "nodes" in graph else ""
-    about = [Text(note) for note in record.get("notes") or []]
-    sections = [
-        Section("", [*_result(record), _table(record)]),
-        Section("Score as it trains", _curves(record)),
-        Section("Side by side", [_bars(record)] if rows else []),
-        Section("Notes", about),
-        Section("How to run it again", [Code(record["command"])] if record.get("command") else []),
-        Section("Configuration", [Code(json.dumps(record.get("config", {}), indent=2, ensure_ascii=False))]),
+    curves = record.get("curves") or []
+    floor = _floor(curves)
+    return render(
+        "comparison.html",
+        title=record["title"],
+        subtitle=f"{record['dataset']}{sizes} · {record.get('machine') or 'machine not recorded'}",
+        record=record,
+        score=score,
+        baseline=baseline,
+        best=max(scored, key=lambda row: float(row["mean"]), default=None),
+        fastest=max(fast, key=lambda row: float(row["speedup"]), default=None) if baseline else None,
+        cells=[_cells(row, baseline) for row in rows],
+        costly=f"{COSTLY:g}",
+        below=f"{record.get('below', 0.5):g}",
+        charts=_charts(curves, f"{score} (%)", floor),
+        lines=[Series(_name(curve), [], [], *style) for curve, style in zip(curves, _styles(curves), strict=True)],
+        cut=floor is not None,
+        bars=_bars(rows, score),
+    )
+
+
+def _described(row: Row) -> Row:
+    """Return a row with its name, its score as text, and its means over the seeds; None where no seed has a value."""
+    means = {"mean": "score", "training": "seconds", "inference": "inference_seconds", "memory": "peak_memory_bytes"}
+    known = {name: finite_values(row.get(key) or []) for name, key in means.items()}
+    percent = f"{mean_sd(row['score'])}{NBSP}%"
+    averages = {name: statistics.mean(values) if values else None for name, values in known.items()}
+    return {"speedup": None, **row, "name": _name(row), "percent": percent, **averages}
+
+
+def _cells(row: Row, baseline: Row | None) -> list[str]:
+    """Return the cells of a row of the table."""
+    speedup, speedup_to = ("–" if row.get(key) is None else times(row[key]) for key in ("speedup", "speedup_to"))
+    seconds_to = row.get("seconds_to") or []
+    reached = len(finite_values(seconds_to))
+    return [
+        row["name"],
+        mean_sd(row["score"]),
+        mean_sd(row["seconds"]),
+        f"({speedup})" if row["speedup"] is not None and _is_costly(row, baseline) else speedup,
+        mean_sd(seconds_to) + (f" ({reached} of {len(seconds_to)})" if 0 < reached < len(seconds_to) else ""),
+        speedup_to,
+        size(row["bytes"]) if row.get("bytes") else "–",
+        "–" if row["inference"] is None else duration(row["inference"]),
+        "–" if row["memory"] is None else size(row["memory"]),
     ]
-    subtitle = f"{record['dataset']}{sizes} · {record.get('machine') or 'machine not recorded'}"
-    return Page(record["title"], subtitle, [section for section in sections if section.blocks])
 
 
-def name_of(row: Row) -> str:
-    """What a row or a curve is called."""
+def _name(row: Row) -> str:
+    """Return the name of a row or a curve."""
     m = row.get("sub_gcns") or 1
     return f"{row['label']}, m{NBSP}={NBSP}{m}" if m > 1 and "m =" not in row["label"] else row["label"]
 
 
-def _result(record: dict[str, Any]) -> list[Block]:
-    """The best trade: the best score, and the fastest row that costs no more than a point."""
-    score, baseline = _SCORES[record["score"]], _baseline(record)
-    scored = [row for row in record["rows"] if known(row["score"])]
-    if not scored:
-        return [Headline("No score", "no run reached an evaluation")]
-    best = max(scored, key=_mean_score)
-    words = f"{score} of {name_of(best)}, the best score here"
-    if baseline is not None and baseline is not best and best.get("speedup"):
-        words += f", {times(best['speedup'])} as fast as {name_of(baseline)} ({_percents(baseline)})"
-    words += "."
-    fast = [row for row in scored if row.get("speedup") and row is not baseline and not _loses(row, baseline)]
-    fastest = max(fast, key=lambda row: float(row["speedup"]), default=None)
-    if baseline is not None and fastest is not None and fastest is not best:
-        near = f"The fastest that loses no more than {COSTLY:g} point"
-        words += f" {near}: {name_of(fastest)}, {times(fastest['speedup'])} as fast ({_percents(fastest)})."
-    return [Headline(_percents(best), words)]
-
-
-def _percents(row: Row) -> str:
-    return f"{mean_sd(row['score'])}{NBSP}%"
-
-
-def _baseline(record: dict[str, Any]) -> Row | None:
-    """The row that speed-ups are to."""
-    index = record.get("baseline")
-    return None if index is None else record["rows"][index]
-
-
-def _mean_score(row: Row) -> float:
-    return statistics.mean(known(row["score"]))
-
-
-def _loses(row: Row, baseline: Row | None) -> bool:
-    """Whether a row's speed-up costs more than a point."""
-    if baseline is None or not known(row["score"]) or not known(baseline["score"]):
+def _is_costly(row: Row, baseline: Row | None) -> bool:
+    """Return whether the speed-up of a row costs more than `COSTLY` points of the score."""
+    if baseline is None or row["mean"] is None or baseline["mean"] is None:
         return False
-    return _mean_score(row) < _mean_score(baseline) - COSTLY
+    return bool(row["mean"] < baseline["mean"] - COSTLY)
 
 
-def _table(record: dict[str, Any]) -> Table:
-    baseline, below = _baseline(record), f"{record.get('below', 0.5):g}"
-    rows = [_cells(row, baseline) for row in record["rows"]]
-    columns = [
-        "method",
-        f"{_SCORES[record['score']]} (%)",
-        "training (s)",
-        "speed-up",
-        "to the goal (s)",
-        "speed-up",
-        "sent by a worker",
-        "inference",
-        "peak memory",
-    ]
-    note = "Mean ± standard deviation over the seeds. "
-    if baseline is not None:
-        note += (
-            f"Speed-ups are to {name_of(baseline)}; one that costs more than {COSTLY:g} point is in parentheses. "
-            f"The goal is {below} points below its score; how many seeds reached it, if not all, is in parentheses."
-        )
-    return Table(columns, rows, "Methods", note)
-
-
-def _cells(row: Row, baseline: Row | None) -> list[str]:
-    speedup, to = ("–" if row.get(key) is None else times(row[key]) for key in ("speedup", "speedup_to"))
-    inference, memory = known(row.get("inference_seconds") or []), known(row.get("peak_memory_bytes") or [])
-    return [
-        name_of(row),
-        mean_sd(row["score"]),
-        mean_sd(row["seconds"]),
-        f"({speedup})" if row.get("speedup") is not None and _loses(row, baseline) else speedup,
-        _reached(row.get("seconds_to") or []),
-        to,
-        size(row["bytes"]) if row.get("bytes") else "–",
-        duration(statistics.mean(inference)) if inference else "–",
-        size(statistics.mean(memory)) if memory else "–",
-    ]
-
-
-def _reached(seconds: Sequence[float | None]) -> str:
-    """Seconds of those seeds that got there, and how many did not."""
-    there = len(known(seconds))
-    if not there:
-        return "–"
-    return mean_sd(seconds) + (f" ({there} of {len(seconds)})" if there < len(seconds) else "")
-
-
-def _curves(record: dict[str, Any]) -> list[Block]:
-    curves = record.get("curves") or []
-    if not curves:
-        return []
-    unit, time_name = time_unit(_largest(curves, "seconds"))
-    scale, size_name = size_unit(_largest(curves, "bytes"))
+def _charts(curves: Sequence[Row], ylabel: str, floor: float | None) -> list[Chart]:
+    """Return the scores against time, epochs and, of methods that send anything, bytes."""
+    unit, unit_name = time_unit(_largest(curves, "seconds"))
+    scale, scale_name = size_unit(_largest(curves, "bytes"))
     across = [
-        ("seconds", "Score by time", f"{time_name} of training", unit),
+        ("seconds", "Score by time", f"{unit_name} of training", unit),
         ("epoch", "Score by epoch", "epoch", 1),
-        ("bytes", "Score by bytes", f"{size_name} sent by a worker", scale),
+        ("bytes", "Score by bytes", f"{scale_name} sent by a worker", scale),
     ]
-    styles, floor = _styles(curves), _floor(curves)
-    charts, ylabel = [], f"{_SCORES[record['score']]} (%)"
+    charts = []
     for key, title, xlabel, per in across:
-        if not (shown := [i for i, curve in enumerate(curves) if key != "bytes" or any(curve.get("bytes") or [])]):
-            continue
         series = [
-            Series(name_of(curves[i]), [finite(x) / per for x in curves[i][key]], curves[i]["score"], *styles[i])
-            for i in shown
+            Series(_name(curve), [finite_or_nan(x) / per for x in curve[key]], curve["score"], *style)
+            for curve, style in zip(curves, _styles(curves), strict=True)
+            if key != "bytes" or any(curve.get("bytes") or [])
         ]
-        charts.append(line_chart(title, series, xlabel, ylabel, floor=floor, legend=False))
-    keys = [Series(name_of(curve), [], [], *style).key for curve, style in zip(curves, styles, strict=True)]
-    cut = [] if floor is None else [Text("The vertical axes begin near the last scores, to tell these apart.")]
-    return [*cut, Charts(charts, keys)]
+        if series:
+            charts.append(Chart(title, xlabel, ylabel, series, floor=floor))
+    return charts
 
 
 def _floor(curves: Sequence[Row]) -> float | None:
-    """Where the vertical axis begins so that the last scores can be told apart; None: with the lowest score."""
-    scores = [there for curve in curves if (there := known(curve["score"]))]
+    """Return where the vertical axis begins to tell the last scores apart; None: at the lowest score."""
+    scores = [values for curve in curves if (values := finite_values(curve["score"]))]
     if not scores:
         return None
-    last = [there[-1] for there in scores]
+    last = [values[-1] for values in scores]
     floor = min(last) - max(2 * (max(last) - min(last)), 3)
     return floor if floor > min(map(min, scores)) else None
 
 
 def _largest(curves: Sequence[Row], key: str) -> float:
-    return max((value for curve in curves for value in known(curve.get(key) or [])), default=0.0)
+    return max((value for curve in curves for value in finite_values(curve.get(key) or [])), default=0.0)
 
 
 def _styles(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Colour by method, dashes by m, the smallest m solid."""
-    sizes: dict[str, list[int]] = {}
-    for row in rows:
-        sizes.setdefault(_kind(row), []).append(row.get("sub_gcns") or 1)
-    ranks = {kind: sorted(set(all_m)) for kind, all_m in sizes.items()}
+    """Return colours by method, and dashes by m; the smallest m has a solid line."""
+    kinds = [ONE_DEVICE if row["method"] == "gist" and _m(row) == 1 else str(row["method"]) for row in rows]
+    dashes = [sorted({_m(other) for other, its in zip(rows, kinds, strict=True) if its == kind}) for kind in kinds]
     return [
-        (_COLOURS.get(kind, _OTHER), ranks[kind].index(row.get("sub_gcns") or 1) % len(DASHES))
-        for row in rows
-        for kind in [_kind(row)]
+        (_COLOURS.get(kind, _OTHER), order.index(_m(row)) % len(DASHES))
+        for row, kind, order in zip(rows, kinds, dashes, strict=True)
     ]
 
 
-def _kind(row: Row) -> str:
-    alone = row["method"] == "gist" and (row.get("sub_gcns") or 1) == 1
-    return "one device" if alone else str(row["method"])
+def _m(row: Row) -> int:
+    return int(row.get("sub_gcns") or 1)
 
 
-def _bars(record: dict[str, Any]) -> Side:
-    rows = record["rows"]
+def _bars(rows: Sequence[Row], score: str) -> list[tuple[str, list[Bar]]]:
+    """Return the titles and bars of the means; rows without a mean have no bar."""
     kinds: list[tuple[str, str, Callable[[float], str]]] = [
-        (f"{_SCORES[record['score']].capitalize()}", "score", lambda value: f"{value:.2f} %"),
-        ("Training", "seconds", duration),
-        ("Inference, one pass over the graph", "inference_seconds", duration),
-        ("Peak memory", "peak_memory_bytes", size),
+        (score.capitalize(), "mean", lambda value: f"{value:.2f} %"),
+        ("Training", "training", duration),
+        ("Inference, one pass over the graph", "inference", duration),
+        ("Peak memory", "memory", size),
     ]
-    return Side([bars for title, key, words in kinds if (bars := _bars_of(rows, title, key, words)).bars])
-
-
-def _bars_of(rows: Sequence[Row], title: str, key: str, words: Callable[[float], str]) -> Bars:
-    styles = _styles(rows)
-    means = [(row, style, known(row.get(key) or [])) for row, style in zip(rows, styles, strict=True)]
-    there = [(row, style, statistics.mean(values)) for row, style, values in means if values]
-    longest = max((value for _, _, value in there), default=1) or 1
-    return Bars([Bar(name_of(row), value / longest, words(value), style[0]) for row, style, value in there], title)
+    groups = []
+    for title, key, text in kinds:
+        shown = [(row, style) for row, style in zip(rows, _styles(rows), strict=True) if row[key] is not None]
+        longest = max((row[key] for row, _ in shown), default=1) or 1
+        bars = [Bar(row["name"], text(row[key]), row[key] / longest, colour) for row, (colour, _) in shown]
+        if bars:
+            groups.append((title, bars))
+    return groups

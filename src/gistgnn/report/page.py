@@ -1,72 +1,35 @@
-"""A page: a title, sections of blocks, one file of HTML."""
+"""Renders the templates of this package; they escape all text of a record."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
 from functools import cache
-from importlib.resources import files
+from typing import Any
 
-from gistgnn.report.blocks import Block, escape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-# Nothing may be loaded or run, whatever the record holds.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-
-@dataclass(frozen=True)
-class Section:
-    """Blocks under a heading; without one, the top of the page."""
-
-    title: str
-    blocks: Sequence[Block]
-
-    def html(self, key: str) -> str:
-        """A section with its heading."""
-        heading = f"<h2>{escape(self.title)}</h2>" if self.title else ""
-        inner = "\n".join(block.html(f"{key}-{i}") for i, block in enumerate(self.blocks))
-        return f"<section>\n{heading}{inner}\n</section>"
+from gistgnn.utils import formats
 
 
-@dataclass(frozen=True)
-class Page:
-    """What one report.html shows.
+def render(template: str, **context: Any) -> str:
+    """Return the HTML of a page.
 
     Args:
-        title: its heading.
-        subtitle: a line under it.
-        sections: from top to bottom.
+        template: a file of the folder `templates`.
+        context: its variables.
     """
-
-    title: str
-    subtitle: str
-    sections: Sequence[Section]
-
-    def render(self) -> str:
-        """The whole file, the same for the same page."""
-        body = "\n".join(section.html(f"s{i}") for i, section in enumerate(self.sections))
-        return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(self.title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{_style()}</style>
-</head>
-<body>
-<header>
-<h1>{escape(self.title)}</h1>
-<p>{escape(self.subtitle)}</p>
-</header>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+    return _environment().get_template(template).render(context)
 
 
 @cache
-def _style() -> str:
-    return files("gistgnn.report").joinpath("style.css").read_text(encoding="utf-8")
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gistgnn.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
+        environment.filters[function.__name__] = function
+    environment.filters["count"] = "{:,}".format
+    environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    return environment

@@ -47,8 +47,7 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
 
 def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
     """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
-    from gistgnn.report.plots import plot_curves  # matplotlib is slow to import
-    from gistgnn.report.run_page import run_page
+    from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
     write_model(out, model.state_dict())
     if scale:

@@ -129,7 +129,7 @@ class Session:
             {"workers": trainer.workers, **trainer.traffic(self._training, theta, slices)},
             memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(trainer.partition, blocks),
-            coverage_of(trainer.full_spec, trainer.partition, trainer.blocks, progress.rounds),
+            coverage_of(trainer.full_spec, trainer.partition, progress.rounds, fixed_blocks=trainer.fixed_blocks),
         )
 
     def _make_sampler(self) -> Sampler:

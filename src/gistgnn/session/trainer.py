@@ -25,6 +25,7 @@ class Trainer(Protocol):
     """See `gistgnn.GIST`, which documents every member."""
 
     method: str
+    fixed_blocks: bool
     widths: Widths
     input_axis: int | None
     seed: int

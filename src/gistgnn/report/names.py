@@ -1,0 +1,24 @@
+"""What reports and tables call things, and how they read a run's record."""
+
+from typing import Any
+
+METHODS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
+ONE_DEVICE = "one device"
+SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
+COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
+
+
+def method_name(method: str, m: int) -> str:
+    """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
+    return ONE_DEVICE if m == 1 else METHODS.get(method, method)
+
+
+def main_score(record: dict[str, Any]) -> str:
+    """Return the key of the score that selects the best model of a run."""
+    return "f1_micro" if record["graph"].get("multi_label") else "accuracy"
+
+
+def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
+    """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record does not say."""
+    traffic = record.get("traffic") or {}
+    return float(traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps)
