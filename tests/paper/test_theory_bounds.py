@@ -20,7 +20,8 @@ from gistgnn.paper.theory_laws import (
     STEPS,
     Laws,
 )
-from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
+from gistgnn.theory import Bound, complete, recommended_step
+from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.cli.in_process import refused
 
 
@@ -53,7 +54,7 @@ def test_a_cell_is_what_the_library_computes() -> None:
     found = train_cell(p, **settings, epochs=31, seeds=3)
     eta = recommended_step(p, 2)
     assert found["steps"] == list(range(0, 31, 3))
-    bound, initial = Bound.of(p, 2, 3, eta, 4096, printed=True), expected_initial_error(p, 2)
+    bound, initial = Bound(p, 2, 3, eta, 4096, printed=True), expected_initial_error(p, 2)
     assert found["printed"][4] == bound.at(4, max(initial, found["error"][0]))
     assert found["predicted"][0] == pytest.approx(initial)
     # what is trained is close to what is predicted, at first and at the end
