@@ -23,7 +23,7 @@ def names_that_fail(p: Problem) -> set[str]:
     return {name for name, holds in verdicts(p).items() if not holds}
 
 
-def test_all_assumptions_hold_on_the_instances_of_these_tests() -> None:
+def test_all_assumptions_hold_on_the_problems_of_these_tests() -> None:
     assert not names_that_fail(problem())
     assert not names_that_fail(orthogonal())
 

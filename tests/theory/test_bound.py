@@ -33,10 +33,10 @@ from tests.theory.problems import orthogonal, problem
 
 def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
     for m in (2, 3):
-        found = measure_contraction(orthogonal(6, m), 4096, m, 5, seeds=2)
-        assert found.trained == 2 * m
-        assert found.met >= m
-        assert found.slowest <= found.factor < 1
+        measured = measure_contraction(orthogonal(6, m), 4096, m, 5, seeds=2)
+        assert measured.trained == 2 * m
+        assert measured.met >= m
+        assert measured.slowest <= measured.factor < 1
     of_one_neuron = measure_contraction(orthogonal(), 2, 2, 2, seeds=1)  # its kernels are not positive
     assert math.isnan(of_one_neuron.slowest)
 
@@ -243,8 +243,8 @@ def test_values_that_no_bound_takes() -> None:
         ProvedBound(0.03, 0.01, 5000.0, 1)
     with refused("draws is 0"):
         sample_next_errors(make_gist(p, 64, 2), p, 1, 0.1, 0)
-    for settings, said in (((0, 1, 9), "sub_gcns is 0"), ((2, 0, 9), "local_steps is 0"), ((2, 1, 1), "width is 1")):
-        with refused(said):
+    for settings, message in (((0, 1, 9), "sub_gcns is 0"), ((2, 0, 9), "local_steps is 0"), ((2, 1, 1), "width is 1")):
+        with refused(message):
             Prediction.of(p, *settings)
     with refused("ρ is 0.5"):
         ProvedBound(0.1, 0.5, 0.1, 1)

@@ -15,10 +15,10 @@ from tests.theory.problems import orthogonal, problem
 
 
 @pytest.mark.parametrize("zeta", [1, 3])
-def test_it_is_the_sum_that_it_is_said_to_be(zeta: int) -> None:
+def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
     p, m, d_1, samples = problem(6, 4), 3, 500, 64
     eta = recommended_step(p, m)
-    found = LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples, seed=5)
+    computed = LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples, seed=5)
     theta = torch.randn(p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     Q = torch.eye(p.n, dtype=torch.float64) - eta * limit_kernel(p, m)
     S = p.a_bar @ output_gram(p.x_hat) @ p.a_bar
@@ -30,22 +30,22 @@ def test_it_is_the_sum_that_it_is_said_to_be(zeta: int) -> None:
         L = sum(powers[zeta - 1 - k] @ K @ powers[k] for k in range(zeta))
         N += L @ S @ L.T / samples
     N *= eta**2 * (m - 1) / (m**4 * d_1)
-    assert found.added == pytest.approx(float(N.trace()), rel=1e-9)
+    assert computed.added == pytest.approx(float(N.trace()), rel=1e-9)
     C = N.clone()
     for _ in range(4000):  # C = Q^ζ C Q^ζ + N
         C = N + torch.linalg.matrix_power(Q, zeta) @ C @ torch.linalg.matrix_power(Q, zeta)
     assert (1 - eta * least_eigenvalue(p, m)) ** (2 * zeta * 4000) < 1e-9
-    assert found.remaining == pytest.approx(float(C.trace()), rel=1e-6)
+    assert computed.remaining == pytest.approx(float(C.trace()), rel=1e-6)
 
 
 def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
     p, rounds = orthogonal(), 60
     eta, initial = recommended_step(p, 2), expected_initial_error(p, 2)
-    found = predicted_error(p, 1000, 2, 3, eta, rounds)
+    computed = predicted_error(p, 1000, 2, 3, eta, rounds)
     added = LeadingOrder.of(p, 1000, 2, 3, eta)
-    assert float(found[0]) == pytest.approx(initial)
-    assert float(found[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
-    assert float(found[-1]) == pytest.approx(added.remaining)
+    assert float(computed[0]) == pytest.approx(initial)
+    assert float(computed[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
+    assert float(computed[-1]) == pytest.approx(added.remaining)
     alone = predicted_error(p, 1000, 1, 3, recommended_step(p, 1), rounds)
     assert torch.equal(alone, limit_error(p, 1, 3, recommended_step(p, 1), rounds))
     torch.testing.assert_close(limit_error(p, 1, 3, eta, 4), limit_error(p, 1, 1, eta, 12)[::3])
@@ -102,8 +102,8 @@ def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> No
 
 def test_many_local_steps_take_no_more_memory_or_time() -> None:
     p = orthogonal()
-    found = LeadingOrder.of(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
-    assert 0 <= found.added < 1e-20
+    computed = LeadingOrder.of(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
+    assert 0 <= computed.added < 1e-20
 
 
 def test_nothing_is_stationary_without_a_positive_kernel() -> None:

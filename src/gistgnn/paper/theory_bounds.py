@@ -121,6 +121,8 @@ class Theory(Experiment):
         reached = [(_reached(run["error"]), _theorem_reaches(run), len(run["error"]) - 1) for run in results]
         # A run that is too short to tell is left out. A run that should have reached the share by then counts.
         compared = [(run, theorem) for run, theorem, rounds in reached if run is not None or theorem <= rounds]
+        ends = [run for run, _ in compared if run]
+        measured = f"after {_span(ends)} rounds" if ends else "in no run"
         judged, kept = (sum(result[key] for result in results) for key in ("lazy_runs", "lazy_held"))
         return [
             Verdict(
@@ -131,8 +133,8 @@ class Theory(Experiment):
             Verdict(
                 f"{name}: the theorem: the rate is linear, at least as fast as γ + (1−γ)(1 − ηλ_0/2)^ζ",
                 all(run is not None and run <= theorem for run, theorem in compared) if compared else None,
-                f"{SHARE:.0%} of the initial error after {_span([run for run, _ in compared if run])} rounds; the "
-                f"theorem says {_span([theorem for _, theorem, _ in reached])}",
+                f"{SHARE:.0%} of the initial error {measured}; the theorem says "
+                f"{_span([theorem for _, theorem, _ in reached])} rounds",
             ),
             Verdict(
                 f"{name}: the proved bound holds in every run in which ρ < λ_0",
@@ -225,8 +227,6 @@ def _figure(value: float) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    if not values:
-        return "no"
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
 
 
