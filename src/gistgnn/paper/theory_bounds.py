@@ -44,7 +44,7 @@ class Theory(Experiment):
     A data set is a name that `load_problem` takes. `epochs` are the local steps of every sub-GCN.
 
     Args:
-        widths: every d_1. The first d_1, m and ζ are the base; each other one is tried with the base of the other two.
+        widths: every d_1. The first d_1, m and ζ are the base, from which one at a time is varied.
         sub_gcns: every m.
         local_steps: every ζ.
         nodes: how many nodes to take of a data set that is not built into the theory.

@@ -66,11 +66,8 @@ class Laws:
             for d_1 in KERNEL_WIDTHS:
                 settings = {"d_1": d_1, "sub_gcns": m, "draws": 15 * self.seeds}
                 yield f"kernel {m} {d_1}", measure_kernel_distance, settings
-        yield (
-            "local",
-            _as_dict(measure_contraction),
-            {"d_1": self.widths[0], "sub_gcns": 2, "local_steps": 5, "seeds": self.seeds},
-        )
+        settings = {"d_1": self.widths[0], "sub_gcns": 2, "local_steps": 5, "seeds": self.seeds}
+        yield "local", _as_dict(measure_contraction), settings
         step_size = recommended_step(self.problem, 2) / 4
         yield "lemma", _as_dict(limit_error_term), {"sub_gcns": 2, "local_steps": 2, "step_size": step_size}
 

@@ -42,13 +42,11 @@ class Convergence:
     Attributes:
         errors: ‖y − ŷ(t)‖², [S, T + 1].
         drift: ρ of each run, the largest ‖Ĝ − G^∞‖ of its steps, [S].
-        deviation: the largest V_t of each run, [S].
         proved: `ProvedBound.at` for each run, [S, T + 1]; nan if ρ >= λ_0, where the bound says nothing.
     """
 
     errors: Tensor
     drift: Tensor
-    deviation: Tensor
     proved: Tensor
 
 
@@ -67,8 +65,7 @@ def measure_convergence(
         seeds: S.
     """
     lambda_0 = least_eigenvalue(problem, sub_gcns)
-    errors = torch.empty(seeds, rounds + 1, dtype=torch.float64)
-    drift, deviation = torch.zeros(seeds, dtype=torch.float64), torch.zeros(seeds, dtype=torch.float64)
+    errors, drift = torch.empty(seeds, rounds + 1, dtype=torch.float64), torch.zeros(seeds, dtype=torch.float64)
     proved = torch.full_like(errors, math.nan)
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
@@ -79,11 +76,11 @@ def measure_convergence(
             output = trace.after
             errors[seed, t] = (problem.y - output).square().sum()
             rho, V = max(rho, kernel_drift(problem, [trace], d_1)), max(V, trace.deviation())
-        drift[seed], deviation[seed] = rho, V
+        drift[seed] = rho
         if rho < lambda_0:
             bound, start = ProvedBound(lambda_0, rho, step_size, local_steps), float(errors[seed, 0])
             proved[seed] = torch.tensor([bound.at(t, start, V) for t in range(rounds + 1)], dtype=torch.float64)
-    return Convergence(errors, drift, deviation, proved)
+    return Convergence(errors, drift, proved)
 
 
 def measure_remaining_error(

@@ -72,9 +72,7 @@ class Prediction:
         rounds: int = 100,
         delta: float = 0.1,
     ) -> Prediction:
-        """Predict the training of a problem; the arguments are the attributes of the same names.
-
-        If step_size is None, η is `recommended_step`.
+        """Predict the training of a problem; if step_size is None, η is `recommended_step`.
 
         Raises:
             InputError: λ_0 is 0, η is not below 2/λ_max(G^∞), or `check_settings` or `Bound` refuses a value.
@@ -84,8 +82,7 @@ class Prediction:
         lambda_0, lambda_max = check_lambda_0(least_eigenvalue(problem, m)), greatest_eigenvalue(problem, m)
         eta = recommended_step(problem, m) if step_size is None else check_stable(problem, m, step_size)
         contracts = eta * lambda_max <= 1.0
-        printed = Bound(problem, m, zeta, eta, width, gamma=gamma, printed=True)
-        corrected = Bound(problem, m, zeta, eta, width, gamma=gamma)
+        printed, corrected = (Bound(problem, m, zeta, eta, width, gamma, printed=flag) for flag in (True, False))
         initial, small = expected_initial_error(problem, m), problem.n <= SAMPLED_NODES
         return cls(
             *(m, zeta, width, gamma, lambda_0, lambda_max, eta),
