@@ -1,6 +1,7 @@
 """`gistgnn theory check`, as a user calls it."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from gistgnn.theory import (
-    Bound,
-    Prediction,
-    Problem,
-    check,
-    complete,
-    expected_initial_error,
-    karate,
-    least_eigenvalue,
-    scale,
-)
+from gistgnn.theory import Bound, Prediction, Problem, check, complete, karate, least_eigenvalue
+from gistgnn.theory.example_problems import scale_inputs
+from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import run_command
 
 
-def found(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
+def check_as_json(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
     capsys.readouterr()
     assert run("theory", "check", *args, "--json") == 0, capsys.readouterr().err
     record: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -31,7 +24,7 @@ def found(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
 
 
 def write(path: Path, edges: list[list[int]], x: Any = None, y: Any = None) -> Path:
-    """A graph file of one's own, of six nodes."""
+    """Write a graph file with six nodes."""
     x = np.eye(6, dtype="float32") if x is None else x
     y = np.array([0, 1, 0, 1, 0, 1]) if y is None else y
     splits = {name: np.arange(6) == node for node, name in enumerate(("train", "val", "test"))}
@@ -43,22 +36,22 @@ BOTH = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5]]  # a triangle with a tai
 BOTH += [[b, a] for a, b in BOTH]
 
 
-def test_it_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    record = found(capsys, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
+def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str]) -> None:
+    record = check_as_json(capsys, "complete:6", "--sub-gcns", 3, "--local-steps", 2, "--width", 512, "--gamma", 0.25)
     p = complete(6)
     assert record["graph"] == {"name": "complete:6", "nodes": 6, "edges": 30, "features": 6}
-    assert record["assumptions"] == [each.record() for each in check(p, 3)]
+    assert record["assumptions"] == [asdict(assumption) for assumption in check(p, 3)]
     assert record["hold"]
-    said = record["prediction"]
-    assert said == Prediction.of(p, 3, 2, 512, gamma=0.25).record()
-    bound = Bound.of(p, 3, 2, said["step_size"], 512, gamma=0.25, printed=True)
-    assert said["round_factor"] == bound.contraction
-    assert said["neighbourhood"] == bound.neighbourhood
-    assert said["lambda_0"] == least_eigenvalue(p, 3)
-    assert said["initial"] == expected_initial_error(p, 3)
+    prediction = record["prediction"]
+    assert prediction == asdict(Prediction.of(p, 3, 2, 512, gamma=0.25))
+    bound = Bound(p, 3, 2, prediction["step_size"], 512, gamma=0.25, printed=True)
+    assert prediction["round_factor"] == bound.contraction
+    assert prediction["neighbourhood"] == bound.neighbourhood
+    assert prediction["lambda_0"] == least_eigenvalue(p, 3)
+    assert prediction["initial"] == expected_initial_error(p, 3)
 
 
-def test_what_a_person_reads(tmp_path: Path) -> None:
+def test_the_text_output(tmp_path: Path) -> None:
     done = run_command(tmp_path, "theory", "check", "karate", "--sub-gcns", 4)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -73,42 +66,42 @@ def test_what_a_person_reads(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_scaling_is_what_the_assumption_allows(capsys: pytest.CaptureFixture[str]) -> None:
-    plain, scaled = found(capsys, "karate"), found(capsys, "karate", "--scale")
+def test_scaling_to_what_the_assumption_allows(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, scaled = check_as_json(capsys, "karate"), check_as_json(capsys, "karate", "--scale")
     assert not plain["hold"]
     assert scaled["hold"]
-    by_name = {each["name"]: each["value"] for each in scaled["assumptions"]}
+    by_name = {item["name"]: item["value"] for item in scaled["assumptions"]}
     assert by_name["‖x_i‖ ≤ (1 − ε) / 2"] == pytest.approx((1 - by_name["balanced degrees"]) / 2)
-    factor = float(scale(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
+    factor = float(scale_inputs(karate()).x.norm(dim=1).max() / karate().x.norm(dim=1).max())
     assert scaled["prediction"]["lambda_0"] == pytest.approx(factor**2 * plain["prediction"]["lambda_0"])
 
 
 def test_a_part_of_a_real_graph(capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
     where = ("--data-root", shared_data)
-    whole = found(capsys, "cora", *where)
+    whole = check_as_json(capsys, "cora", *where)
     assert whole["graph"]["nodes"] == 2708
     assert whole["prediction"] is None  # bipartite components, and nodes with the same neighbours and words
-    verdicts = {each["name"]: each["holds"] for each in whole["assumptions"]}
+    verdicts = {item["name"]: item["holds"] for item in whole["assumptions"]}
     assert not verdicts["λ_min(Ā) ≠ 0"]
     assert not verdicts["no parallel x̂_i"]
-    part = found(capsys, "cora", "--nodes", 60, "--scale", *where)
+    part = check_as_json(capsys, "cora", "--nodes", 60, "--scale", *where)
     assert part["graph"]["nodes"] == 60
     assert part["hold"]
     assert part["prediction"]["theorem_width"] > part["prediction"]["kernel_width"] > 10**6
-    refused(capsys, "13,752 nodes, more than the 5,000", "theory", "check", "amazon-computers", *where)
+    refused(capsys, "13,752 nodes, expected at most 5,000", "theory", "check", "amazon-computers", *where)
     refused(capsys, "nodes is 2600, expected 1 to 2,485", "theory", "check", "cora", "--nodes", 2600, *where)
 
 
-def test_a_graph_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = found(capsys, write(tmp_path / "mine.npz", BOTH), "--scale")
+def test_a_file_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = check_as_json(capsys, write(tmp_path / "mine.npz", BOTH), "--scale")
     assert record["graph"]["edges"] == 12
     assert record["hold"]
-    bipartite = found(capsys, write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:]), "--nodes", 4)
-    assert {each["name"]: each["value"] for each in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
+    bipartite = check_as_json(capsys, write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:]), "--nodes", 4)
+    assert {item["name"]: item["value"] for item in bipartite["assumptions"]}["λ_min(Ā) ≠ 0"] == 0.0
     assert bipartite["prediction"] is None
 
 
-def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one_way = write(tmp_path / "one_way.npz", BOTH[:-1])
     refused(capsys, "has no edge back", "theory", "check", one_way)
     several = write(tmp_path / "several.npz", BOTH, y=np.eye(6, 3, dtype="float32"))
@@ -120,7 +113,7 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("complete:2",), "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000"),
         (("ring:many",), "ring:many is not a graph, expected ring:N with N an integer from 5 to 5000"),
@@ -135,7 +128,7 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
         (("karate", "--delta", 1e-200), "delta is 1e-200: the width is beyond"),
         (("karate", "--gamma", 1), "gamma is 1.0, expected a number between 0 and 1"),
         (("karate", "--gamma", "nan"), "gamma is nan"),
-        (("karate", "--delta", 0), "delta is 0.0, expected a probability between 0 and 1"),
+        (("karate", "--delta", 0), "delta is 0.0, expected a number between 0 and 1"),
         (("karate", "--step-size", 99), "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699"),
         (("karate", "--step-size", -1), "step_size is -1, expected a number above 0"),
         (("karate", "--step-size", "nan"), "step_size is nan"),
@@ -143,20 +136,20 @@ def test_graphs_that_the_analysis_does_not_take(tmp_path: Path, capsys: pytest.C
         ((), "the following arguments are required: GRAPH"),
     ],
 )
-def test_values_that_it_does_not_take(args: tuple[object, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, said, "theory", "check", *args)
+def test_refused_values(args: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, message, "theory", "check", *args)
 
 
 def test_numbers_that_a_float_hardly_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    many = found(capsys, "complete:6", "--local-steps", 5000)["prediction"]
+    many = check_as_json(capsys, "complete:6", "--local-steps", 5000)["prediction"]
     assert many["limit_factor"] == 0.0
     assert many["round_factor"] == 0.5
     for options in (("--local-steps", 5000), ("--step-size", 1e-15), ("--step-size", 8)):
         capsys.readouterr()
         assert run("theory", "check", "complete:6", *options) == 0
-        said = capsys.readouterr().out
-        assert ("a tenth of the error in 1 round" in said) == (options[1] == 5000)
-        assert ("shrinks it by 1 − ηλ_0/2                " in said and "  –" in said) == (options[1] == 8)
+        printed = capsys.readouterr().out
+        assert ("a tenth of the error in 1 round" in printed) == (options[1] == 5000)
+        assert ("shrinks it by 1 − ηλ_0/2                " in printed and "  –" in printed) == (options[1] == 8)
 
 
 def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
@@ -167,19 +160,19 @@ def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
     refused(capsys, "step_size is -1, expected a number above 0", "theory", "check", path, "--step-size", -1)
 
 
-def test_no_action_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_action_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, "the following arguments are required: ACTION", "theory")
 
 
 def test_the_nearest_nodes_are_connected_and_hold_the_hub(shared_data: Path) -> None:
     from gistgnn.graphs import load
-    from gistgnn.theory import nearest
+    from gistgnn.theory.example_problems import nearest_nodes
 
     cora = load("cora", shared_data)
-    part = nearest(cora, 40)
+    part = nearest_nodes(cora, 40)
     p = Problem.from_graph(part)
     hub = int(p.degrees.argmax())
-    assert float(p.degrees[hub]) == 39  # the one of most neighbours has more than 40: all others are neighbours of it
+    assert float(p.degrees[hub]) == 39  # the hub has more than 40: all others are neighbours of it
     assert part.num_classes == cora.num_classes
     counts = torch.bincount(cora.edge_index[1])
     assert torch.equal(part.x[hub], cora.x[int(counts.argmax())])

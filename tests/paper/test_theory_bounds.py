@@ -10,7 +10,7 @@ import pytest
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.paper.measurements import Measurements
-from gistgnn.paper.theory_bounds import Theory, train_cell
+from gistgnn.paper.theory_bounds import Cell, Theory, train_cell
 from gistgnn.paper.theory_laws import (
     GENTLE_STEPS,
     KERNEL_SPLITS,
@@ -20,7 +20,8 @@ from gistgnn.paper.theory_laws import (
     STEPS,
     Laws,
 )
-from gistgnn.theory import Bound, complete, expected_initial_error, recommended_step
+from gistgnn.theory import Bound, complete, recommended_step
+from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.cli.in_process import refused
 
 
@@ -37,8 +38,8 @@ def test_a_measurement_is_made_once_and_an_interruption_keeps_what_is_finished(t
     wanted = {f"kind {name}": ({"name": name}, lambda name=name: measure(name)) for name in ("one", "two")}
     with pytest.raises(KeyboardInterrupt):
         store.all(wanted, "label")
-    found = store.all(wanted, "label")
-    assert found == {"kind one": [1.5, 1.0], "kind two": [1.5, 3.0]}
+    results = store.all(wanted, "label")
+    assert results == {"kind one": [1.5, 1.0], "kind two": [1.5, 3.0]}
     assert made == ["one", "two", "two"]
     paths = sorted((tmp_path / "kept").iterdir())
     assert [path.name.split("-")[0] for path in paths] == ["kind", "kind"]
@@ -50,68 +51,71 @@ def test_a_measurement_is_made_once_and_an_interruption_keeps_what_is_finished(t
 
 def test_a_cell_is_what_the_library_computes() -> None:
     p, settings = complete(5), {"d_1": 4096, "sub_gcns": 2, "local_steps": 3}
-    found = train_cell(p, **settings, epochs=31, seeds=3)
+    result = train_cell(p, **settings, epochs=31, seeds=3)
     eta = recommended_step(p, 2)
-    assert found["steps"] == list(range(0, 31, 3))
-    bound, initial = Bound.of(p, 2, 3, eta, 4096, printed=True), expected_initial_error(p, 2)
-    assert found["printed"][4] == bound.at(4, max(initial, found["error"][0]))
-    assert found["predicted"][0] == pytest.approx(initial)
+    assert result["steps"] == list(range(0, 31, 3))
+    bound, initial = Bound(p, 2, 3, eta, 4096, printed=True), expected_initial_error(p, 2)
+    assert result["printed"][4] == bound.at(4, max(initial, result["error"][0]))
+    assert result["predicted"][0] == pytest.approx(initial)
     # what is trained is close to what is predicted, at first and at the end
-    assert found["error"][3] == pytest.approx(found["predicted"][3], rel=0.5)
-    late = [sum(found[key][-2:]) for key in ("error", "predicted")]
+    assert result["error"][3] == pytest.approx(result["predicted"][3], rel=0.5)
+    late = [sum(result[key][-2:]) for key in ("error", "predicted")]
     assert late[1] / 3 < late[0] < late[1] * 3
-    assert late[0] < 2e-3 * found["error"][0]
-    assert found["contraction"] == bound.contraction
-    assert found["lazy_held"] == found["lazy_runs"]
-    assert json.loads(json.dumps(found)) == found
+    assert late[0] < 2e-3 * result["error"][0]
+    assert result["contraction"] == bound.contraction
+    assert result["lazy_held"] == result["lazy_runs"]
+    assert json.loads(json.dumps(result)) == result
 
 
 def by_law(remaining: float, zeta: float, m: float, leading: float = 1.0, transient: float = 0.0) -> dict[str, Any]:
-    """Measurements that follow laws: exponents of d_1, ζ, and of (m−1)²/m²; and how far the leading order is off."""
+    """Return measurements that follow laws with these exponents of d_1, ζ and (m−1)²/m².
 
-    def found_to_be(value: float) -> dict[str, float]:
+    leading and transient are multiples of the measured values.
+    """
+
+    def result(value: float) -> dict[str, float]:
         return {"measured": value, "leading": value * leading, "transient": value * transient}
 
     claimed = {split: ((split - 1) ** 2 / split**2) ** m for split in (2, 4, 8)}
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         f"kernel {split} {d_1}": 3.0 * d_1**-0.5 for split in KERNEL_SPLITS for d_1 in KERNEL_WIDTHS
     }
     for split, steps in REMAINING:
         for d_1 in (100, 1000):
-            found[f"remaining {split} {steps} {d_1}"] = found_to_be(claimed[split] * steps**zeta * d_1**remaining)
-    found |= {f"gentle 2 {steps}": found_to_be(claimed[2] * steps**zeta) for steps in GENTLE_STEPS}
-    found |= {f"gentle {split} 1": found_to_be(claimed[split]) for split in SPLITS}
-    found |= {f"added fixed {split}": found_to_be(claimed[split]) for split in SPLITS}
-    found |= {f"added {kind} {steps}": found_to_be(0.1 * steps**zeta) for kind in ("short", "long") for steps in STEPS}
-    found["local"] = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
-    found["lemma"] = {"fall": 0.1, "allowed": 0.2}
-    return found
+            results[f"remaining {split} {steps} {d_1}"] = result(claimed[split] * steps**zeta * d_1**remaining)
+    results |= {f"gentle 2 {steps}": result(claimed[2] * steps**zeta) for steps in GENTLE_STEPS}
+    results |= {f"gentle {split} 1": result(claimed[split]) for split in SPLITS}
+    results |= {f"added fixed {split}": result(claimed[split]) for split in SPLITS}
+    results |= {f"added {kind} {steps}": result(0.1 * steps**zeta) for kind in ("short", "long") for steps in STEPS}
+    results["local"] = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.8}
+    results["lemma"] = {"fall": 0.1, "allowed": 0.2}
+    return results
 
 
 def test_the_verdicts_are_those_of_the_measurements() -> None:
     laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
     right = by_law(-1.0, 1.0, 1.0)
-    assert [each.holds for each in laws.verdicts(right)] == [True] * 11
+    assert [verdict.holds for verdict in laws.verdicts(right)] == [True] * 11
     wrong = by_law(-1.3, -2.0, -1.0, leading=2.0)
     wrong |= {name: value * (4096 / int(name.split()[2])) ** 0.2 for name, value in right.items() if "kernel" in name}
     wrong["lemma"] = {"fall": 0.3, "allowed": 0.2}
     wrong["local"] = {"trained": 4, "met": 3, "factor": 0.9, "slowest": 0.91}
-    found = laws.verdicts(wrong)
-    assert [each.holds for each in found] == [False] * 11
-    assert "exponent -2.000" in next(each.measured for each in found if "η/400" in each.claim)
-    assert "-0.700 for m = 1" in found[0].measured
-    assert "0.50 to 0.50 times it" in found[-1].measured
+    verdicts = laws.verdicts(wrong)
+    assert [verdict.holds for verdict in verdicts] == [False] * 11
+    assert "exponent -2.000" in next(verdict.measured for verdict in verdicts if "η/400" in verdict.claim)
+    assert "-0.700 for m = 1" in verdicts[0].measured
+    assert "0.50 to 0.50 times the leading order" in verdicts[-1].measured
 
 
 def test_what_cannot_be_judged_is_not() -> None:
     one = Laws("complete:5", complete(5), (100,), seeds=1).verdicts(by_law(-1.0, 1.0, 1.0))
-    assert [each.holds for each in one].count(None) == 1  # no slope of one width
+    assert [verdict.holds for verdict in one].count(None) == 1  # no slope of one width
     laws = Laws("complete:5", complete(5), (100, 1000), seeds=1)
     early = laws.verdicts(by_law(-1.0, 1.0, 1.0, transient=0.2))
-    unjudged = [each.measured for each in early if each.holds is None]
-    assert unjudged == ["the error at the start is not gone after 60 rounds"] * 3
+    unjudged = [verdict.measured for verdict in early if verdict.holds is None]
+    assert unjudged == ["the initial error is not gone after 60 rounds"] * 3
     none_met = by_law(-1.0, 1.0, 1.0) | {"local": {"trained": 4, "met": 0, "factor": 0.9, "slowest": float("nan")}}
-    local = next(each for each in laws.verdicts(none_met) if "local_converge" in each.claim)
+    local = next(verdict for verdict in laws.verdicts(none_met) if "local_converge" in verdict.claim)
     assert local.holds is None
     assert "nan" not in local.measured
 
@@ -122,7 +126,7 @@ def test_every_measurement_is_wanted_once_and_used() -> None:
     assert len(laws.charts(by_law(-1.0, 1.0, 1.0))) == 5
 
 
-def test_what_it_does_not_take(tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_options(tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ("--out", tmp_path / "out")
     refused(capsys, "complete:2 is not a graph", "reproduce", "theory", "--datasets", "complete:2", *out)
     refused(capsys, "'0' is not an integer >= 1", "reproduce", "theory", "--nodes", 0, *out)
@@ -139,21 +143,21 @@ def test_what_it_does_not_take(tmp_path: Path, shared_data: Path, capsys: pytest
 def test_a_graph_that_has_changed_is_measured_anew() -> None:
     p = complete(5)
     changed = replace(p, x=p.x * 0.5)
-    names = [Laws("mine.npz", each, (100,), seeds=1).wanted()["local"][0] for each in (p, changed, complete(5))]
+    names = [Laws("mine.npz", problem, (100,), seeds=1).wanted()["local"][0] for problem in (p, changed, complete(5))]
     assert names[0] != names[1]
     assert names[0] == names[2]
     theory = Theory.at("small")
-    cell = ("mine.npz", 100, 2, 1)
+    cell = Cell("mine.npz", 100, 2, 1)
     assert theory._training(cell, p)[0] != theory._training(cell, changed)[0]
 
 
 def test_a_run_that_should_have_got_there_and_has_not_counts() -> None:
     p, theory = complete(5), Theory.at("small", widths=(100,), sub_gcns=(2,), local_steps=(1,))
-    found = {"error": [1.0] * 60, "printed": [2.0] * 60, "lazy_runs": 0, "lazy_held": 0, "contraction": 0.9}
+    result = {"error": [1.0] * 60, "printed": [2.0] * 60, "lazy_runs": 0, "lazy_held": 0, "contraction": 0.9}
 
     def rate(**other: Any) -> bool | None:
-        verdicts = theory._verdicts("complete:5", p, {("complete:5", 100, 2, 1): found | other})
-        return next(each.holds for each in verdicts if "rate" in each.claim)
+        verdicts = theory._verdicts("complete:5", p, {Cell("complete:5", 100, 2, 1): result | other})
+        return next(verdict.holds for verdict in verdicts if "rate" in verdict.claim)
 
     assert rate() is False  # 29 rounds by the theorem
     assert rate(contraction=0.999) is None

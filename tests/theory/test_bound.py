@@ -5,43 +5,40 @@ import torch
 
 from gistgnn.theory import (
     Bound,
-    LazyBound,
     Prediction,
     Problem,
+    ProvedBound,
     check,
-    contract,
-    deviation,
-    deviation_of,
-    disagreement,
-    disagreement_in_the_limit,
-    expected_deviation,
-    expected_initial_error,
-    global_weights,
-    initial_error,
-    kernel_drift,
-    kernel_width,
     least_eigenvalue,
-    local_factor,
     make_gist,
-    movement,
-    proof_step,
     recommended_step,
-    sample_next_errors,
-    slope,
     train,
     train_round,
 )
+from gistgnn.theory.local_lemmas import kernel_width, local_factor, movement_bound, proof_step
+from gistgnn.theory.measure_training import exponent, measure_contraction
+from gistgnn.theory.model import global_weights, sample_next_errors
+from gistgnn.theory.proved_bound import kernel_drift
+from gistgnn.theory.round_lemmas import (
+    deviation_bound,
+    disagreement,
+    expected_deviation,
+    expected_initial_error,
+    initial_error_bound,
+    limit_error_term,
+)
 from tests.helpers.refusals import refused
-from tests.theory.instances import orthogonal, problem
+from tests.theory.problems import orthogonal, problem
 
 
 def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
     for m in (2, 3):
-        found = contract(orthogonal(6, m), 4096, m, 5, seeds=2)
-        assert found.trained == 2 * m
-        assert found.met >= m
-        assert found.slowest <= found.factor < 1
-    assert math.isnan(contract(orthogonal(), 2, 2, 2, seeds=1).slowest)  # of one neuron each: no positive kernel
+        measured = measure_contraction(orthogonal(6, m), 4096, m, 5, seeds=2)
+        assert measured.trained == 2 * m
+        assert measured.met >= m
+        assert measured.slowest <= measured.factor < 1
+    of_one_neuron = measure_contraction(orthogonal(), 2, 2, 2, seeds=1)  # its kernels are not positive
+    assert math.isnan(of_one_neuron.slowest)
 
 
 def test_no_neuron_moves_further_than_is_allowed() -> None:
@@ -50,7 +47,7 @@ def test_no_neuron_moves_further_than_is_allowed() -> None:
     start, trace = global_weights(gist), train_round(gist, p, 5, eta, keep_weights=True)
     for j, (block,) in enumerate(gist.blocks(0)):
         moved = max(float((theta - start[:, block]).norm(dim=0).max()) for theta in trace.weights[j])
-        assert 0 < moved <= movement(p, eta, trace.local_errors(p.y)[j, :-1], d_1)
+        assert 0 < moved <= movement_bound(p, eta, trace.local_errors(p.y)[j, :-1], d_1)
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -69,13 +66,13 @@ def test_at_the_recommended_step_local_training_contracts_by_the_square(m: int) 
 
 
 @pytest.mark.parametrize(("m", "zeta"), [(1, 2), (2, 1), (2, 4), (4, 2)])
-def test_the_lazy_bound_holds_in_every_round_of_every_run(m: int, zeta: int) -> None:
+def test_the_proved_bound_holds_in_every_round_of_every_run(m: int, zeta: int) -> None:
     p, d_1 = orthogonal(), 16384
     eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
     gist = make_gist(p, d_1, m, seed=m)
     traces = [train_round(gist, p, zeta, eta, keep_weights=True) for _ in range(12)]
-    bound = LazyBound(lambda_0, kernel_drift(p, traces, d_1), eta, zeta)
-    V = [float(deviation_of(trace)) for trace in traces]
+    bound = ProvedBound(lambda_0, kernel_drift(p, traces, d_1), eta, zeta)
+    V = [trace.deviation() for trace in traces]
     errors = [float((p.y - trace.before).norm()) for trace in traces]
     errors.append(float((p.y - traces[-1].after).norm()))
     for t in range(12):
@@ -94,9 +91,9 @@ def test_the_measured_error_stays_under_the_theorems_bound(seed: int) -> None:
     eta = recommended_step(base, m)
     runs = torch.stack([train(make_gist(base, d_1, m, s), base, rounds, zeta, eta) for s in range(5)]).mean(dim=0)
     start = expected_initial_error(base, m)
-    assert start <= initial_error(base, m)
+    assert start <= initial_error_bound(base, m)
     for printed in (True, False):
-        bound = Bound.of(base, m, zeta, eta, d_1, printed=printed)
+        bound = Bound(base, m, zeta, eta, d_1, printed=printed)
         assert 0 < bound.contraction < 1
         assert all(float(runs[t]) <= bound.at(t, start) for t in range(1, rounds + 1))
     assert runs[-1] < runs[0]
@@ -120,9 +117,9 @@ def test_the_error_lemma_fails_at_large_width() -> None:
     base, m, zeta, d_1 = orthogonal(3), 2, 2, 2**19
     eta, lambda_0 = recommended_step(base, m) / 4, least_eigenvalue(base, m)
     p = Problem(base.x, base.edge_index, torch.zeros(base.n, dtype=torch.float64))
-    limit = disagreement_in_the_limit(p, m, zeta, eta)
+    limit = limit_error_term(p, m, zeta, eta)
     measured, allowed = [], []
-    bound = Bound.of(p, m, zeta, eta, d_1, gamma=0.9, printed=True)
+    bound = Bound(p, m, zeta, eta, d_1, gamma=0.9, printed=True)
     for seed in range(8):
         trace = train_round(make_gist(p, d_1, m, seed), p, zeta, eta)
         ends = [float(disagreement(trace.outputs[:, k])) / m**2 for k in (0, zeta)]
@@ -150,7 +147,7 @@ def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
     assert moved > 1.5 * 4 * eta**2 * p.mass
     assert moved <= 4 * eta**2 * p.mass * p.n
     # the gradient's bound without ‖Ā‖ = 2
-    bound = movement(p, eta, trace.local_errors(p.y)[0, :1], 4096)
+    bound = movement_bound(p, eta, trace.local_errors(p.y)[0, :1], 4096)
     assert 0.99 * bound < float((after - before).norm(dim=0).max()) <= bound
     # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2 is the whole change
     along = float((p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum())
@@ -169,13 +166,17 @@ def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None
     start = theta.clone()
     start[0] -= 0.5
     assert float((p.x_hat @ start).square().sum(dim=1).max()) <= (2 - 0.5**2) * d_1  # the lemma's premise
-    assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation(p.n, m)
+    assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation_bound(p.n, m)
 
 
 def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
-    n, d, mass, lambda_0, m, zeta, eta, d_1, gamma = 7, 5, 28.0, 0.04, 3, 4, 0.6, 1000, 0.25
+    square, m, zeta, eta, d_1, gamma = orthogonal(7), 3, 4, 0.6, 1000, 0.25
+    # one more feature that is zero, so that d is not n
+    p = Problem(torch.cat([square.x, torch.zeros(7, 1).double()], dim=1), square.edge_index, square.y)
+    n, d, mass, lambda_0 = 7, 8, 28.0, least_eigenvalue(p, m)
+    assert p.mass == pytest.approx(mass)
     T, delta, initial = 12, 0.2, 9.0
-    printed, right = (Bound(n, d, mass, lambda_0, m, zeta, eta, d_1, gamma, printed=each) for each in (True, False))
+    printed, right = (Bound(p, m, zeta, eta, d_1, gamma, printed=flag) for flag in (True, False))
     shrunk = (1 - eta * lambda_0 / 2) ** zeta
     alpha = (1 - gamma) * (1 - shrunk)
     for bound in (printed, right):
@@ -216,37 +217,37 @@ def test_the_bounds_are_those_of_the_paper_and_of_its_proof() -> None:
 def test_the_width_that_is_asked_for() -> None:
     p = orthogonal()
     eta = recommended_step(p, 2)
-    bounds = [Bound.of(p, 2, 1, eta, 1024, printed=printed) for printed in (True, False)]
-    asked = [bound.width(10, 0.1, initial_error(p, 2)) for bound in bounds]
+    bounds = [Bound(p, 2, 1, eta, 1024, printed=printed) for printed in (True, False)]
+    asked = [bound.width(10, 0.1, initial_error_bound(p, 2)) for bound in bounds]
     assert 10**9 < asked[0] < asked[1]
     # a condition on √d_1 that does not depend on the d_1 the bound is made for
-    other = Bound.of(p, 2, 1, eta, 2048, printed=True)
-    assert other.width(10, 0.1, initial_error(p, 2)) == pytest.approx(asked[0], rel=1e-12)
+    other = Bound(p, 2, 1, eta, 2048, printed=True)
+    assert other.width(10, 0.1, initial_error_bound(p, 2)) == pytest.approx(asked[0], rel=1e-12)
     widths = [kernel_width(p, m, 10, 0.1) for m in (1, 2, 4, 8)]
-    assert abs(slope([1, 2, 4, 8], [float(w) for w in widths]) - 2.0) < 0.2  # λ_0 is 1/m: λ_0^-2, not λ_0^-1
+    assert abs(exponent([1, 2, 4, 8], [float(w) for w in widths]) - 2.0) < 0.2  # λ_0 is 1/m: λ_0^-2, not λ_0^-1
 
 
 def test_values_that_no_bound_takes() -> None:
     p = orthogonal()
     with refused("gamma is 1.5"):
-        Bound.of(p, 2, 1, 0.1, 100, gamma=1.5)
+        Bound(p, 2, 1, 0.1, 100, gamma=1.5)
     with refused("step_size is 1e+06", "recommended_step"):
-        Bound.of(p, 2, 1, 1e6, 100)
+        Bound(p, 2, 1, 1e6, 100)
     with refused("λ_0 is", "check"):
-        Bound.of(problem(8, 8, 0, 1), 2, 1, 0.1, 100)
+        Bound(problem(8, 8, 0, 1), 2, 1, 0.1, 100)
     with refused("beyond what a float64 holds"):
-        Bound.of(p, 2, 1, 0.1, 100, gamma=1e-320)
+        Bound(p, 2, 1, 0.1, 100, gamma=1e-320)
     with refused("delta is 1e-200", "beyond what a float64 holds"):
-        Bound.of(p, 2, 1, 0.1, 100).width(10, 1e-200, 1.0)
+        Bound(p, 2, 1, 0.1, 100).width(10, 1e-200, 1.0)
     with refused("step_size is 5000"):
-        LazyBound(0.03, 0.01, 5000.0, 1)
+        ProvedBound(0.03, 0.01, 5000.0, 1)
     with refused("draws is 0"):
         sample_next_errors(make_gist(p, 64, 2), p, 1, 0.1, 0)
-    for settings, said in (((0, 1, 9), "sub_gcns is 0"), ((2, 0, 9), "local_steps is 0"), ((2, 1, 1), "width is 1")):
-        with refused(said):
+    for settings, message in (((0, 1, 9), "sub_gcns is 0"), ((2, 0, 9), "local_steps is 0"), ((2, 1, 1), "width is 1")):
+        with refused(message):
             Prediction.of(p, *settings)
     with refused("ρ is 0.5"):
-        LazyBound(0.1, 0.5, 0.1, 1)
+        ProvedBound(0.1, 0.5, 0.1, 1)
     with refused("keep_weights"):
         kernel_drift(p, [train_round(make_gist(p, 64, 2), p, 1, 0.1)], 64)
     with refused("local_steps is 0"):

@@ -4,22 +4,14 @@ import pytest
 import torch
 
 from gistgnn.partition import Partition
-from gistgnn.theory import (
-    Problem,
-    aggregation,
-    complete,
-    expected_gram_deviation,
-    gram,
-    kernel,
-    kernel_distance,
-    limit_gram,
-    output_gram,
-    ring,
-    slope,
-)
+from gistgnn.theory import Problem, complete, ring
+from gistgnn.theory.gram import expected_gram_deviation, gram, limit_gram, output_gram
+from gistgnn.theory.kernel import kernel
+from gistgnn.theory.measure_training import exponent, measure_kernel_distance
+from gistgnn.theory.problem import aggregation
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
-from tests.theory.instances import orthogonal, problem
+from tests.theory.problems import orthogonal, problem
 
 SAMPLES = 10**6
 
@@ -59,7 +51,7 @@ def finite(p: Problem, m: int, d_1: int, seed: int) -> torch.Tensor:
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
     p = problem()
     widths, draws = [64, 256, 1024, 4096], 60
-    assert abs(slope(widths, [kernel_distance(p, d_1, m, draws) for d_1 in widths]) + 0.5) <= 0.1
+    assert abs(exponent(widths, [measure_kernel_distance(p, d_1, m, draws) for d_1 in widths]) + 0.5) <= 0.1
     H = limit_gram(p.x_hat, m)
     for d_1 in widths:
         squares = torch.stack([(gram(p.x_hat, finite(p, m, d_1, k), d_1) - H).norm() ** 2 for k in range(draws)])

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import count
 
 if TYPE_CHECKING:
-    from gistgnn.theory import Check, Prediction, Problem
+    from gistgnn.theory import Check, Prediction
 
 
 def add_parser(commands: Any) -> None:
@@ -22,72 +23,63 @@ def add_parser(commands: Any) -> None:
     add(
         "graph",
         metavar="GRAPH",
-        help="a name from `gistgnn datasets`, a .npz or .pt, or one of the theory's own: complete:N, ring:N, karate",
+        help="a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate",
     )
     add("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
-    add("--nodes", type=count, metavar="N", help="the N nodes alone that are nearest to the one of most neighbours")
-    add("--scale", action="store_true", help="multiply X so that its longest row is what the assumptions allow")
+    add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
+    add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
     add("--sub-gcns", type=count, default=2, metavar="M", help="m (default: 2)")
     add("--local-steps", type=count, default=1, metavar="N", help="ζ (default: 1)")
     add("--width", type=count, default=4096, metavar="D", help="d_1 (default: 4096)")
-    add("--step-size", type=float, metavar="ETA", help="η (default: the one that is recommended)")
+    add("--step-size", type=float, metavar="ETA", help="η (default: 1/(λ_max + λ_0/2))")
     add("--gamma", type=float, default=0.5, help="γ of the theorem, between 0 and 1 (default: 0.5)")
-    add("--rounds", type=count, default=100, metavar="T", help="T, for the widths that are asked for (default: 100)")
-    add("--delta", type=float, default=0.1, help="δ, with which probability bounds may fail (default: 0.1)")
+    add("--rounds", type=count, default=100, metavar="T", help="T, for the widths that the proofs need (default: 100)")
+    add("--delta", type=float, default=0.1, help="δ, the probability that the bounds fail (default: 0.1)")
     add("--json", action="store_true", help="print JSON, and nothing else on standard output")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
-    from gistgnn.theory import Prediction, check, check_settings, least_eigenvalue, load_problem
+    from gistgnn.theory import Prediction, check, least_eigenvalue, load_problem
+    from gistgnn.theory.argument_checks import check_settings
     from gistgnn.utils.console import waiting
 
-    chosen = (args.step_size, args.gamma, args.rounds, args.delta)
-    check_settings(args.sub_gcns, args.local_steps, args.width, *chosen)
+    sizes = (args.sub_gcns, args.local_steps, args.width)
+    chosen = {"step_size": args.step_size, "gamma": args.gamma, "rounds": args.rounds, "delta": args.delta}
+    check_settings(*sizes, **chosen)
     problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with waiting("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
-        prediction = None
-        if least_eigenvalue(problem, args.sub_gcns) > 0:
-            prediction = Prediction.of(
-                problem,
-                args.sub_gcns,
-                args.local_steps,
-                args.width,
-                step_size=args.step_size,
-                gamma=args.gamma,
-                rounds=args.rounds,
-                delta=args.delta,
-            )
+        predictable = least_eigenvalue(problem, args.sub_gcns) > 0
+        prediction = Prediction.of(problem, *sizes, **chosen) if predictable else None
+    edges = problem.edge_index.shape[1]
     if args.json:
-        print(json.dumps(_record(args.graph, problem, checks, prediction), indent=2, ensure_ascii=False))
+        record = {
+            "graph": {"name": args.graph, "nodes": problem.n, "edges": edges, "features": problem.d},
+            "assumptions": [asdict(assumption) for assumption in checks],
+            "hold": all(assumption.holds for assumption in checks),
+            "prediction": asdict(prediction) if prediction else None,
+        }
+        print(json.dumps(record, indent=2, ensure_ascii=False))
     else:
-        _print(args.graph, problem, checks, prediction)
+        print(f"{args.graph}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
+        _print(checks, prediction)
     return 0
 
 
-def _record(name: str, problem: "Problem", checks: "list[Check]", prediction: "Prediction | None") -> dict[str, Any]:
-    return {
-        "graph": {"name": name, "nodes": problem.n, "edges": problem.edge_index.shape[1], "features": problem.d},
-        "assumptions": [each.record() for each in checks],
-        "hold": all(each.holds for each in checks),
-        "prediction": prediction.record() if prediction else None,
-    }
-
-
-def _print(name: str, problem: "Problem", checks: "list[Check]", prediction: "Prediction | None") -> None:
+def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    print(f"{name}: {problem.n:,} nodes, {problem.edge_index.shape[1]:,} edges, {problem.d:,} features\n")
     table = Table(title="assumptions", title_justify="left", box=None, padding=(0, 1, 0, 0))
     for column in ("", "holds", "value"):
         table.add_column(column, no_wrap=True)
     table.add_column("", overflow="fold")
-    failing = sum(not each.holds for each in checks)
-    for each in checks:
-        table.add_row(each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail)
+    for assumption in checks:
+        holds = "yes" if assumption.holds else "no"
+        table.add_row(assumption.name, holds, f"{assumption.value:.3g}", assumption.detail)
     Console().print(table)
+    failing = sum(not assumption.holds for assumption in checks)
     print("\nall hold" if not failing else f"\n{failing} of {len(checks)} do not hold")
     if prediction is None:
         print("nothing is predicted: λ_0 is 0, so that no bound contracts")
@@ -100,21 +92,21 @@ def _print(name: str, problem: "Problem", checks: "list[Check]", prediction: "Pr
 def _lines(p: "Prediction") -> list[tuple[str, str]]:
     return [
         ("λ_0, λ_max of G^∞", f"{p.lambda_0:.4g}, {p.lambda_max:.4g}"),
-        ("η (the largest of the proof)", f"{p.step_size:.4g} ({p.proof_step:.3g})"),
+        ("η (the largest η of the proof)", f"{p.step_size:.4g} ({p.proof_step:.3g})"),
         ("E‖y − ŷ(0)‖²", f"{p.initial:.4g}"),
         ("a local step shrinks it by 1 − ηλ_0/2", "–" if p.local_factor is None else _near_one(p.local_factor)),
         (f"a round of ζ = {p.local_steps}, by the theorem", _factor(p.round_factor)),
         ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p.limit_factor is None else _factor(p.limit_factor)),
-        (f"what remains at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
-        ("what remains, constants put right", f"{p.corrected_neighbourhood:.3g}"),
-        ("what remains, to leading order in 1/d_1", "–" if p.leading is None else f"{p.leading:.3g}"),
+        (f"error that remains at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
+        ("error that remains, corrected constants", f"{p.corrected_neighbourhood:.3g}"),
+        ("error that remains, to leading order in 1/d_1", "–" if p.leading is None else f"{p.leading:.3g}"),
         (f"d_1 for positive kernels (T = {p.rounds}, δ = {p.delta:g})", f"{p.kernel_width:.2e}"),
-        ("d_1 that the theorem's proof asks for", f"{p.theorem_width:.2e}"),
+        ("d_1 that the proof of the theorem needs", f"{p.theorem_width:.2e}"),
     ]
 
 
 def _factor(factor: float) -> str:
-    from gistgnn.theory import rounds_to
+    from gistgnn.theory.prediction import rounds_to
 
     rounds = rounds_to(0.1, factor)
     when = "never" if rounds is None else f"in {rounds:,} round{'s' if rounds > 1 else ''}"

@@ -1,48 +1,53 @@
-"""Section 4 and appendix C: the GCN of the analysis, trained by GIST, against what the analysis says."""
+"""Section 4 and appendix C: the GCN of the analysis, trained by GIST, beside the bounds and predictions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.paper.measurements import Measurements
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
-from gistgnn.theory import (
-    Bound,
-    Problem,
-    check,
-    converge,
-    expected_initial_error,
-    is_small,
-    least_eigenvalue,
-    load_problem,
-    predicted_error,
-    recommended_step,
-    rounds_to,
-)
+from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
+from gistgnn.theory.example_problems import is_built_in
+from gistgnn.theory.measure_training import measure_convergence
+from gistgnn.theory.prediction import rounds_to
+from gistgnn.theory.round_lemmas import expected_initial_error
 
-SHARE = 0.05  # of the error at the start: how soon it is reached is what is compared
-Cell = tuple[str, int, int, int]  # data set, d_1, m, ζ
-Found = dict[str, Any]
+SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
+COLUMNS = (
+    *("data set", "d_1", "m", "ζ"),
+    *(f"rounds to {SHARE:.0%}", "… theorem", "… predicted"),
+    *("error left", "… predicted", "… theorem", "… corrected", "… proved", "ρ/λ_0"),
+)
+Result = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """One setting of the experiment, a row of its table."""
+
+    dataset: str
+    d_1: int
+    m: int
+    zeta: int
 
 
 @dataclass(frozen=True)
 class Theory(Experiment):
-    """Training error against the bounds, and how kernels and neighbourhood depend on d_1, m and ζ; see `Experiment`.
+    """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see `Experiment`.
 
     A data set is a name that `load_problem` takes. `epochs` are the local steps of every sub-GCN.
 
     Args:
-        widths: every d_1; of each of the three the first is what the others are varied at.
+        widths: every d_1. The first d_1, m and ζ are the base, from which one at a time is varied.
         sub_gcns: every m.
         local_steps: every ζ.
-        nodes: of a data set that is not one of the theory's own small ones, this many nodes.
+        nodes: how many nodes to take of a data set that is not built into the theory.
     """
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
@@ -66,164 +71,151 @@ class Theory(Experiment):
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """Train at every width, m and ζ, and measure the laws on the first data set."""
         problems = {name: self._problem(name, store.data_root) for name in self.datasets}
-        if min(self.widths) < max(*self.sub_gcns, *SPLITS):
+        most = max(*self.sub_gcns, *SPLITS)
+        if min(self.widths) < most:
             raise InputError(
-                f"widths are {', '.join(map(str, self.widths))}, expected at least {max(*self.sub_gcns, *SPLITS)}: m "
-                f"goes up to {max(self.sub_gcns)} as given, and to {max(SPLITS)} where what a round adds is measured"
+                f"widths are {', '.join(map(str, self.widths))}, expected at least {most}, a neuron for each sub-GCN: "
+                f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other measurements"
             )
         cells = [cell for name in self.datasets for cell in self._cells(name)]
-        measurements = Measurements(store.directory)
-        runs = {f"training {cell}": self._training(cell, problems[cell[0]]) for cell in cells}
+        training = {f"training {cell}": self._training(cell, problems[cell.dataset]) for cell in cells}
         laws = Laws(self.datasets[0], problems[self.datasets[0]], tuple(sorted(set(self.widths))), self.seeds)
-        found = measurements.all({**runs, **laws.wanted()}, self.name)
-        by_cell = {cell: found[f"training {cell}"] for cell in cells}
-        verdicts = [each for name in self.datasets for each in self._verdicts(name, problems[name], by_cell)]
+        results = Measurements(store.directory).all({**training, **laws.wanted()}, self.name)
+        by_cell = {cell: results[f"training {cell}"] for cell in cells}
+        verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
+        charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
         return Outcome(
             COLUMNS,
-            [_row(cell, each) for cell, each in by_cell.items()],
+            [_row(cell, result) for cell, result in by_cell.items()],
             self._note(problems),
-            [*verdicts, *laws.verdicts(found)],
-            [*(chart for name in self.datasets for chart in self._charts(name, by_cell)), *laws.charts(found)],
+            [*verdicts, *laws.verdicts(results)],
+            [*charts, *laws.charts(results)],
         )
 
     def _problem(self, name: str, data_root: str) -> Problem:
-        problem = load_problem(name, data_root, nodes=None if is_small(name) else self.nodes, scaled=True)
+        problem = load_problem(name, data_root, nodes=None if is_built_in(name) else self.nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
-            failing = ", ".join(each.name for each in check(problem) if not each.holds)
-            raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): take other --nodes")
+            failing = ", ".join(_failing(problem))
+            raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
         return problem
 
     def _cells(self, name: str) -> list[Cell]:
-        """The base, and what differs from it in one thing."""
-        d_1, m, zeta = self.widths[0], self.sub_gcns[0], self.local_steps[0]
-        wide = [(name, each, m, zeta) for each in self.widths]
-        split = [(name, d_1, each, zeta) for each in self.sub_gcns]
-        long = [(name, d_1, m, each) for each in self.local_steps]
-        return list(dict.fromkeys([*wide, *split, *long]))
+        """Return the base, and the cells that differ from it in one of d_1, m and ζ."""
+        base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
+        by_width = [base._replace(d_1=d_1) for d_1 in self.widths]
+        by_m = [base._replace(m=m) for m in self.sub_gcns]
+        by_zeta = [base._replace(zeta=zeta) for zeta in self.local_steps]
+        return list(dict.fromkeys([*by_width, *by_m, *by_zeta]))
 
-    def _training(self, cell: Cell, problem: Problem) -> tuple[Found, Any]:
-        name, d_1, m, zeta = cell
-        settings = {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "epochs": self.epochs, "seeds": self.seeds}
-        of = {"dataset": name, "problem": problem.checksum, "samples": SAMPLES, **settings}
-        return of, partial(train_cell, problem, **settings)
+    def _training(self, cell: Cell, problem: Problem) -> tuple[Result, Any]:
+        settings = {"d_1": cell.d_1, "sub_gcns": cell.m, "local_steps": cell.zeta}
+        settings |= {"epochs": self.epochs, "seeds": self.seeds}
+        about = {"dataset": cell.dataset, "problem": problem.checksum, "samples": SAMPLES}
+        return {**about, **settings}, partial(train_cell, problem, **settings)
 
-    def _verdicts(self, name: str, problem: Problem, found: dict[Cell, Found]) -> list[Verdict]:
-        own = {cell: each for cell, each in found.items() if cell[0] == name}
-        failing = [each.name for each in check(problem) if not each.holds]
-        under = all(
-            error <= bound for each in own.values() for error, bound in zip(each["error"], each["printed"], strict=True)
-        )
-        reached = [(_reached(each["error"]), _theorem_reaches(each), len(each["error"]) - 1) for each in own.values()]
-        # a run that is too short to tell is left out; one that should have got there is not
-        compared = [(got, said) for got, said, rounds in reached if got is not None or said <= rounds]
-        bounded = sum(each["lazy_runs"] for each in own.values())
-        kept = sum(each["lazy_held"] for each in own.values())
+    def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Result]) -> list[Verdict]:
+        results = [result for cell, result in by_cell.items() if cell.dataset == name]
+        failing = _failing(problem)
+        pairs = [zip(result["error"], result["printed"], strict=True) for result in results]
+        under = all(error <= bound for pair in pairs for error, bound in pair)
+        reached = [(_reached(run["error"]), _theorem_reaches(run), len(run["error"]) - 1) for run in results]
+        # A run that is too short to tell is left out. A run that should have reached the share by then counts.
+        compared = [(run, theorem) for run, theorem, rounds in reached if run is not None or theorem <= rounds]
+        ends = [run for run, _ in compared if run]
+        measured = f"after {_span(ends)} rounds" if ends else "in no run"
+        judged, kept = (sum(result[key] for result in results) for key in ("lazy_runs", "lazy_held"))
         return [
             Verdict(
                 f"{name}: the theorem: the mean error is never above the bound",
                 None if failing else under,
-                f"{len(own)} settings; assumptions that fail: {', '.join(failing) or 'none'}",
+                f"{len(results)} settings; assumptions that fail: {', '.join(failing) or 'none'}",
             ),
             Verdict(
                 f"{name}: the theorem: the rate is linear, at least as fast as γ + (1−γ)(1 − ηλ_0/2)^ζ",
-                all(got is not None and got <= said for got, said in compared) if compared else None,
-                f"{SHARE:.0%} of the error at the start in {_span([got for got, _ in compared if got])} rounds, by the "
-                f"theorem {_span([said for _, said, _ in reached])}",
+                all(run is not None and run <= theorem for run, theorem in compared) if compared else None,
+                f"{SHARE:.0%} of the initial error {measured}; the theorem says "
+                f"{_span([theorem for _, theorem, _ in reached])} rounds",
             ),
             Verdict(
-                f"{name}: the bound that replaces it holds in every run in which ρ < λ_0",
-                kept == bounded if bounded else None,
-                f"{kept} of {bounded} such runs, of {self.seeds * len(own)}",
+                f"{name}: the proved bound holds in every run in which ρ < λ_0",
+                kept == judged if judged else None,
+                f"{kept} of {judged} such runs, among {self.seeds * len(results)}",
             ),
         ]
 
-    def _charts(self, name: str, found: dict[Cell, Found]) -> list[Chart]:
-        d_1, m, zeta = self.widths[0], self.sub_gcns[0], self.local_steps[0]
-        by_width = {f"d_1 = {each:,}": found[name, each, m, zeta] for each in sorted(self.widths)}
-        by_m = {f"m = {each}": found[name, d_1, each, zeta] for each in sorted(self.sub_gcns)}
-        by_zeta = {f"ζ = {each}": found[name, d_1, m, each] for each in sorted(self.local_steps)}
+    def _charts(self, name: str, by_cell: Mapping[Cell, Result]) -> list[Chart]:
+        base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
+        by_width = {f"d_1 = {d_1:,}": by_cell[base._replace(d_1=d_1)] for d_1 in sorted(self.widths)}
+        by_m = {f"m = {m}": by_cell[base._replace(m=m)] for m in sorted(self.sub_gcns)}
+        by_zeta = {f"ζ = {zeta}": by_cell[base._replace(zeta=zeta)] for zeta in sorted(self.local_steps)}
+        d_1, m, zeta = base[1:]
         return [
             _chart(f"{name}: the error by d_1 (m = {m}, ζ = {zeta}), and the theorem's bound", by_width, "printed"),
-            _chart(f"{name}: the error by m (d_1 = {d_1:,}, ζ = {zeta}), and as predicted", by_m, "predicted"),
-            _chart(f"{name}: the error by ζ (d_1 = {d_1:,}, m = {m}), and as predicted", by_zeta, "predicted"),
+            _chart(f"{name}: the error by m (d_1 = {d_1:,}, ζ = {zeta}), and the prediction", by_m, "predicted"),
+            _chart(f"{name}: the error by ζ (d_1 = {d_1:,}, m = {m}), and the prediction", by_zeta, "predicted"),
         ]
 
     def _note(self, problems: dict[str, Problem]) -> str:
         sizes = ", ".join(f"{name} ({problem.n} nodes, {problem.d} features)" for name, problem in problems.items())
         return (
-            "The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent in float64, masks "
-            f"categorical, {self.epochs} local steps of every sub-GCN at η = 1/(λ_max(G^∞) + λ_0/2), mean over "
-            f"{self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is (1 − ε)/2.\n\n"
-            f"Rounds to {SHARE:.0%}: of the error at the start, measured; by the theorem's rate alone, without its "
-            "error term; as predicted, that is as d_1 → ∞ and with what GIST adds to leading order in 1/d_1. Error "
-            "left at the end: measured; predicted; the theorem's bound with its constants as printed, and put right "
-            "(docs/theory.md); the bound that is proved, mean over the runs in which it says something, which are "
-            "those with ρ = max ‖Ĝ − G^∞‖ below λ_0. γ = 1/2."
+            "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in float64 with categorical "
+            f"masks. Every sub-GCN takes {self.epochs} local steps with η = 1/(λ_max(G^∞) + λ_0/2). All numbers are "
+            f"means over {self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is "
+            f"(1 − ε)/2.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of the theorem, without "
+            "its error term; predicted, which is the error at infinite width plus what GIST adds to leading order in "
+            "1/d_1. Error left at the end: measured; predicted; the bound of the theorem with its constants as "
+            "printed, and corrected (docs/theory.md); the proved bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ "
+            "below λ_0, because it says nothing about the others. γ = 1/2."
         )
 
 
-COLUMNS = (
-    "data set",
-    "d_1",
-    "m",
-    "ζ",
-    f"rounds to {SHARE:.0%}",
-    "… theorem",
-    "… predicted",
-    "error left",
-    "… predicted",
-    "… theorem",
-    "… put right",
-    "… proved",
-    "ρ/λ_0",
-)
-
-
-def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Found:
+def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Result:
     """Train from several seeds at one width, m and ζ, and compute the bounds of every round."""
     m, zeta, rounds = sub_gcns, local_steps, max(1, epochs // local_steps)
     eta, lambda_0 = recommended_step(problem, m), least_eigenvalue(problem, m)
-    runs = converge(problem, d_1, m, zeta, eta, rounds, seeds)
+    runs = measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
     error = runs.errors.mean(dim=0).tolist()
     initial = expected_initial_error(problem, m)
-    printed, corrected = (Bound.of(problem, m, zeta, eta, d_1, printed=each) for each in (True, False))
-    says = ~runs.lazy.isnan().any(dim=1)
+    printed, corrected = (Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False))
+    bounded = ~runs.proved.isnan().any(dim=1)
     return {
         "eta": eta,
         "steps": [zeta * t for t in range(rounds + 1)],
         "error": error,
-        # Θ_0 is drawn anew for every seed, so that the mean at the start is not its expectation
+        # Every seed draws its own Θ_0, so the mean initial error is not its expectation.
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
         "predicted": predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
-        "lazy_end": float(runs.lazy[says, -1].mean()) if says.any() else None,
-        "lazy_runs": int(says.sum()),
-        "lazy_held": int((runs.errors[says] <= runs.lazy[says] * (1 + 1e-12)).all(dim=1).sum()),
+        # Earlier versions have stored measurements under these names; the proved bound is about "lazy" training.
+        "lazy_end": float(runs.proved[bounded, -1].mean()) if bounded.any() else None,
+        "lazy_runs": int(bounded.sum()),
+        "lazy_held": int((runs.errors[bounded] <= runs.proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
         "drift": float(runs.drift.max()) / lambda_0,
         "contraction": printed.contraction,
     }
+
+
+def _failing(problem: Problem) -> list[str]:
+    return [assumption.name for assumption in check(problem) if not assumption.holds]
 
 
 def _reached(errors: Sequence[float]) -> int | None:
     return next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None)
 
 
-def _theorem_reaches(found: Found) -> float:
-    return rounds_to(SHARE, found["contraction"]) or math.inf
+def _theorem_reaches(result: Result) -> float:
+    return rounds_to(SHARE, result["contraction"]) or math.inf
 
 
-def _row(cell: Cell, found: Found) -> list[str]:
-    name, d_1, m, zeta = cell
-    reached = [_reached(found["error"]), _theorem_reaches(found), _reached(found["predicted"])]
-    ends = [found[key][-1] for key in ("error", "predicted", "printed")] + [found["corrected_end"], found["lazy_end"]]
+def _row(cell: Cell, result: Result) -> list[str]:
+    reached = [_reached(result["error"]), _theorem_reaches(result), _reached(result["predicted"])]
+    ends = [result[key][-1] for key in ("error", "predicted", "printed")]
+    ends += [result["corrected_end"], result["lazy_end"]]
     return [
-        name,
-        f"{d_1:,}",
-        str(m),
-        str(zeta),
+        *(cell.dataset, f"{cell.d_1:,}", str(cell.m), str(cell.zeta)),
         *("–" if rounds is None else f"{rounds:,}" for rounds in reached),
         *("–" if end is None else _figure(end) for end in ends),
-        f"{found['drift']:.2f}",
+        f"{result['drift']:.2f}",
     ]
 
 
@@ -235,13 +227,13 @@ def _figure(value: float) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    if not values:
-        return "no"
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
 
 
-def _chart(title: str, runs: dict[str, Found], against: str) -> Chart:
-    said = "bound" if against == "printed" else against
-    measured = [Series(label, each["steps"], each["error"]) for label, each in runs.items()]
-    dashed = [Series(f"{said}, {label}", each["steps"], each[against], dashed=True) for label, each in runs.items()]
+def _chart(title: str, results: Mapping[str, Result], against: str) -> Chart:
+    name = "bound" if against == "printed" else against
+    measured = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
+    dashed = [
+        Series(f"{name}, {label}", result["steps"], result[against], dashed=True) for label, result in results.items()
+    ]
     return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", [*measured, *dashed], logy=True)

@@ -1,54 +1,50 @@
-"""How kernels, and what GIST adds to the error, depend on d_1, m and ζ: the exponents that the analysis claims."""
+"""How the kernels, and the error that GIST adds, depend on d_1, m and ζ: measured exponents beside the claims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from gistgnn.paper.experiment import Chart, Series, Verdict
-from gistgnn.theory import (
-    Problem,
-    added_error,
-    contract,
-    disagreement_in_the_limit,
-    kernel_distance,
-    limit_error,
-    recommended_step,
-    remaining_error,
-    second_half,
-    slope,
-    stationary_error,
+from gistgnn.theory import LeadingOrder, Problem, recommended_step
+from gistgnn.theory.leading_order import limit_error
+from gistgnn.theory.measure_training import (
+    exponent,
+    mean_of_second_half,
+    measure_added_error,
+    measure_contraction,
+    measure_kernel_distance,
+    measure_remaining_error,
 )
+from gistgnn.theory.round_lemmas import limit_error_term
 
-KERNEL_WIDTHS = (64, 256, 1024, 4096)
-KERNEL_SPLITS = (1, 2, 4)
-REMAINING = ((2, 1), (2, 4), (4, 1))  # m and ζ; the first is the one that is judged
-GENTLE_STEPS, SPLITS = (1, 2, 4), (2, 4, 8)  # of what remains at small steps, at m = 2 and at ζ = 1
-STEPS = (1, 2, 4, 8, 16, 32)
-GENTLE, SHORT = 16, 400  # the recommended η of m = 2 over these
-ENOUGH, GENTLE_ENOUGH = 120, 400  # rounds, and local steps where steps are small, in half of which all is as it stays
-SAMPLES = 5000  # of θ, for what is predicted to leading order
-OF_HALF, OF_ONE = 0.1, 0.15  # how far a fitted exponent may be from -1/2, and from ±1
-OF_CLAIM = 0.25  # how far ratios may be from those of (m−1)²/m²
-OF_LEADING = 0.25  # how far a measurement may be from what is predicted
-GONE = 0.1  # of what remains: more of the error at the start, and it is not what remains that is measured
+KERNEL_WIDTHS, KERNEL_SPLITS = (64, 256, 1024, 4096), (1, 2, 4)  # d_1 and m of the kernels
+REMAINING = ((2, 1), (2, 4), (4, 1))  # m and ζ of the remaining error; the verdict on d_1 is about the first
+GENTLE_STEPS, SPLITS = (1, 2, 4), (2, 4, 8)  # ζ (at m = 2) and m (at ζ = 1) of the remaining error for small steps
+STEPS = (1, 2, 4, 8, 16, 32)  # ζ of the error that a round adds
+GENTLE, SHORT = 16, 400  # the small steps are the recommended η for m = 2, divided by these
+ENOUGH, GENTLE_ENOUGH = 120, 400  # rounds, or local steps if steps are small; the error has settled after half of them
+SAMPLES = 5000  # of θ, for the leading order
+HALF_TOLERANCE, ONE_TOLERANCE = 0.1, 0.15  # how far a measured exponent may be from -1/2, and from ±1
+CLAIM_TOLERANCE = 0.25  # how far ratios may be from the ratios of (m−1)²/m²
+LEADING_TOLERANCE = 0.25  # how far a measurement may be from the leading order
+TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
 
-Claim = tuple[str, bool | None, str]  # what, whether it holds, measured
-Measured = Mapping[str, float]  # "measured", "leading": to leading order, "transient": what is left of the start
-Wanted = dict[str, tuple[Mapping[str, Any], Callable[[], Any]]]
+Claim = tuple[str, bool | None, str]  # the claim, whether it holds, the numbers
+Result = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
 
 
 @dataclass(frozen=True)
 class Laws:
-    """Measurements on one problem, of the widths of the experiment, and of m and ζ of their own.
+    """Measurements on one problem, at the widths of the experiment and at the m and ζ above.
 
     Args:
-        dataset: its name.
-        problem: on which all assumptions hold.
-        widths: every d_1 at which what remains is measured, ascending; other things are measured at the middle one.
+        dataset: the name of the problem.
+        problem: a problem on which all assumptions hold.
+        widths: every d_1 for the remaining error, ascending; what a round adds is measured at the middle one.
         seeds: of the experiment; cheap measurements take more.
     """
 
@@ -57,202 +53,216 @@ class Laws:
     widths: tuple[int, ...]
     seeds: int
 
-    def wanted(self) -> Wanted:
-        """What is to be measured, by name."""
-        wanted: Wanted = {}
+    def wanted(self) -> dict[str, tuple[Mapping[str, Any], Callable[[], Any]]]:
+        """Return all measurements by name, as `Measurements.all` takes them."""
+        about = {"dataset": self.dataset, "problem": self.problem.checksum, "samples": SAMPLES}
+        return {
+            name: ({**about, **settings}, partial(measure, self.problem, **settings))
+            for name, measure, settings in [*self._local_measurements(), *self._error_measurements()]
+        }
+
+    def _local_measurements(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
         for m in KERNEL_SPLITS:
             for d_1 in KERNEL_WIDTHS:
-                self._add(wanted, f"kernel {m} {d_1}", kernel_distance, d_1=d_1, sub_gcns=m, draws=15 * self.seeds)
+                settings = {"d_1": d_1, "sub_gcns": m, "draws": 15 * self.seeds}
+                yield f"kernel {m} {d_1}", measure_kernel_distance, settings
+        settings = {"d_1": self.widths[0], "sub_gcns": 2, "local_steps": 5, "seeds": self.seeds}
+        yield "local", _as_dict(measure_contraction), settings
+        step_size = recommended_step(self.problem, 2) / 4
+        yield "lemma", _as_dict(limit_error_term), {"sub_gcns": 2, "local_steps": 2, "step_size": step_size}
+
+    def _error_measurements(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
+        middle, eta = self.widths[len(self.widths) // 2], recommended_step(self.problem, 2)
         for m, zeta in REMAINING:
             for d_1 in self.widths:
                 seeds = max(self.seeds, 6 * self.seeds * self.widths[0] // d_1)
-                settings = self._settings(d_1, m, zeta, self._eta(m))
-                self._add(wanted, f"remaining {m} {zeta} {d_1}", _remaining, rounds=ENOUGH, seeds=seeds, **settings)
+                settings = _settings(d_1, m, zeta, recommended_step(self.problem, m), seeds)
+                yield f"remaining {m} {zeta} {d_1}", _remaining, {**settings, "rounds": ENOUGH}
         for m, zeta in dict.fromkeys([*((2, zeta) for zeta in GENTLE_STEPS), *((m, 1) for m in SPLITS)]):
-            settings = self._settings(self._middle, m, zeta, self._eta(2) / GENTLE)
-            more = {"rounds": GENTLE_ENOUGH // zeta, "seeds": 3 * self.seeds, "from_zero": True}
-            self._add(wanted, f"gentle {m} {zeta}", _remaining, **more, **settings)
-        added = [(f"long {zeta}", 2, zeta, 1) for zeta in STEPS] + [(f"short {zeta}", 2, zeta, SHORT) for zeta in STEPS]
-        for name, m, zeta, over in [*added, *((f"fixed {m}", m, 1, SHORT) for m in SPLITS)]:
-            settings = self._settings(self._middle, m, zeta, self._eta(2) / over)
-            draws = min(25, 6 * self.seeds + 1)
-            self._add(wanted, f"added {name}", _added, draws=draws, seeds=2 * self.seeds, **settings)
-        self._add(wanted, "local", _contract, d_1=self.widths[0], sub_gcns=2, local_steps=5, seeds=self.seeds)
-        self._add(wanted, "lemma", _disagreement, sub_gcns=2, local_steps=2, step_size=self._eta(2) / 4)
-        return wanted
+            settings = _settings(middle, m, zeta, eta / GENTLE, 3 * self.seeds)
+            yield f"gentle {m} {zeta}", _remaining, {**settings, "rounds": GENTLE_ENOUGH // zeta, "from_zero": True}
+        draws = {"draws": min(25, 6 * self.seeds + 1)}
+        for zeta in STEPS:
+            yield f"added long {zeta}", _added, {**_settings(middle, 2, zeta, eta, 2 * self.seeds), **draws}
+            yield f"added short {zeta}", _added, {**_settings(middle, 2, zeta, eta / SHORT, 2 * self.seeds), **draws}
+        for m in SPLITS:
+            yield f"added fixed {m}", _added, {**_settings(middle, m, 1, eta / SHORT, 2 * self.seeds), **draws}
 
-    def verdicts(self, found: Mapping[str, Any]) -> list[Verdict]:
-        """What becomes of the claims."""
-        claims = [*self._of_kernels(found), *self._of_neighbourhoods(found), *self._of_rounds(found)]
-        return [Verdict(f"{self.dataset}: {claim}", holds, measured) for claim, holds, measured in claims]
+    def verdicts(self, results: Mapping[str, Any]) -> list[Verdict]:
+        """Judge the claims by the results of all measurements."""
+        lines = _Lines(results, self.widths)
+        claims = [*_kernel_claims(lines), *_neighbourhood_claims(lines), *_round_claims(lines)]
+        return [Verdict(f"{self.dataset}: {claim}", holds, numbers) for claim, holds, numbers in claims]
 
-    def _of_kernels(self, found: Mapping[str, Any]) -> list[Claim]:
-        kernels = [slope(KERNEL_WIDTHS, [found[f"kernel {m} {d_1}"] for d_1 in KERNEL_WIDTHS]) for m in KERNEL_SPLITS]
-        local, lemma = found["local"], found["lemma"]
-        times = (1 - local["slowest"]) / (1 - local["factor"])
-        slowest = f"; the slowest step contracts {times:.2f} times as much" if local["met"] else ""
+    def charts(self, results: Mapping[str, Any]) -> list[Chart]:
+        """Return charts of the measurements and of the claims or the leading order (dashed)."""
+        lines, chart = _Lines(results, self.widths), partial(Chart, logx=True, logy=True)
+        kernels, claims = [], []
+        for m, distances in lines.kernels.items():
+            law = [distances[0] * (d_1 / KERNEL_WIDTHS[0]) ** -0.5 for d_1 in KERNEL_WIDTHS]
+            kernels.append(Series(f"m = {m}", KERNEL_WIDTHS, distances))
+            claims.append(Series(f"d_1^-1/2, m = {m}", KERNEL_WIDTHS, law, dashed=True))
+        by_width = {f"m = {m}, ζ = {zeta}": line for (m, zeta), line in lines.remaining.items()}
+        small, remaining, added = f"η/{GENTLE}", f"{self.dataset}: the remaining error", "‖y − ŷ(1)‖², y = ŷ(0)"
+        by_zeta = {f"η/{SHORT}": lines.added["short"], "η as recommended": lines.added["long"]}
         return [
-            (
-                f"finite kernels approach G^∞ as d_1^-1/2 (exponent within {OF_HALF:g})",
-                all(abs(each + 0.5) <= OF_HALF for each in kernels),
-                ", ".join(f"{each:.3f} for m = {m}" for m, each in zip(KERNEL_SPLITS, kernels, strict=True)),
-            ),
-            (
-                "Lemma local_converge: where its conditions hold, a local step contracts by 1 − ηλ_0/2 or more",
-                local["slowest"] <= local["factor"] if local["met"] else None,
-                f"{local['met']} of {local['trained']} sub-GCNs meet them{slowest}",
-            ),
-            (
-                "Lemma error_term_bound: the disagreement of the sub-GCNs falls no faster than it allows, as d_1 → ∞",
-                lemma["fall"] <= lemma["allowed"],
-                f"y = 0, m = 2, ζ = 2: it falls by {lemma['fall']:.3g}, allowed {lemma['allowed']:.3g}",
-            ),
+            chart(f"{self.dataset}: kernels by d_1", "d_1", "‖G^(j) − G^∞‖_F", [*kernels, *claims]),
+            chart(f"{remaining}, by d_1", "d_1", "‖y − ŷ‖²", _series(self.widths, by_width)),
+            chart(f"{remaining}, by ζ (m = 2)", "ζ", "‖y − ŷ‖²", _series(GENTLE_STEPS, {small: lines.gentle_zeta})),
+            chart(f"{remaining}, by m (ζ = 1)", "m", "‖y − ŷ‖²", _series(SPLITS, {small: lines.gentle_m})),
+            chart(f"{self.dataset}: what a round adds, by ζ (m = 2)", "ζ", added, _series(STEPS, by_zeta)),
         ]
 
-    def _of_neighbourhoods(self, found: Mapping[str, Any]) -> list[Claim]:
-        left = [self._at_widths(found, m, zeta) for m, zeta in REMAINING]
-        settled = all(each["transient"] <= GONE * each["leading"] for values in left for each in values)
-        (m, zeta), several = REMAINING[0], len(self.widths) > 1
-        slopes = [slope(self.widths, [each["measured"] for each in values]) for values in left] if several else []
-        said = ", ".join(f"{each:.3f} for m = {m}, ζ = {z}" for (m, z), each in zip(REMAINING, slopes, strict=False))
-        if not settled:
-            said = f"the error at the start is not gone after {ENOUGH // 2} rounds"
-        gentle = [[found[f"gentle 2 {zeta}"] for zeta in GENTLE_STEPS], [found[f"gentle {m} 1"] for m in SPLITS]]
-        widest = [values[-1] for values in left]
-        by_zeta = _grows("ζ", (1, 4), [widest[0], widest[1]], float)
-        by_m = _grows_with_m((2, 4), [widest[0], widest[2]])
-        unsettled = (None, said)
-        return [
-            (
-                f"the neighbourhood falls as 1/d_1 (exponent within {OF_ONE:g}; m = {m}, ζ = {zeta})",
-                abs(slopes[0] + 1.0) <= OF_ONE if several and settled else None,
-                said or "one width",
-            ),
-            (f"the neighbourhood grows with ζ (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, gentle[0], float)),
-            ("the neighbourhood grows with ζ (η as recommended)", *(by_zeta if settled else unsettled)),
-            (f"the neighbourhood grows with m, as (m−1)²/m² (η/{GENTLE})", *_grows_with_m(SPLITS, gentle[1])),
-            ("the same (η as recommended, which grows with m)", *(by_m if settled else unsettled)),
-        ]
 
-    def _of_rounds(self, found: Mapping[str, Any]) -> list[Claim]:
-        short, fixed = [found[f"added short {zeta}"] for zeta in STEPS], [found[f"added fixed {m}"] for m in SPLITS]
-        exponent = slope(STEPS[:3], [each["measured"] for each in short[:3]])
-        remains = [found[f"remaining {m} {zeta} {self.widths[-1]}"] for m, zeta in REMAINING]
-        settled = [each for each in remains if each["transient"] <= GONE * each["leading"]]
-        others = [each for name, each in found.items() if name.startswith(("gentle", "added"))]
-        ratios = [each["measured"] / each["leading"] for each in [*settled, *others]]
-        return [
-            (
-                f"what a round adds grows with ζ, as ζ (η/{SHORT})",
-                abs(exponent - 1.0) <= OF_ONE,
-                f"exponent {exponent:.3f} for ζ = 1 to 4",
-            ),
-            (f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, fixed)),
-            (
-                f"ours: what is measured is the leading order in 1/d_1, within {OF_LEADING:.0%}",
-                all(abs(ratio - 1.0) <= OF_LEADING for ratio in ratios),
-                f"{min(ratios):.2f} to {max(ratios):.2f} times it, of {len(ratios)} measurements",
-            ),
-        ]
+class _Lines:
+    """The results of all measurements, in lines along d_1, m or ζ."""
 
-    def charts(self, found: Mapping[str, Any]) -> list[Chart]:
-        """The measurements, and what they are compared with (dashed)."""
-        name, remains, added = self.dataset, "what remains of the error", "‖y − ŷ(1)‖², y = ŷ(0)"
-        kernels = [
-            Series(f"m = {m}", KERNEL_WIDTHS, [found[f"kernel {m} {d_1}"] for d_1 in KERNEL_WIDTHS])
-            for m in KERNEL_SPLITS
-        ]
-        claims = [Series(f"d_1^-1/2, {each.label}", each.x, _law(each, -0.5), dashed=True) for each in kernels]
-        by_width = {f"m = {m}, ζ = {zeta}": self._at_widths(found, m, zeta) for m, zeta in REMAINING}
-        by_zeta = {f"η/{GENTLE}": [found[f"gentle 2 {zeta}"] for zeta in GENTLE_STEPS]}
-        by_m = {f"η/{GENTLE}": [found[f"gentle {m} 1"] for m in SPLITS]}
-        steps = {
-            f"η/{SHORT}": [found[f"added short {zeta}"] for zeta in STEPS],
-            "η as recommended": [found[f"added long {zeta}"] for zeta in STEPS],
+    def __init__(self, results: Mapping[str, Any], widths: Sequence[int]) -> None:
+        self.widths, self.local, self.lemma = widths, results["local"], results["lemma"]
+        self.kernels = {m: [results[f"kernel {m} {d_1}"] for d_1 in KERNEL_WIDTHS] for m in KERNEL_SPLITS}
+        self.remaining = {
+            (m, zeta): [results[f"remaining {m} {zeta} {d_1}"] for d_1 in widths] for m, zeta in REMAINING
         }
-        return [
-            _loglog(f"{name}: kernels by d_1", "d_1", "‖G^(j) − G^∞‖_F", [*kernels, *claims]),
-            _loglog(f"{name}: {remains}, by d_1", "d_1", "‖y − ŷ‖²", _pairs(self.widths, by_width)),
-            _loglog(f"{name}: {remains}, by ζ (m = 2)", "ζ", "‖y − ŷ‖²", _pairs(GENTLE_STEPS, by_zeta)),
-            _loglog(f"{name}: {remains}, by m (ζ = 1)", "m", "‖y − ŷ‖²", _pairs(SPLITS, by_m)),
-            _loglog(f"{name}: what a round adds, by ζ (m = 2)", "ζ", added, _pairs(STEPS, steps)),
-        ]
+        self.gentle_zeta = [results[f"gentle 2 {zeta}"] for zeta in GENTLE_STEPS]
+        self.gentle_m = [results[f"gentle {m} 1"] for m in SPLITS]
+        self.added = {kind: [results[f"added {kind} {zeta}"] for zeta in STEPS] for kind in ("short", "long")}
+        self.added_m = [results[f"added fixed {m}"] for m in SPLITS]
+        self.widest = [line[-1] for line in self.remaining.values()]
 
-    def _at_widths(self, found: Mapping[str, Any], m: int, zeta: int) -> list[Measured]:
-        return [found[f"remaining {m} {zeta} {d_1}"] for d_1 in self.widths]
 
-    @property
-    def _middle(self) -> int:
-        return self.widths[len(self.widths) // 2]
+def _kernel_claims(lines: _Lines) -> list[Claim]:
+    slopes = {m: exponent(KERNEL_WIDTHS, distances) for m, distances in lines.kernels.items()}
+    local, lemma = lines.local, lines.lemma
+    times = (1 - local["slowest"]) / (1 - local["factor"])
+    slowest = f"; the slowest step contracts {times:.2f} times as much" if local["met"] else ""
+    return [
+        (
+            f"finite kernels approach G^∞ as d_1^-1/2 (exponent within {HALF_TOLERANCE:g})",
+            all(abs(slope + 0.5) <= HALF_TOLERANCE for slope in slopes.values()),
+            ", ".join(f"{slope:.3f} for m = {m}" for m, slope in slopes.items()),
+        ),
+        (
+            "Lemma local_converge: if its conditions hold, a local step contracts by 1 − ηλ_0/2 or more",
+            local["slowest"] <= local["factor"] if local["met"] else None,
+            f"{local['met']} of {local['trained']} sub-GCNs meet them{slowest}",
+        ),
+        (
+            "Lemma error_term_bound: the disagreement of the sub-GCNs falls no faster than it allows, as d_1 → ∞",
+            lemma["fall"] <= lemma["allowed"],
+            f"y = 0, m = 2, ζ = 2: it falls by {lemma['fall']:.3g}, allowed is {lemma['allowed']:.3g}",
+        ),
+    ]
 
-    def _eta(self, m: int) -> float:
-        return recommended_step(self.problem, m)
 
-    def _settings(self, d_1: int, m: int, zeta: int, eta: float) -> dict[str, Any]:
-        return {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "step_size": eta}
+def _neighbourhood_claims(lines: _Lines) -> list[Claim]:
+    settled = all(_settled(result) for line in lines.remaining.values() for result in line)
+    several = len(lines.widths) > 1
+    slopes = [exponent(lines.widths, _numbers(line)) for line in lines.remaining.values() if several]
+    pairs = zip(REMAINING, slopes, strict=False)
+    numbers = ", ".join(f"{slope:.3f} for m = {m}, ζ = {zeta}" for (m, zeta), slope in pairs) or "one width"
+    unsettled = (None, f"the initial error is not gone after {ENOUGH // 2} rounds")
+    first, longer, wider = lines.widest
+    (m, zeta), as_m = REMAINING[0], "the neighbourhood grows with m, as (m−1)²/m²"
+    return [
+        (
+            f"the neighbourhood falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; m = {m}, ζ = {zeta})",
+            abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several and settled else None,
+            numbers if settled else unsettled[1],
+        ),
+        (
+            f"the neighbourhood grows with ζ (small steps, η/{GENTLE})",
+            *_grows("ζ", GENTLE_STEPS, lines.gentle_zeta, float),
+        ),
+        (
+            "the neighbourhood grows with ζ (η as recommended)",
+            *(_grows("ζ", (1, 4), [first, longer], float) if settled else unsettled),
+        ),
+        (f"{as_m} (η/{GENTLE})", *_grows_with_m(SPLITS, lines.gentle_m)),
+        (
+            f"{as_m} (η as recommended, which grows with m)",
+            *(_grows_with_m((2, 4), [first, wider]) if settled else unsettled),
+        ),
+    ]
 
-    def _add(self, wanted: Wanted, name: str, measure: Callable[..., Any], **settings: Any) -> None:
-        of = {"dataset": self.dataset, "problem": self.problem.checksum, "samples": SAMPLES, **settings}
-        wanted[name] = of, partial(measure, self.problem, **settings)
+
+def _round_claims(lines: _Lines) -> list[Claim]:
+    slope = exponent(STEPS[:3], _numbers(lines.added["short"][:3]))
+    judged = [*filter(_settled, lines.widest), *lines.gentle_zeta, *lines.gentle_m[1:]]
+    judged += [*lines.added["short"], *lines.added["long"], *lines.added_m]
+    ratios = [result["measured"] / result["leading"] for result in judged]
+    return [
+        (
+            f"what a round adds grows with ζ, as ζ (η/{SHORT})",
+            abs(slope - 1.0) <= ONE_TOLERANCE,
+            f"exponent {slope:.3f} for ζ = 1 to 4",
+        ),
+        (f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, lines.added_m)),
+        (
+            f"ours: the measurements are the leading order in 1/d_1, within {LEADING_TOLERANCE:.0%}",
+            all(abs(ratio - 1.0) <= LEADING_TOLERANCE for ratio in ratios),
+            f"{min(ratios):.2f} to {max(ratios):.2f} times the leading order, in {len(ratios)} measurements",
+        ),
+    ]
+
+
+def _settings(d_1: int, m: int, zeta: int, eta: float, seeds: int) -> dict[str, Any]:
+    return {"d_1": d_1, "sub_gcns": m, "local_steps": zeta, "step_size": eta, "seeds": seeds}
+
+
+def _as_dict(measure: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    return lambda problem, **settings: asdict(measure(problem, **settings))
 
 
 def _remaining(problem: Problem, rounds: int, seeds: int, from_zero: bool = False, **settings: Any) -> dict[str, float]:
-    measured = remaining_error(problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings)
-    added = stationary_error(problem, samples=SAMPLES, **settings).after(rounds)
+    measured = measure_remaining_error(problem, rounds=rounds, seeds=seeds, from_zero=from_zero, **settings)
+    added = LeadingOrder.of(problem, samples=SAMPLES, **settings).after(rounds)
     m, zeta, eta = settings["sub_gcns"], settings["local_steps"], settings["step_size"]
-    transient = 0.0 if from_zero else second_half(limit_error(problem, m, zeta, eta, rounds))
-    return {"measured": measured, "leading": second_half(added), "transient": transient}
+    transient = 0.0 if from_zero else mean_of_second_half(limit_error(problem, m, zeta, eta, rounds))
+    return {"measured": measured, "leading": mean_of_second_half(added), "transient": transient}
 
 
 def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[str, float]:
-    measured = added_error(problem, draws=draws, seeds=seeds, **settings)
-    return {"measured": measured, "leading": stationary_error(problem, samples=SAMPLES, **settings).added}
+    measured = measure_added_error(problem, draws=draws, seeds=seeds, **settings)
+    return {"measured": measured, "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added}
 
 
-def _contract(problem: Problem, **settings: int) -> dict[str, Any]:
-    return asdict(contract(problem, **settings))
+def _settled(result: Result) -> bool:
+    return result["transient"] <= TRANSIENT * result["leading"]
 
 
-def _disagreement(problem: Problem, **settings: Any) -> dict[str, Any]:
-    return asdict(disagreement_in_the_limit(problem, **settings))
+def _numbers(line: Sequence[Result], kind: str = "measured") -> list[float]:
+    return [result[kind] for result in line]
 
 
 def _claimed(m: float) -> float:
     return (m - 1.0) ** 2 / m**2
 
 
-def _grows_with_m(at: Sequence[int], values: Sequence[Measured]) -> tuple[bool, str]:
-    """Whether values grow as (m−1)²/m², within `OF_CLAIM`."""
-    ratios = [each["measured"] / values[0]["measured"] / _claimed(m) for m, each in zip(at, values, strict=True)]
-    return all(abs(each / ratios[0] - 1.0) <= OF_CLAIM for each in ratios), _grows("m", at, values, _claimed)[1]
+def _grows_with_m(ms: Sequence[int], line: Sequence[Result]) -> tuple[bool, str]:
+    """Return whether measurements grow as (m−1)²/m², within `CLAIM_TOLERANCE`, and the numbers."""
+    first = line[0]["measured"]
+    ratios = [result["measured"] / first / _claimed(m) * _claimed(ms[0]) for m, result in zip(ms, line, strict=True)]
+    return all(abs(ratio - 1.0) <= CLAIM_TOLERANCE for ratio in ratios), _grows("m", ms, line, _claimed)[1]
 
 
 def _grows(
-    symbol: str, at: Sequence[int], values: Sequence[Measured], claimed: Callable[[float], float]
+    symbol: str, values: Sequence[int], line: Sequence[Result], claim: Callable[[float], float]
 ) -> tuple[bool, str]:
-    """Whether values grow, and how many times the first they are: measured, to leading order and as is claimed."""
-    times, leading = (
-        ", ".join(f"{each[kind] / values[0][kind]:.3g}" for each in values[1:]) for kind in ("measured", "leading")
-    )
-    expected = ", ".join(f"{claimed(each) / claimed(at[0]):.3g}" for each in at[1:])
-    said = f"from {symbol} = {at[0]} to {', '.join(map(str, at[1:]))}: {times} times as much"
-    said += f"; to leading order {leading}, claimed {expected}"
-    return all(one["measured"] < two["measured"] for one, two in pairwise(values)), said
+    """Return whether measurements grow, and their ratios to the first: measured, to leading order, and claimed."""
+
+    def ratios(numbers: Sequence[float]) -> str:
+        return ", ".join(f"{number / numbers[0]:.3g}" for number in numbers[1:])
+
+    measured, leading = _numbers(line), _numbers(line, "leading")
+    numbers = f"from {symbol} = {values[0]} to {', '.join(map(str, values[1:]))}: {ratios(measured)} times as much"
+    numbers += f"; to leading order {ratios(leading)}, claimed {ratios([claim(value) for value in values])}"
+    return all(one < two for one, two in pairwise(measured)), numbers
 
 
-def _law(line: Series, exponent: float) -> list[float]:
-    """A power law through the first point of a line."""
-    return [line.y[0] * (x / line.x[0]) ** exponent for x in line.x]
-
-
-def _pairs(at: Sequence[int], lines: Mapping[str, Sequence[Measured]]) -> list[Series]:
-    measured = [Series(label, at, [each["measured"] for each in values]) for label, values in lines.items()]
+def _series(x: Sequence[int], lines: Mapping[str, Sequence[Result]]) -> list[Series]:
+    """Return the measured lines, and then a dashed line of the leading order for each."""
+    measured = [Series(label, x, _numbers(line)) for label, line in lines.items()]
     leading = [
-        Series(f"leading order, {label}", at, [each["leading"] for each in values], dashed=True)
-        for label, values in lines.items()
+        Series(f"leading order, {label}", x, _numbers(line, "leading"), dashed=True) for label, line in lines.items()
     ]
     return [*measured, *leading]
-
-
-def _loglog(title: str, xlabel: str, ylabel: str, series: Sequence[Series]) -> Chart:
-    return Chart(title, xlabel, ylabel, series, logx=True, logy=True)

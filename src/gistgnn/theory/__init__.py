@@ -1,131 +1,49 @@
-"""Section 4 and appendix C of the paper as code: the kernel, the assumptions, the identities and the bounds.
+"""Section 4 and appendix C of the paper as code. docs/theory.md lists and derives every correction to the paper.
 
-What the paper has wrong is corrected here; docs/theory.md lists each correction with its derivation.
+In the order of the appendix:
+
+- `problem` (C.1, C.2): the graph with Ā, X and y; `example_problems`: small graphs, and parts of large ones.
+- `model` (C.1): the one-hidden-layer GCN and its training by GIST.
+- `assumptions` (C.2): whether the assumptions hold on a graph; `argument_checks`: whether numbers are in range.
+- `gram` and `kernel` (C.4): H and K, and the GIST kernel G = ĀHĀ.
+- `local_lemmas` (C.4), `round_lemmas` (C.5): the lemmas about local training and about merging.
+- `theorem` (C.3, C.5): the bound, as printed and corrected.
+
+Ours:
+
+- `proved_bound`: a bound that is proved; `leading_order`: the error that GIST adds, to leading order in 1/d_1.
+- `prediction`: what `gistgnn theory check` prints; `measure_training`: what training does.
 """
 
-from gistgnn.theory.assumptions import Check, check, degree_balance, sharpest_angle
-from gistgnn.theory.bound import Bound
-from gistgnn.theory.identities import decomposed_error, disagreement, expected_deviation, total_deviation
-from gistgnn.theory.instances import complete, is_small, karate, load_problem, nearest, ring, scale
-from gistgnn.theory.kernel import (
-    expected_gram_deviation,
-    gram,
-    greatest_eigenvalue,
-    kernel,
-    least_eigenvalue,
-    limit_kernel,
-    secant_kernel,
-)
-from gistgnn.theory.lazy import LazyBound, deviation_of, kernel_drift
-from gistgnn.theory.lemmas import (
-    deviation,
-    expected_initial_error,
-    initial_error,
-    kernel_width,
-    limit_error,
-    local_factor,
-    movement,
-    proof_step,
-    radius,
-    recommended_step,
-)
-from gistgnn.theory.limit import limit_gram, output_gram
-from gistgnn.theory.measure import (
-    Contraction,
-    Convergence,
-    Disagreement,
-    added_error,
-    contract,
-    converge,
-    disagreement_in_the_limit,
-    fitted,
-    kernel_distance,
-    remaining_error,
-    second_half,
-    slope,
-)
-from gistgnn.theory.model import (
-    OneHiddenGCN,
-    Trace,
-    gcn,
-    global_output,
-    global_weights,
-    make_gist,
-    sample_next_errors,
-    train,
-    train_round,
-)
-from gistgnn.theory.prediction import Prediction, check_settings, rounds_to
-from gistgnn.theory.problem import Problem, adjacency, aggregation
-from gistgnn.theory.stationary import Stationary, predicted_error, stationary_error
+from gistgnn.theory.assumptions import Check, check
+from gistgnn.theory.example_problems import complete, karate, load_problem, ring
+from gistgnn.theory.kernel import least_eigenvalue, limit_kernel
+from gistgnn.theory.leading_order import LeadingOrder, predicted_error
+from gistgnn.theory.local_lemmas import recommended_step
+from gistgnn.theory.model import OneHiddenGCN, make_gist, train, train_round
+from gistgnn.theory.prediction import Prediction
+from gistgnn.theory.problem import Problem
+from gistgnn.theory.proved_bound import ProvedBound
+from gistgnn.theory.theorem import Bound
 
 __all__ = [
     "Bound",
     "Check",
-    "Contraction",
-    "Convergence",
-    "Disagreement",
-    "LazyBound",
+    "LeadingOrder",
     "OneHiddenGCN",
     "Prediction",
     "Problem",
-    "Stationary",
-    "Trace",
-    "added_error",
-    "adjacency",
-    "aggregation",
+    "ProvedBound",
     "check",
-    "check_settings",
     "complete",
-    "contract",
-    "converge",
-    "decomposed_error",
-    "degree_balance",
-    "deviation",
-    "deviation_of",
-    "disagreement",
-    "disagreement_in_the_limit",
-    "expected_deviation",
-    "expected_gram_deviation",
-    "expected_initial_error",
-    "fitted",
-    "gcn",
-    "global_output",
-    "global_weights",
-    "gram",
-    "greatest_eigenvalue",
-    "initial_error",
-    "is_small",
     "karate",
-    "kernel",
-    "kernel_distance",
-    "kernel_drift",
-    "kernel_width",
     "least_eigenvalue",
-    "limit_error",
-    "limit_gram",
     "limit_kernel",
     "load_problem",
-    "local_factor",
     "make_gist",
-    "movement",
-    "nearest",
-    "output_gram",
     "predicted_error",
-    "proof_step",
-    "radius",
     "recommended_step",
-    "remaining_error",
     "ring",
-    "rounds_to",
-    "sample_next_errors",
-    "scale",
-    "secant_kernel",
-    "second_half",
-    "sharpest_angle",
-    "slope",
-    "stationary_error",
-    "total_deviation",
     "train",
     "train_round",
 ]

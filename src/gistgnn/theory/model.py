@@ -1,30 +1,30 @@
 """The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1, eq. GIST_procedure).
 
-Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron; `Partition` draws
-again where one does. That has probability below m (1 − 1/m)^d_1, and E[ŷ^(j)(t, 0)] = ŷ(t) holds all the same, by
-symmetry.
+All that the theory uses of `gistgnn`'s core is here: blocks, Θ and rounds are those of `GIST`. The paper's masks may
+leave a sub-GCN without a neuron; `Partition` then draws again. That has probability below m (1 − 1/m)^d_1, and
+E[ŷ^(j)(t, 0)] = ŷ(t) still holds, by symmetry.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
+from gistgnn.partition import Partition
 from gistgnn.theory.problem import Problem, aggregation
 
 
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
 
-    The factor stays that of d_1 when the module is a sub-GCN's and narrower, as in the paper.
+    A sub-GCN is narrower but keeps the factor 1/√d_1 of the whole GCN, as in the paper.
 
     Args:
-        d: input features.
-        width: neurons of this module.
-        d_1: neurons of the whole GCN.
+        d: the number of input features.
+        width: the number of neurons of this module.
+        d_1: the number of neurons of the whole GCN.
     """
 
     theta: nn.Parameter
@@ -37,12 +37,7 @@ class OneHiddenGCN(nn.Module):
         self.scale = d_1**-0.5
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return ŷ, [n, 1].
-
-        Args:
-            x: [n, d] float64.
-            edge_index: [2, E], every edge in both directions.
-        """
+        """Return ŷ, [n, 1], from X [n, d] float64 and the edges [2, E], each in both directions."""
         a_bar = aggregation(edge_index, x.shape[0])
         return self.outputs(a_bar, a_bar @ x)[:, None]
 
@@ -51,18 +46,25 @@ class OneHiddenGCN(nn.Module):
         return self.scale * a_bar @ ((x_hat @ self.theta).relu() @ self.a)
 
 
-def gcn(d: int, d_1: int) -> Callable[[Sequence[int]], OneHiddenGCN]:
-    """Return `build(widths)` of the GCN that is d_1 wide over d input features, and of its sub-GCNs."""
-    return lambda widths: OneHiddenGCN(d, widths[0], d_1)
-
-
 def make_gist(problem: Problem, d_1: int, sub_gcns: int, seed: int = 0) -> GIST:
-    """Return GIST as the theory has it: this GCN, and categorical masks.
+    """Return `GIST` as the theory has it: a `OneHiddenGCN` with categorical masks.
 
     Raises:
-        InputError: m < 1, or too few neurons for m.
+        InputError: m < 1, or there are too few neurons for m.
     """
-    return GIST(gcn(problem.d, d_1), (d_1,), sub_gcns, partition="categorical", seed=seed)
+    d = problem.d
+    return GIST(lambda widths: OneHiddenGCN(d, widths[0], d_1), (d_1,), sub_gcns, partition="categorical", seed=seed)
+
+
+def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) -> tuple[GIST, Problem]:
+    """Return GIST, and the problem with y = ŷ(0), so that the error is zero at the start."""
+    gist = make_gist(problem, d_1, sub_gcns, seed)
+    return gist, replace(problem, y=global_output(gist, problem))
+
+
+def masks(d_1: int, sub_gcns: int, seed: int, t: int = 0) -> list[Tensor]:
+    """Return the neurons of each sub-GCN in round t, as integers: the masks M^(j)_t of `make_gist` with that seed."""
+    return [neurons for (neurons,) in Partition((d_1,), sub_gcns, kind="categorical", seed=seed).blocks(t)]
 
 
 def global_weights(gist: GIST) -> Tensor:
@@ -71,20 +73,20 @@ def global_weights(gist: GIST) -> Tensor:
 
 
 def global_output(gist: GIST, problem: Problem) -> Tensor:
-    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the sub-GCNs' outputs have no 1/m."""
+    """Return ŷ(t) = (1 / (m √d_1)) Ā σ(X̂Θ_t) a, [n] (appendix C.5); the outputs of the sub-GCNs have no 1/m."""
     with torch.no_grad():
         return _one_hidden(gist.model()).outputs(problem.a_bar, problem.x_hat) / gist.sub_gcns
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What one round of GIST did.
+    """A record of one round of GIST.
 
     Attributes:
         before: ŷ(t), [n].
         outputs: ŷ^(j)(t, k), [m, ζ + 1, n].
         after: ŷ(t + 1), [n].
-        weights: for each sub-GCN j and k = 0 ... ζ its neurons' weights [d, d^(j)]; empty unless they were asked for.
+        weights: for each sub-GCN j, the weights [d, d^(j)] of its neurons at k = 0 ... ζ; empty unless asked for.
     """
 
     before: Tensor
@@ -96,48 +98,68 @@ class Trace:
         """Return ‖y − ŷ^(j)(t, k)‖², [m, ζ + 1]."""
         return (self.outputs - y).square().sum(dim=-1)
 
+    def deviation(self) -> float:
+        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `proved_bound`)."""
+        return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
+
 
 def train_round(
-    gist: GIST, problem: Problem, local_steps: int, step_size: float, *, keep_weights: bool = False
+    gist: GIST,
+    problem: Problem,
+    local_steps: int,
+    step_size: float,
+    *,
+    keep_weights: bool = False,
+    before: Tensor | None = None,
 ) -> Trace:
-    """Train one round: subGCNs, ζ steps of gradient descent on each, subAgg.
+    """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
-    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but its gradient is that of this loss; that of its own loss is twice
-    as long, which would double η everywhere.
+    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but the gradient that it writes is the gradient of this loss. Without
+    ½ the gradient is twice as long, which would double η everywhere.
 
     Args:
-        gist: of a `OneHiddenGCN` (see `make_gist`).
+        gist: made by `make_gist`.
         problem: X, Ā and y.
         local_steps: ζ.
         step_size: η.
-        keep_weights: keep every Θ^(j)_{t,k}.
+        keep_weights: whether to record every Θ^(j)_{t,k}.
+        before: ŷ(t), if it is known.
 
     Raises:
         InputError: ζ < 1, or η is not positive.
         DivergedError: the weights became infinite.
     """
-    return _round(gist, problem, local_steps, step_size, keep_weights, global_output(gist, problem))
+    if local_steps < 1:
+        raise InputError(f"local_steps is {local_steps}, expected at least 1")
+    if not step_size > 0:
+        raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step returns")
+    before = global_output(gist, problem) if before is None else before
+    round_ = gist.begin_round()
+    paths = [_descend(_one_hidden(sub), problem, local_steps, step_size, keep_weights) for sub in round_]
+    round_.aggregate()
+    outputs = torch.stack([output for output, _ in paths])
+    return Trace(before, outputs, global_output(gist, problem), [weights for _, weights in paths])
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
     """Train T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]; see `train_round`."""
     outputs = [global_output(gist, problem)]
     for _ in range(rounds):
-        outputs.append(_round(gist, problem, local_steps, step_size, False, outputs[-1]).after)
+        outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)
     return (torch.stack(outputs) - problem.y).square().sum(dim=1)
 
 
 def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size: float, draws: int) -> Tensor:
-    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; their mean estimates E_{M_t}, and Θ_t stays as it is.
+    """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change.
 
-    Every draw takes the masks of a round of its own, and `gist` stands at a later one afterwards.
+    Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
 
     Args:
-        gist: of a `OneHiddenGCN`.
+        gist: made by `make_gist`.
         problem: X, Ā and y.
         local_steps: ζ.
         step_size: η.
-        draws: how many masks.
+        draws: the number of masks.
 
     Raises:
         InputError: draws < 1.
@@ -146,46 +168,31 @@ def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size
         raise InputError(f"draws is {draws}, expected at least 1")
     errors = []
     for _ in range(draws):
-        subs = [_one_hidden(sub) for sub in gist.begin_round()]  # which is left without `aggregate`
-        ends = [_descend(sub, problem, local_steps, step_size, False)[0][-1] for sub in subs]
+        subs = gist.begin_round()  # never aggregated, so Θ_t stays
+        ends = [_descend(_one_hidden(sub), problem, local_steps, step_size, False)[0][-1] for sub in subs]
         errors.append((problem.y - torch.stack(ends).mean(dim=0)).square().sum())
     return torch.stack(errors)
 
 
-def _round(gist: GIST, problem: Problem, local_steps: int, step_size: float, keep: bool, before: Tensor) -> Trace:
-    if local_steps < 1:
-        raise InputError(f"local_steps is {local_steps}, expected at least 1")
-    if not step_size > 0:
-        raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step gives")
-    round_ = gist.begin_round()
-    outputs, weights = [], []
-    for sub in round_:
-        path, kept = _descend(_one_hidden(sub), problem, local_steps, step_size, keep)
-        outputs.append(path)
-        weights.append(kept)
-    round_.aggregate()
-    return Trace(before, torch.stack(outputs), global_output(gist, problem), weights)
-
-
 def _descend(
-    sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float, keep: bool
+    sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float, keep_weights: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """Take ζ steps; return the outputs [ζ + 1, n] and the weights at each, if they are to be kept."""
+    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n], and the weights at each step if kept."""
     outputs: list[Tensor] = []
-    kept: list[Tensor] = []
+    weights: list[Tensor] = []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())
-        if keep:
-            kept.append(sub.theta.detach().clone())
+        if keep_weights:
+            weights.append(sub.theta.detach().clone())
         if k < steps:
             (gradient,) = torch.autograd.grad(0.5 * (problem.y - output).square().sum(), sub.theta)
             with torch.no_grad():
                 sub.theta.sub_(gradient, alpha=step_size)
-    return torch.stack(outputs), kept
+    return torch.stack(outputs), weights
 
 
 def _one_hidden(module: nn.Module) -> OneHiddenGCN:
     if not isinstance(module, OneHiddenGCN):
-        raise InputError(f"the model is a {type(module).__name__}, expected the analysis's OneHiddenGCN: use make_gist")
+        raise InputError(f"the model is a {type(module).__name__}, expected a OneHiddenGCN: use make_gist")
     return module

@@ -1,4 +1,4 @@
-"""The regression problem of the analysis: a graph's aggregation matrix, inputs and targets (appendix C.1, C.2)."""
+"""The regression problem of the analysis: a graph with Ā, inputs X and targets y (appendix C.1, C.2)."""
 
 import hashlib
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph
-from gistgnn.theory.limit import limit_gram
+from gistgnn.theory.gram import limit_gram
 
-MOST_NODES = 5000  # the analysis is of dense n x n matrices and their eigenvalues
+MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
 
 
 def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return A, [n, n] float64 of 0 and 1; an edge that is given twice counts once.
+    """Return A, [n, n] float64 of 0 and 1; an edge that is listed twice counts once.
 
     Args:
         edge_index: [2, E] int64, every undirected edge in both directions.
@@ -29,8 +29,8 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
 
-    D_ii = 0 of an isolated node has no inverse, which the paper passes over; D^-1/2 is the pseudo-inverse here, so that
-    the node keeps its own features. Such a graph fails the assumption of balanced degrees in any case.
+    D^-1/2 is the pseudo-inverse here: an isolated node has D_ii = 0, which the paper passes over, and keeps its own
+    features. A graph with such a node fails the assumption of balanced degrees in any case.
 
     Args:
         edge_index: [2, E] int64, every undirected edge in both directions.
@@ -47,13 +47,12 @@ class Problem:
     """Scalar regression on the n nodes of an undirected graph.
 
     Attributes:
-        x: [n, d] float64, the input features X.
+        x: X, [n, d] float64, the input features.
         edge_index: [2, E] int64, every edge in both directions.
         y: [n] float64, the targets.
 
     Raises:
-        InputError: x is not [n, d] float64 with n and d at least 1, y not [n] float64, or the graph is directed: Ā
-            would not be symmetric, and nothing in the analysis would hold.
+        InputError: x is not [n, d] float64 with n and d at least 1, y is not [n] float64, or the graph is directed.
     """
 
     x: Tensor
@@ -61,36 +60,36 @@ class Problem:
     y: Tensor
 
     def __post_init__(self) -> None:
-        for name, tensor, dims in (("x", self.x, 2), ("y", self.y, 1)):
-            if tensor.ndim != dims or tensor.dtype != torch.float64 or not tensor.numel():
-                expected = "[n, d]" if dims == 2 else "[n]"
-                raise InputError(f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {expected} float64")
+        for name, tensor, shape in (("x", self.x, "[n, d]"), ("y", self.y, "[n]")):
+            if tensor.ndim != shape.count(",") + 1 or tensor.dtype != torch.float64 or not tensor.numel():
+                raise InputError(f"{name} is {list(tensor.shape)} {tensor.dtype}, expected {shape} float64")
         if len(self.y) != self.n:
-            raise InputError(f"y is {list(self.y.shape)}, expected [{self.n}], one number per node")
+            raise InputError(f"y is {list(self.y.shape)}, expected [{self.n}], one number for each node")
         A = adjacency(self.edge_index, self.n)
-        if not torch.equal(A, A.T):
+        if not torch.equal(A, A.T):  # Ā would not be symmetric, and nothing in the analysis would hold
             target, source = (A > A.T).nonzero()[0].tolist()
             raise InputError(
-                f"the edge {source} -> {target} has no edge back; the analysis is of undirected graphs: add the other "
+                f"the edge {source} -> {target} has no edge back, expected an undirected graph: add the other "
                 "direction of every edge"
             )
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take a graph's features and edges.
+        """Take the features and edges of a graph.
 
         Args:
-            graph: of at most `MOST_NODES` nodes.
-            y: [n] targets; None: the classes, spread evenly over [-1, 1].
+            graph: a graph with at most `MOST_NODES` nodes.
+            y: [n] targets; None takes the classes, spread evenly over [-1, 1].
 
         Raises:
-            InputError: too many nodes, a directed edge, targets of another shape, or none and labels that are not one
-                class per node.
+            InputError: the graph has too many nodes or a directed edge, y has another shape, or y is None and the
+                labels are not one class for each node.
         """
         n = graph.num_nodes
         if n > MOST_NODES:
             raise InputError(
-                f"the graph has {n:,} nodes, more than the {MOST_NODES:,} of dense matrices: take a part (--nodes)"
+                f"the graph has {n:,} nodes, expected at most {MOST_NODES:,}, whose matrices are dense: take a part of "
+                "it (--nodes)"
             )
         if y is None:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
@@ -100,7 +99,7 @@ class Problem:
 
     @cached_property
     def checksum(self) -> str:
-        """What tells problems apart."""
+        """A hash of X, the edges and y; stored measurements are recognised by it."""
         digest = hashlib.sha256()
         for tensor in (self.x, self.edge_index, self.y):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
@@ -113,7 +112,7 @@ class Problem:
 
     @property
     def d(self) -> int:
-        """The number of input features: rows of Θ, which is d x d_1 (the paper writes n x d_1)."""
+        """The number of input features. Θ is d x d_1; the paper writes n x d_1."""
         return self.x.shape[1]
 
     @cached_property
@@ -133,10 +132,10 @@ class Problem:
 
     @cached_property
     def spectrum(self) -> Tensor:
-        """The eigenvalues of G^∞ for m = 1, in ascending order, [n]; for m sub-GCNs they are 1/m of these."""
+        """The eigenvalues of G^∞ for m = 1, ascending, [n]; for m sub-GCNs, divide them by m."""
         return torch.linalg.eigvalsh(self.a_bar @ limit_gram(self.x_hat, 1) @ self.a_bar)
 
     @cached_property
     def mass(self) -> float:
-        """The sum of the entries of Ā², ‖Ā²‖_{1,1}; at most 4n, and 4n where all degrees are equal."""
+        """‖Ā²‖_{1,1}, the sum of the entries of Ā²; at most 4n, and 4n where all degrees are equal."""
         return float((self.a_bar @ self.a_bar).sum())

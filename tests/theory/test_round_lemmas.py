@@ -4,16 +4,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.theory import (
-    decomposed_error,
-    expected_deviation,
-    global_output,
-    global_weights,
-    make_gist,
-    total_deviation,
-    train_round,
-)
-from tests.theory.instances import problem
+from gistgnn.theory import make_gist, train_round
+from gistgnn.theory.model import global_output, global_weights
+from gistgnn.theory.round_lemmas import decomposed_error, expected_deviation, total_deviation
+from tests.theory.problems import problem
 
 seeds = st.integers(0, 2**31)
 examples = settings(deadline=None, max_examples=25)

@@ -3,31 +3,22 @@
 import pytest
 import torch
 
-from gistgnn.theory import (
-    added_error,
-    expected_initial_error,
-    fitted,
-    greatest_eigenvalue,
-    least_eigenvalue,
-    limit_error,
-    limit_kernel,
-    output_gram,
-    predicted_error,
-    recommended_step,
-    remaining_error,
-    second_half,
-    stationary_error,
-    train,
-)
+from gistgnn.theory import LeadingOrder, least_eigenvalue, limit_kernel, predicted_error, recommended_step, train
+from gistgnn.theory.gram import output_gram
+from gistgnn.theory.kernel import greatest_eigenvalue
+from gistgnn.theory.leading_order import limit_error
+from gistgnn.theory.measure_training import mean_of_second_half, measure_added_error, measure_remaining_error
+from gistgnn.theory.model import start_without_error
+from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.helpers.refusals import refused
-from tests.theory.instances import orthogonal, problem
+from tests.theory.problems import orthogonal, problem
 
 
 @pytest.mark.parametrize("zeta", [1, 3])
-def test_it_is_the_sum_that_it_is_said_to_be(zeta: int) -> None:
+def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
     p, m, d_1, samples = problem(6, 4), 3, 500, 64
     eta = recommended_step(p, m)
-    found = stationary_error(p, d_1, m, zeta, eta, samples=samples, seed=5)
+    computed = LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples, seed=5)
     theta = torch.randn(p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     Q = torch.eye(p.n, dtype=torch.float64) - eta * limit_kernel(p, m)
     S = p.a_bar @ output_gram(p.x_hat) @ p.a_bar
@@ -39,22 +30,22 @@ def test_it_is_the_sum_that_it_is_said_to_be(zeta: int) -> None:
         L = sum(powers[zeta - 1 - k] @ K @ powers[k] for k in range(zeta))
         N += L @ S @ L.T / samples
     N *= eta**2 * (m - 1) / (m**4 * d_1)
-    assert found.added == pytest.approx(float(N.trace()), rel=1e-9)
+    assert computed.added == pytest.approx(float(N.trace()), rel=1e-9)
     C = N.clone()
     for _ in range(4000):  # C = Q^ζ C Q^ζ + N
         C = N + torch.linalg.matrix_power(Q, zeta) @ C @ torch.linalg.matrix_power(Q, zeta)
     assert (1 - eta * least_eigenvalue(p, m)) ** (2 * zeta * 4000) < 1e-9
-    assert found.remaining == pytest.approx(float(C.trace()), rel=1e-6)
+    assert computed.remaining == pytest.approx(float(C.trace()), rel=1e-6)
 
 
 def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
     p, rounds = orthogonal(), 60
     eta, initial = recommended_step(p, 2), expected_initial_error(p, 2)
-    found = predicted_error(p, 1000, 2, 3, eta, rounds)
-    added = stationary_error(p, 1000, 2, 3, eta)
-    assert float(found[0]) == pytest.approx(initial)
-    assert float(found[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
-    assert float(found[-1]) == pytest.approx(added.remaining)
+    computed = predicted_error(p, 1000, 2, 3, eta, rounds)
+    added = LeadingOrder.of(p, 1000, 2, 3, eta)
+    assert float(computed[0]) == pytest.approx(initial)
+    assert float(computed[1] - limit_error(p, 2, 3, eta, 1)[1]) == pytest.approx(added.added)
+    assert float(computed[-1]) == pytest.approx(added.remaining)
     alone = predicted_error(p, 1000, 1, 3, recommended_step(p, 1), rounds)
     assert torch.equal(alone, limit_error(p, 1, 3, recommended_step(p, 1), rounds))
     torch.testing.assert_close(limit_error(p, 1, 3, eta, 4), limit_error(p, 1, 1, eta, 12)[::3])
@@ -63,16 +54,16 @@ def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
 def test_its_laws() -> None:
     p = orthogonal()
     eta = recommended_step(p, 2)
-    one = stationary_error(p, 1000, 2, 1, eta)
-    assert stationary_error(p, 4000, 2, 1, eta).remaining == pytest.approx(one.remaining / 4)
-    assert stationary_error(p, 1000, 1, 1, eta).remaining == 0.0
-    other = stationary_error(p, 1000, 4, 1, eta)
+    one = LeadingOrder.of(p, 1000, 2, 1, eta)
+    assert LeadingOrder.of(p, 4000, 2, 1, eta).remaining == pytest.approx(one.remaining / 4)
+    assert LeadingOrder.of(p, 1000, 1, 1, eta).remaining == 0.0
+    other = LeadingOrder.of(p, 1000, 4, 1, eta)
     assert other.added / one.added == pytest.approx((3 / 4**4) / (1 / 2**4))
     # with η in proportion to m, Q is the same, and (m−1)/m² is left
-    grown = stationary_error(p, 1000, 4, 1, 2 * eta)
+    grown = LeadingOrder.of(p, 1000, 4, 1, 2 * eta)
     assert grown.remaining / one.remaining == pytest.approx((3 / 4**2) / (1 / 2**2))
     # small steps: a round adds as ζ², what remains goes as ζ(m−1)/m³
-    small = [stationary_error(p, 1000, m, zeta, eta / 1000) for m, zeta in ((2, 1), (2, 4), (4, 1))]
+    small = [LeadingOrder.of(p, 1000, m, zeta, eta / 1000) for m, zeta in ((2, 1), (2, 4), (4, 1))]
     assert small[1].added / small[0].added == pytest.approx(16, rel=0.01)
     assert small[1].remaining / small[0].remaining == pytest.approx(4, rel=0.01)
     assert small[2].remaining / small[0].remaining == pytest.approx((3 / 4**3) / (1 / 2**3), rel=0.01)
@@ -82,16 +73,16 @@ def test_its_laws() -> None:
 def test_training_adds_what_it_says(zeta: int) -> None:
     p = orthogonal()
     eta = recommended_step(p, 2)
-    measured = added_error(p, 4096, 2, zeta, eta, draws=25, seeds=8)
-    assert measured == pytest.approx(stationary_error(p, 4096, 2, zeta, eta).added, rel=0.25)
+    measured = measure_added_error(p, 4096, 2, zeta, eta, draws=25, seeds=8)
+    assert measured == pytest.approx(LeadingOrder.of(p, 4096, 2, zeta, eta).added, rel=0.25)
 
 
 def test_training_ends_where_it_says() -> None:
     p, d_1, seeds = orthogonal(), 8192, 10
     eta = recommended_step(p, 2)
-    left = [float(train(*fitted(p, d_1, 2, seed), 40, 1, eta)[20:].mean()) for seed in range(seeds)]
+    left = [float(train(*start_without_error(p, d_1, 2, seed), 40, 1, eta)[20:].mean()) for seed in range(seeds)]
     error = torch.tensor(left).std() / seeds**0.5
-    expected = stationary_error(p, d_1, 2, 1, eta).remaining
+    expected = LeadingOrder.of(p, d_1, 2, 1, eta).remaining
     assert error < 0.2 * expected
     assert abs(torch.tensor(left).mean() - expected) <= 3 * error
 
@@ -102,8 +93,8 @@ def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> No
     left = {}
     for m, zeta in ((2, 1), (2, 4), (4, 1)):
         settings = {"sub_gcns": m, "local_steps": zeta, "step_size": eta}
-        left[m, zeta] = remaining_error(p, d_1, **settings, rounds=160 // zeta, seeds=4, from_zero=True)
-        expected = second_half(stationary_error(p, d_1, **settings).after(160 // zeta))
+        left[m, zeta] = measure_remaining_error(p, d_1, **settings, rounds=160 // zeta, seeds=4, from_zero=True)
+        expected = mean_of_second_half(LeadingOrder.of(p, d_1, **settings).after(160 // zeta))
         assert left[m, zeta] == pytest.approx(expected, rel=0.4)
     assert left[2, 4] > 1.5 * left[2, 1]
     assert left[4, 1] < 0.7 * left[2, 1]
@@ -111,13 +102,13 @@ def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> No
 
 def test_many_local_steps_take_no_more_memory_or_time() -> None:
     p = orthogonal()
-    found = stationary_error(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
-    assert 0 <= found.added < 1e-20
+    computed = LeadingOrder.of(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
+    assert 0 <= computed.added < 1e-20
 
 
 def test_nothing_is_stationary_without_a_positive_kernel() -> None:
     with refused("λ_0 is 0"):
-        stationary_error(problem(8, 8, 0, 1), 100, 2, 1, 0.1)
+        LeadingOrder.of(problem(8, 8, 0, 1), 100, 2, 1, 0.1)
     p = orthogonal()
     with refused("step_size is", "2 / λ_max"):
-        stationary_error(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))
+        LeadingOrder.of(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))

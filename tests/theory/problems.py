@@ -4,10 +4,10 @@ from gistgnn.theory import Problem, complete, ring
 
 
 def problem(n: int = 8, d: int = 5, seed: int = 0, *jumps: int) -> Problem:
-    """A ring that is not bipartite unless its jumps make it so."""
+    """Return a ring; with the default jumps it is not bipartite."""
     return ring(n, d, seed, jumps or (1, 2))
 
 
 def orthogonal(n: int = 6, seed: int = 0) -> Problem:
-    """H^∞ is a multiple of I, and λ_0 is large."""
+    """Return a complete graph, for which H^∞ is a multiple of I and λ_0 is large."""
     return complete(n, seed)

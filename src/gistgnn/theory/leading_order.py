@@ -1,0 +1,157 @@
+"""The error that GIST adds, to leading order in 1/d_1 (ours): not a bound, but what the error tends to.
+
+While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/theory.md derives ν_t, and
+
+    N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
+
+the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a neuron θ in the kernel.
+The error that remains as t → ∞ has the covariance C = Q^ζ C Q^ζ + N. The expectation over θ ~ N(0, I) contains four
+indicators. It has no closed form, so it is sampled.
+
+Three things are left out: terms of order 1/d_1²; neurons that change their sign within a round; and, while e(t) is
+large, the difference between contraction by the finite kernels and by G^∞, a part of e(t) that falls as d_1^-1/2.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gistgnn.theory.argument_checks import check_lambda_0, check_stable
+from gistgnn.theory.gram import output_gram
+from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, output_covariance
+from gistgnn.theory.problem import Problem
+
+SAMPLES = 20_000  # of θ
+_NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class LeadingOrder:
+    """The error that GIST adds, to leading order in 1/d_1.
+
+    Attributes:
+        noise: the diagonal of N in the eigenvectors of G^∞, [n].
+        kept: the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n].
+    """
+
+    noise: Tensor
+    kept: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        d_1: int,
+        sub_gcns: int,
+        local_steps: int,
+        step_size: float,
+        *,
+        samples: int = SAMPLES,
+        seed: int = 0,
+    ) -> "LeadingOrder":
+        """Compute N for a problem.
+
+        N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While η is fixed and ηζλ is small, the error that a
+        round adds is proportional to ζ²(m−1)/m⁴. What remains is proportional to ζ(m−1)/m³, because λ is to 1/m.
+
+        Args:
+            problem: Ā and X̂.
+            d_1: the width.
+            sub_gcns: m.
+            local_steps: ζ.
+            step_size: η.
+            samples: of θ; the relative standard error is about 1/√samples.
+            seed: of the samples.
+
+        Raises:
+            InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
+        """
+        m = sub_gcns
+        check_lambda_0(least_eigenvalue(problem, m))
+        check_stable(problem, m, step_size)
+        values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
+        q = 1.0 - step_size * values
+        mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples, seed)
+        return cls(step_size**2 * (m - 1) / (m**4 * d_1) * mean, q.abs() ** (2 * local_steps))
+
+    @property
+    def added(self) -> float:
+        """tr N, which is E‖y − ŷ(1)‖² for y = ŷ(0)."""
+        return float(self.noise.sum())
+
+    @property
+    def remaining(self) -> float:
+        """tr C, the error neighbourhood."""
+        return float((self.noise / (1.0 - self.kept)).sum())
+
+    def after(self, rounds: int) -> Tensor:
+        """Return the error that 0, 1, ... rounds have added, [rounds + 1]."""
+        left = self.kept ** torch.arange(rounds + 1, device=self.kept.device)[:, None]
+        return (1.0 - left) @ (self.noise / (1.0 - self.kept))
+
+
+def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> Tensor:
+    """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1].
+
+    All kernels are G^∞ then, and merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian
+    with covariance ĀKĀ / m².
+
+    Args:
+        problem: X, Ā and y.
+        m: the number of sub-GCNs.
+        local_steps: ζ.
+        step_size: η.
+        rounds: T.
+    """
+    values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
+    covariance = output_covariance(problem) / m**2
+    weights = (vectors.T @ problem.y).square() + (vectors.T @ covariance @ vectors).diagonal()
+    kept = (1.0 - step_size * values).abs() ** (2 * local_steps)
+    return (kept ** torch.arange(rounds + 1, device=kept.device)[:, None]) @ weights
+
+
+def predicted_error(
+    problem: Problem,
+    d_1: int,
+    sub_gcns: int,
+    local_steps: int,
+    step_size: float,
+    rounds: int,
+    *,
+    samples: int = SAMPLES,
+) -> Tensor:
+    """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
+
+    The first part has an error of order d_1^-1/2, which exceeds the second part while the first is the larger of both.
+    Arguments and errors are those of `LeadingOrder.of`.
+    """
+    added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
+    return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)
+
+
+def _mixed_powers(q: Tensor, count: int) -> Tensor:
+    """Return f = Σ_k q_a^(ζ−1−k) q_b^k, [n, n], by doubling: f_2k = f_k (q_a^k + q_b^k), f_(k+1) = q_a^k + q_b f_k."""
+    f, power = torch.zeros_like(q[:, None] * q), torch.ones_like(q)
+    for bit in f"{count:b}":
+        f, power = f * (power[:, None] + power), power * power
+        if bit == "1":
+            f, power = power[:, None] + q * f, power * q
+    return f
+
+
+def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int, seed: int) -> Tensor:
+    """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over samples of θ."""
+    rng = torch.Generator().manual_seed(seed)
+    rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
+    S = rows @ output_gram(problem.x_hat) @ problem.a_bar @ vectors
+    total = torch.zeros_like(S[0])
+    size = max(1, _NUMBERS_AT_ONCE // problem.n**2)
+    for first in range(0, samples, size):
+        shape = (problem.d, min(size, samples - first))
+        theta = torch.randn(shape, dtype=torch.float64, generator=rng, device="cpu").to(S.device)
+        active = (problem.x_hat @ theta >= 0).to(S.dtype).T  # [s, n]
+        half = rows * active[:, None]  # [s, n, n]
+        L = mixed * (half @ inner @ half.transpose(1, 2))
+        total += ((L @ S) * L).sum(dim=(0, 2))
+    return total / samples

@@ -1,0 +1,128 @@
+"""The bound of the theorem, with its constants as printed and corrected (appendix C.3, C.5).
+
+Neither form is proved. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the trained weights in Δ depend on a.
+So the lemma fails at large d_1 (docs/theory.md). `proved_bound.py` has a bound that is proved.
+"""
+
+import math
+from dataclasses import dataclass
+
+from gistgnn.errors import InputError
+from gistgnn.theory.argument_checks import check_fraction, check_lambda_0
+from gistgnn.theory.kernel import least_eigenvalue
+from gistgnn.theory.problem import Problem
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The theorem: E‖y − ŷ(t)‖² <= (1 − α)^t E‖y − ŷ(0)‖² + (error of a round) / α.
+
+    Args:
+        problem: n, d, ‖Ā²‖_{1,1} and λ_0.
+        sub_gcns: m.
+        local_steps: ζ.
+        step_size: η, for the gradient of ½‖y − ŷ‖².
+        d_1: the width.
+        gamma: γ in (0, 1), which is free.
+        printed: whether to use the constants as the paper prints them; else they are corrected.
+
+    Raises:
+        InputError: λ_0 is not positive, γ or ηλ_0 / 2 is not in (0, 1), or the bound does not fit in a float64.
+    """
+
+    problem: Problem
+    sub_gcns: int
+    local_steps: int
+    step_size: float
+    d_1: int
+    gamma: float = 0.5
+    printed: bool = False
+
+    def __post_init__(self) -> None:
+        check_lambda_0(self.lambda_0)
+        check_fraction("gamma", self.gamma)
+        if not 0 < self.step_size * self.lambda_0 / 2 < 1:
+            raise InputError(
+                f"step_size is {self.step_size:.3g}, expected one in (0, 2 / λ_0 = {2 / self.lambda_0:.3g}), such as "
+                "recommended_step returns"
+            )
+        if not (math.isfinite(self.round_error) and self.alpha > 0 and math.isfinite(self.neighbourhood)):
+            raise InputError(
+                f"the bound is beyond what a float64 holds at gamma = {self.gamma:.3g}, step_size = "
+                f"{self.step_size:.3g} and d_1 = {self.d_1:.3g}: give less extreme values"
+            )
+
+    @property
+    def lambda_0(self) -> float:
+        """λ_0 = λ_min(G^∞), which contains 1/m."""
+        return least_eigenvalue(self.problem, self.sub_gcns)
+
+    @property
+    def alpha(self) -> float:
+        """α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ), computed without the cancellation that small steps would cause."""
+        return (1.0 - self.gamma) * -math.expm1(self.local_steps * math.log1p(-self.step_size * self.lambda_0 / 2.0))
+
+    @property
+    def contraction(self) -> float:
+        """1 − α = γ + (1 − γ)(1 − ηλ_0/2)^ζ, the factor of a round."""
+        return 1.0 - self.alpha
+
+    @property
+    def round_error(self) -> float:
+        """The error that every round adds (Lemma error_term_bound): 16 η (m−1)² ζ ‖Ā²‖²_{1,1} n d / (γ λ_0 m² d_1).
+
+        Printed: 64 η (m−1)² ζ ‖Ā²‖_{1,1} n d / (γ m² d_1). Its proof has ‖Ā‖²_{1,1} and loses 1/λ_0 where it splits
+        α^(j)_{t,k} into two factors. ab <= a² + b²/4 makes 16 of the 64.
+        """
+        n, d, mass, m = self.problem.n, self.problem.d, self.problem.mass, self.sub_gcns
+        common = self.step_size * (m - 1) ** 2 * self.local_steps * n * d / (self.gamma * m**2 * self.d_1)
+        return common * (64.0 * mass if self.printed else 16.0 * mass**2 / self.lambda_0)
+
+    @property
+    def neighbourhood(self) -> float:
+        """The error that remains as t → ∞, the geometric sum of the errors of all rounds: `round_error` / α.
+
+        It hardly depends on ζ, because α is proportional to ηζ while ηζλ_0 is small. The O() of the theorem keeps the
+        factor ζ by using α >= ηλ_0 (1 − γ) / 2, and leaves out 1 / (λ_0 (1 − γ)).
+        """
+        return self.round_error / self.alpha
+
+    def at(self, t: int, initial: float) -> float:
+        """Return the bound on E‖y − ŷ(t)‖².
+
+        Args:
+            t: rounds.
+            initial: E‖y − ŷ(0)‖².
+        """
+        left = self.contraction**t
+        return left * initial + self.neighbourhood * (1.0 - left)
+
+    def width(self, rounds: int, delta: float, initial: float) -> int:
+        """Return the width d_1 that the proof needs: hypothesis (1) at t = 0, with R = λ_0 / (192 n) (printed: 96).
+
+        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. The paper checks it with B in place of T B, and
+        then solves for d_1 with T B. Three factors are corrected. The first term has ‖Ā‖ = 2. The second part of B has
+        2 · 2, for ‖Ā‖ and for `deviation_bound`. The first part of B is the root of the error that a round adds; it has
+        the factor of the first term, so that it falls as 1 / d_1.
+
+        Args:
+            rounds: T.
+            delta: δ, the probability that the bound fails.
+            initial: E‖y − ŷ(0)‖².
+
+        Raises:
+            InputError: δ is not in (0, 1), or so small that the width does not fit in a float64.
+        """
+        check_fraction("delta", delta)
+        step, m, n = self.step_size * self.local_steps, self.sub_gcns, self.problem.n
+        radius = self.lambda_0 / ((96.0 if self.printed else 192.0) * n)
+        scale = (1.0 if self.printed else 2.0) * 4.0 * rounds * step / (delta * self.alpha) * math.sqrt(n)
+        drift = (1.0 if self.printed else 4.0) * step * n * math.sqrt(8.0 * (m - 1) * rounds / (m * delta))
+        noise = math.sqrt(self.round_error) * math.sqrt(self.d_1)
+        # Solve a / √d_1 + b / d_1 <= R: √d_1 is at least the larger root, (a + √(a² + 4bR)) / 2R.
+        a = scale * math.sqrt(initial) + rounds * drift + (rounds * noise if self.printed else 0.0)
+        b = 0.0 if self.printed else rounds * scale * noise
+        root = (a + math.sqrt(a) * math.sqrt(a + 4.0 * b * radius / a)) / (2.0 * radius)
+        if not root < 1e150:
+            raise InputError(f"delta is {delta:.3g}: the width is beyond what a float64 holds; give a larger one")
+        return math.ceil(root**2)
