@@ -114,7 +114,7 @@ def test_dropout_differs_between_sub_gcns_rounds_and_seeds() -> None:
     last = GIST(gcn(dropout=0.5), (8, 7), 2, whole=[0, 1])
     result = fit(last, epochs=4, local_steps=1, stop=lambda: True)
     assert result.interrupted
-    trained = [named_tensors(last._pool[i][1])["convs.1.weight"] for i in range(2)]
+    trained = [named_tensors(last._modules[i][1])["convs.1.weight"] for i in range(2)]
     assert not torch.equal(*trained)
 
 

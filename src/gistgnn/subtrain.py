@@ -12,9 +12,9 @@ from gistgnn.settings import Training
 
 
 def loss_of(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the batch's loss: cross-entropy, or binary cross-entropy for multi-label.
+    """Return the batch's loss: cross-entropy, or binary cross-entropy for multi-label graphs.
 
-    It is the mean over the batch's training nodes, or their sum by the batch's weights.
+    It is the mean over the batch's training nodes, or the sum with the batch's weights.
 
     Args:
         logits: [N, C], or [m, N, C] of m sub-GCNs.

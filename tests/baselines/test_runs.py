@@ -143,7 +143,7 @@ def test_what_a_worker_sends_in_a_round() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("local-sgd", {"sampler": None}, "local-sgd gives each worker batches of its own, but the sampler is full"),
+        ("local-sgd", {"sampler": None}, "local-sgd gives each worker its own batches, but the sampler is full"),
         ("data-parallel", {"sampler": None}, "data-parallel gives each worker"),
         ("data-parallel", {"runner": "best"}, "runner is 'best'"),
         ("ensemble", {"lr": -1.0}, "lr is -1.0"),
@@ -157,11 +157,11 @@ def test_a_run_that_cannot_be_is_refused(method: str, options: dict[str, Any], m
 def test_a_trainer_that_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="workers is 0, expected"):
         DataParallel(build, (8, 7), 0)
-    with pytest.raises(InputError, match="store is host, but every worker holds all of Θ"):
+    with pytest.raises(InputError, match="store is host, but data-parallel holds all of Θ in memory"):
         DataParallel(build, (8, 7), 2, store="host")
     with pytest.raises(InputError, match="sub_gcns is 0"):
         LocalSGD(build, (8, 7), 0)
-    with pytest.raises(InputError, match="store is host, but an ensemble's members are in memory"):
+    with pytest.raises(InputError, match="store is host, but ensemble holds all of Θ in memory"):
         Ensemble(build, (8, 7), 2, store="host")
     with pytest.raises(InputError, match="an ensemble's members see all of them"):
         Ensemble(build, (GRAPH.num_features, 8, 7), 2, input_axis=0)

@@ -135,7 +135,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--methods", "local-sgd"), "local-sgd gives each worker batches of its own, but the sampler is full"),
+        (("--methods", "local-sgd"), "local-sgd gives each worker its own batches, but the sampler is full"),
         (("--methods", "sgd"), "invalid choice: 'sgd'"),
         (("--sub-gcns", 1), "nothing to compare"),
         (("--sub-gcns", 1000), "sub_gcns is 1000, more than the 256 features of d_1"),

@@ -134,7 +134,7 @@ def test_a_rank_that_dies_ends_the_others() -> None:
 
 def refusals(ranks: Ranks) -> None:
     build = OURS["gcn"]
-    with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer, or split into more"):
+    with refused("sub_gcns is 1, fewer than the 2 ranks", "start fewer ranks, or raise sub_gcns"):
         GIST(build, (8,), 1, ranks=ranks)
     with refused("the store is host, but there are ranks: use memory or sharded"):
         GIST(build, (8,), 2, store="host", ranks=ranks)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gistgnn import Graph, InputError
-from gistgnn.distributed import Machine, Ranks, load_once
+from gistgnn.distributed import Alone, Machine, Ranks, load_once
 from gistgnn.distributed import shared_memory as machine
 from gistgnn.sampling import ClusterSampling, training_subgraph, whole_graph
 from tests.helpers.models import tiny_graph
@@ -69,7 +69,7 @@ def graphs(ranks: Ranks | None) -> list[Tensor]:
     """All that a rank has of a graph, of its training nodes and of its batches."""
     graph = load_once(ranks, tiny_graph)
     assert isinstance(graph, Graph)
-    share = Machine(ranks).share
+    share = Machine(ranks or Alone()).share
     seen = training_subgraph(graph, share)
     batches = ClusterSampling(5, 2, "random").sampler(seen, 0, share=share).batches(0, 3)
     found = [graph.x, graph.edge_index, graph.y, seen.x, seen.edge_index, whole_graph(graph).x]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gistgnn import GIST, DivergedError
+from gistgnn import GIST, DivergedError, Training
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
@@ -277,10 +277,24 @@ def test_bad_arguments_are_refused() -> None:
         GIST(gcn(), (8, 7), 2, seed=-1)
     with refused("epochs is missing"):
         GIST(gcn(), (8, 7), 2).fit(GRAPH)
-    with refused("'epoch' is not a training setting"):
-        GIST(gcn(), (8, 7), 2).fit(GRAPH, epoch=3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epoch'"):
+        GIST(gcn(), (8, 7), 2).fit(GRAPH, epoch=3)  # type: ignore[call-arg]
+    with refused("lr is given beside a Training"):
+        GIST(gcn(), (8, 7), 2).fit(GRAPH, Training(epochs=1), lr=0.1)
     with refused("Data"):
         GIST(gcn(), (8, 7), 2).fit("graph", epochs=1)  # type: ignore[arg-type]
+
+
+def test_settings_as_a_whole_or_one_by_one() -> None:
+    one, other, shared = (GIST(gcn(), (8, 7), 2) for _ in range(3))
+    results = [
+        one.fit(GRAPH, epochs=4, lr=0.02, progress=False),
+        other.fit(GRAPH, Training(4, lr=0.02), progress=False),
+    ]
+    results.append(shared.fit(GRAPH, training=Training(4, lr=0.02), progress=False))
+    assert results[0].test == results[1].test == results[2].test
+    assert same(theta(one), theta(other))
+    assert GIST(gcn(), (8, 7), 2).fit(GRAPH, training="each", epochs=4, progress=False).progress.rounds == 1
 
 
 def test_widths_of_numpy() -> None:

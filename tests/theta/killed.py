@@ -27,7 +27,7 @@ CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 
 def digest(folder: Path | None) -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
-    gist = make(store=Store("mapped", folder / "theta")) if folder else make()
+    gist = make(store=Store("disk", folder / "theta")) if folder else make()
     saving = Saving(folder / "checkpoints", resume=True) if folder else None
     if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)

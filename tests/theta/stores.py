@@ -13,7 +13,7 @@ from gistgnn.theta.theta import Theta
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:
-    return Store(kind, folder / "theta" if kind == "mapped" else None, precision)
+    return Store(kind, folder / "theta" if kind == "disk" else None, precision)
 
 
 def values(theta: Theta) -> dict[str, Tensor]:

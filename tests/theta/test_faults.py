@@ -20,10 +20,10 @@ from tests.theta.stores import equal, shaken, store, values
 
 
 def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:
-    shaken(make(store=store("mapped", tmp_path)), 2)
+    shaken(make(store=store("disk", tmp_path)), 2)
     with refused(str(tmp_path / "theta"), "not empty", "resume"):
-        make(store=store("mapped", tmp_path)).theta  # noqa: B018
-    other = make(store=store("mapped", tmp_path))
+        make(store=store("disk", tmp_path)).theta  # noqa: B018
+    other = make(store=store("disk", tmp_path))
     other.resume()
     assert other.next_round == 2
 
@@ -38,17 +38,17 @@ def test_what_is_in_the_folder_is_not_written_over(tmp_path: Path) -> None:
     ids=["widths", "layer", "norm"],
 )
 def test_the_theta_of_another_model_is_refused(tmp_path: Path, other: dict[str, Any], parts: list[str]) -> None:
-    make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    make(store=store("disk", tmp_path)).theta  # noqa: B018
     model, norm = other.get("model", "gcn"), other.get("norm", "batch")
-    gist = GIST(lambda w: OURS[model](w, norm=norm), other.get("widths", (8, 7)), 3, store=store("mapped", tmp_path))
+    gist = GIST(lambda w: OURS[model](w, norm=norm), other.get("widths", (8, 7)), 3, store=store("disk", tmp_path))
     with refused("another model", str(tmp_path / "theta"), *parts):
         gist.resume()
 
 
 def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
-    with refused("no Θ to go on from", "theta"):
-        make(store=store("mapped", tmp_path)).resume()
-    with refused("no Θ to go on from", "memory"):
+    with refused("no Θ to resume", "theta"):
+        make(store=store("disk", tmp_path)).resume()
+    with refused("no Θ to resume", "memory"):
         make().resume()
 
 
@@ -68,19 +68,19 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
-    shaken(make(store=store("mapped", tmp_path)), 1)
+    shaken(make(store=store("disk", tmp_path)), 1)
     DAMAGES[damage](tmp_path / "theta")
     with refused(str(tmp_path / "theta")):
-        make(store=store("mapped", tmp_path)).resume()
+        make(store=store("disk", tmp_path)).resume()
 
 
 def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(store=store("mapped", tmp_path)), stop=after(4), saving=saving)
+    fit(make(store=store("disk", tmp_path)), stop=after(4), saving=saving)
     shutil.rmtree(tmp_path / "theta")
-    make(store=store("mapped", tmp_path)).theta  # noqa: B018
+    make(store=store("disk", tmp_path)).theta  # noqa: B018
     with refused("0 rounds", "4"):
-        fit(make(store=store("mapped", tmp_path)), saving=saving)
+        fit(make(store=store("disk", tmp_path)), saving=saving)
 
 
 @pytest.mark.parametrize(("call", "step"), [("_write_some", 9), ("fsync", 1), ("rename", 1)])
@@ -94,10 +94,10 @@ def test_a_disk_that_fails_costs_the_round_at_most(
     while not done:
         at += step
         folder = tmp_path / str(at)
-        gist = make(store=store("mapped", folder))
+        gist = make(store=store("disk", folder))
         shaken(gist, 1, torch.optim.Adam)
         done = not fails_at(at, call, lambda gist=gist: shaken(gist, 1, torch.optim.Adam), monkeypatch)
-        again = make(store=store("mapped", folder))
+        again = make(store=store("disk", folder))
         again.resume()
         shaken(again, 2 - again.next_round, torch.optim.Adam)
         assert equal(values(again.theta), expected)
@@ -129,5 +129,5 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
     usage = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with refused("is to hold", "has", "left: make room"):
-        make(store=store("mapped", tmp_path)).theta  # noqa: B018
+        make(store=store("disk", tmp_path)).theta  # noqa: B018
     assert list(tmp_path.iterdir()) == []

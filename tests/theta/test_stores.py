@@ -47,24 +47,24 @@ def test_every_store_gives_the_same_theta(
     carry = OPTIMIZERS[data.draw(st.sampled_from(sorted(OPTIMIZERS)))]
     folder = tmp_path_factory.mktemp("theta")
     found = {}
-    for kind in ("memory", "host", "mapped"):
+    for kind in ("memory", "host", "disk"):
         gist = gist_of(name, features, m, store(kind, folder), whole=whole, seed=3)
         shaken(gist, 3, carry)
         found[kind] = values(gist.theta)
     assert equal(found["host"], found["memory"])
-    assert equal(found["mapped"], found["memory"])
+    assert equal(found["disk"], found["memory"])
 
 
 @pytest.mark.parametrize("name", sorted({*some_models(), "pyg gcn None lstm", "gat batch 2", "graphsage none 1"}))
 def test_initial_values_are_those_of_the_model_in_one_piece(name: str, tmp_path: Path) -> None:
     build, widths = every_model()[name]
     options: dict[str, Any] = {"seed": 5}
-    one, other = GIST(build, widths, **options), GIST(build, widths, store=store("mapped", tmp_path), **options)
+    one, other = GIST(build, widths, **options), GIST(build, widths, store=store("disk", tmp_path), **options)
     assert equal(values(one.theta), values(other.theta))
 
 
 @pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("kind", ["host", "mapped"])
+@pytest.mark.parametrize("kind", ["host", "disk"])
 @pytest.mark.parametrize("runner", ["in-turn", "fused"])
 @pytest.mark.parametrize("optimizer_state", ["reset", "carry"])
 def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, optimizer_state: str) -> None:
@@ -81,19 +81,19 @@ def test_a_run_in_files_goes_on(tmp_path: Path, stops: list[int], optimizer_stat
     expected = state(plain, fit(plain, optimizer_state=optimizer_state))
     saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in stops:
-        gist = make(store=store("mapped", tmp_path))
+        gist = make(store=store("disk", tmp_path))
         if not saving.path.exists():
             gist.theta  # noqa: B018 (makes it)
         result = fit(gist, stop=after(rounds), saving=saving, optimizer_state=optimizer_state)
         assert result.interrupted
-    resumed = make(store=store("mapped", tmp_path))
+    resumed = make(store=store("disk", tmp_path))
     assert state(resumed, fit(resumed, saving=saving, optimizer_state=optimizer_state)) == expected
 
 
 def test_the_best_theta_is_kept(tmp_path: Path) -> None:
     """A rate that ruins the model after its best round."""
     options: dict[str, Any] = {"epochs": 40, "lr": 0.4, "evaluate_every": 1}
-    plain, mapped = make(), make(store=store("mapped", tmp_path))
+    plain, mapped = make(), make(store=store("disk", tmp_path))
     one, other = fit(plain, **options), fit(mapped, **options)
     assert one.progress.best_round < one.progress.rounds
     assert equal(dict(named_tensors(one.model)), dict(named_tensors(other.model)))
@@ -101,7 +101,7 @@ def test_the_best_theta_is_kept(tmp_path: Path) -> None:
 
 
 def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
-    full, half = (make(store=store("mapped", tmp_path / p, p)) for p in ("float32", "bf16"))
+    full, half = (make(store=store("disk", tmp_path / p, p)) for p in ("float32", "bf16"))
     result = fit(half, optimizer_state="carry")
     fit(full, optimizer_state="carry")
     assert all(t.dtype == torch.bfloat16 for t in half.theta.tensors.values() if t.is_floating_point())
@@ -113,7 +113,7 @@ def test_half_precision_takes_half_the_room(tmp_path: Path) -> None:
 
 
 def test_a_loop_of_one_s_own_goes_on_in_another_process(tmp_path: Path) -> None:
-    plain, first, second = make(), *(make(store=store("mapped", tmp_path)) for _ in range(2))
+    plain, first, second = make(), *(make(store=store("disk", tmp_path)) for _ in range(2))
     shaken(plain, 5, torch.optim.Adam)
     shaken(first, 2, torch.optim.Adam)
     second.resume()
@@ -124,7 +124,7 @@ def test_a_loop_of_one_s_own_goes_on_in_another_process(tmp_path: Path) -> None:
 
 def test_sub_gcns_that_a_loop_leaves_out_stay_as_they_are(tmp_path: Path) -> None:
     found = {}
-    for kind in ("memory", "mapped"):
+    for kind in ("memory", "disk"):
         gist = make(4, store=store(kind, tmp_path))
         for round_ in gist.rounds(2):
             for i, sub in enumerate(round_):
@@ -134,11 +134,11 @@ def test_sub_gcns_that_a_loop_leaves_out_stay_as_they_are(tmp_path: Path) -> Non
                 if i == 1:
                     break
         found[kind] = values(gist.theta)
-    assert equal(found["memory"], found["mapped"])
+    assert equal(found["memory"], found["disk"])
 
 
 def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:
-    gist = GIST(OURS["gcn"], (8, 4), 4, store=store("mapped", tmp_path))
+    gist = GIST(OURS["gcn"], (8, 4), 4, store=store("disk", tmp_path))
     round_ = gist.begin_round()
     assert len({id(sub) for sub in round_}) == 1  # one module for all
     with refused("round 1", "sub-GCN 0", "once"):
@@ -146,7 +146,7 @@ def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:
 
 
 def test_a_round_that_does_not_end_leaves_theta_as_it_was(tmp_path: Path) -> None:
-    gist = make(store=store("mapped", tmp_path))
+    gist = make(store=store("disk", tmp_path))
     before = values(gist.theta)
     for round_ in gist.rounds(1):
         for sub in round_:
@@ -157,7 +157,7 @@ def test_a_round_that_does_not_end_leaves_theta_as_it_was(tmp_path: Path) -> Non
 
 
 def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
-    gist = make(store=store("mapped", tmp_path))
+    gist = make(store=store("disk", tmp_path))
     before = values(gist.theta)
     with refused("diverged in round 1", "sub-GCN 1", error=DivergedError):
         for round_ in gist.rounds(1):
@@ -165,7 +165,7 @@ def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
                 with torch.no_grad():
                     next(sub.parameters()).fill_(float("nan") if i == 1 else 3.0)
     assert equal(values(gist.theta), before)
-    other = make(store=store("mapped", tmp_path))
+    other = make(store=store("disk", tmp_path))
     other.resume()
     assert equal(values(other.theta), before)
 
@@ -173,11 +173,11 @@ def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("disk",), ["store is 'disk'", "memory, host, mapped"]),
-        (("mapped",), ["mapped", "folder"]),
-        (("memory", Path("x")), ["store is memory", "mapped"]),
+        (("tape",), ["store is 'tape'", "memory, host, disk, sharded"]),
+        (("mapped",), ["store is disk", "no folder"]),
+        (("memory", Path("x")), ["store is memory", "disk"]),
         (("host", None, "bf16"), ["bf16", "host"]),
-        (("mapped", Path("x"), "float16"), ["float16", "float32, bf16"]),
+        (("disk", Path("x"), "float16"), ["float16", "float32, bf16"]),
     ],
 )
 def test_a_wrong_store_is_refused(arguments: tuple[Any, ...], parts: list[str]) -> None:
@@ -186,7 +186,7 @@ def test_a_wrong_store_is_refused(arguments: tuple[Any, ...], parts: list[str]) 
 
 
 def test_a_fit_from_scratch_begins_anew(tmp_path: Path) -> None:
-    plain, gist = make(), make(store=store("mapped", tmp_path))
+    plain, gist = make(), make(store=store("disk", tmp_path))
     expected = state(plain, fit(plain))
     fit(gist)
     assert state(gist, fit(gist)) == expected

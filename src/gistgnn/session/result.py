@@ -1,4 +1,4 @@
-"""What a run gives."""
+"""The result of a run."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,12 @@ class Result:
         progress: history, best and last scores, rounds, steps, seconds.
         interrupted: the run was stopped before its end by `stop`.
         peak_memory_bytes: the most memory the process held.
-        evaluation: how scores were found: "method", whether "exact", and what belongs to the method.
+        evaluation: how the model was scored: "method", "exact" or not, and the method's own values.
         communication: what ranks have exchanged (see `gistgnn.distributed.communication`), or None without ranks.
-        inference_seconds: of one pass of the model over the whole graph, the median; None: there was none.
-        traffic: "workers", how many could train at the same time, and what each would send, by formula:
-            "bytes_per_round" or "bytes_per_step".
-        memory: bytes of what is held all the time (see `gistgnn.accounting.footprint`).
+        inference_seconds: the median time of one pass of the model over the whole graph; None: there was no pass.
+        traffic: "workers", the number of workers that could train at the same time; "bytes_per_round" or
+            "bytes_per_step", the bytes that each would send, by formula.
+        memory: bytes that are held during the whole run (see `gistgnn.accounting.footprint`).
         partition: the axes, their features and blocks.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
     """
@@ -41,12 +41,12 @@ class Result:
 
     @property
     def test(self) -> dict[str, float] | None:
-        """Test scores at the best validation score: accuracy, f1_micro, f1_macro."""
+        """The test scores at the best validation score: accuracy, f1_micro, f1_macro."""
         return self.progress.best.get("test")
 
     @property
     def validation(self) -> dict[str, float] | None:
-        """The best validation score's accuracy, f1_micro, f1_macro."""
+        """The best validation scores: accuracy, f1_micro, f1_macro."""
         return self.progress.best.get("validation")
 
     @property

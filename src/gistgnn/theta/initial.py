@@ -1,8 +1,8 @@
-"""The initial parameters of a model that is never in memory at once.
+"""Initialise a model that is too large for the memory.
 
-The model is built on the meta device, where its initialisation is watched: which tensor is filled by which operations,
-in which order. They are then done again on real memory, a stretch of a tensor at a time, by the same random numbers:
-the values are those of the model that is built in one piece, bit for bit.
+The model is built on the meta device, where a recorder notes which operations fill which tensor, in which order. The
+operations are then repeated on real memory, some entries at a time, with the same random numbers. The values are those
+of the model built in one piece, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gistgnn.utils.random_streams import torch_stream
 
 Write = Callable[[str, int, Tensor], None]  # name, first entry of the flat tensor, values
 
-_STRETCH = 2**22  # entries; normal_ draws by groups of 16, so a multiple of it
+_STEP = 2**22  # entries; normal_ draws by groups of 16, so a multiple of it
 _GROUP = 16
 _NARROW = (5, 7)  # features of every axis in the models that are tried first
 
@@ -31,12 +31,12 @@ _FILLS = ("aten::zero_", "aten::fill_")
 
 
 class UnknownInitialisationError(Exception):
-    """A tensor's initial values are not made of operations that can be done in pieces; the message says which one."""
+    """The operations that fill some tensor cannot be repeated in pieces; the message names the tensor."""
 
 
 @dataclass
 class _Step:
-    """One operation on a whole tensor: called with a stretch of it."""
+    """One operation on a whole tensor; `call` does it to some of the entries."""
 
     call: Callable[[Tensor], Any]
     random: bool
@@ -45,26 +45,26 @@ class _Step:
 
 @dataclass
 class _Recipe:
-    """What fills one storage."""
+    """The operations that fill one storage."""
 
     numel: int
     dtype: torch.dtype
     steps: list[_Step] = field(default_factory=list)
-    unknown: bool = False  # something else was done to it
+    unknown: bool = False  # another operation has changed it
 
 
 class _Recorder(TorchDispatchMode):
-    """Watches what is done to tensors of the meta device."""
+    """Notes the operations on tensors of the meta device."""
 
     def __init__(self) -> None:
         super().__init__()
         self._recipes: dict[int, _Recipe] = {}
         self._alive: list[Any] = []  # storages, whose addresses are the keys
         self._count = 0
-        self._stray = False  # a random operation that cannot be done again has been seen
+        self._stray = False  # some random operation cannot be repeated
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and note it."""
+        """Run an operation, and note it."""
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         self._count += 1
@@ -79,14 +79,14 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def recipe(self, tensor: Tensor) -> _Recipe | None:
-        """What fills a tensor, where it can be done again in pieces."""
+        """Return the operations that fill a tensor, or None if they cannot be repeated in pieces."""
         found = self._recipes.get(tensor.untyped_storage()._cdata)
         if found is None or self._stray or found.unknown or not found.steps or not _is_whole(tensor, found):
             return None
         return found
 
     def recipes(self) -> Collection[_Recipe]:
-        """What fills every storage, whether it is still there or not."""
+        """Return the operations of every storage, including storages that are gone."""
         return self._recipes.values()
 
     def _create(self, name: str, args: Any, out: Tensor) -> None:
@@ -144,8 +144,8 @@ def build_on_meta(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
 def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: Write, *, shared: bool) -> None:
     """Write the initial values that a model has when it is built from the seed.
 
-    What cannot be watched, and is the same at all widths or one value throughout, such as what batch norm counts and
-    the copy of a norm's ones, is taken from a narrow model. That all values are right is tried on a narrow model first.
+    Some tensors are filled by other operations, but are the same at all widths, or hold one value, such as batch norm's
+    counter. They are copied from a narrow model. The method is tried on a narrow model first, and its values compared.
 
     Raises:
         UnknownInitialisationError: some tensor cannot be made in pieces; nothing has been written.
@@ -170,7 +170,7 @@ def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: W
 
 
 def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
-    """What a tensor is at any width, if that can be told from two: the tensor, or one value for all of its entries."""
+    """Return the tensor, or the one value of its entries, if it is the same in models of two widths; otherwise None."""
     if other is None or (one.shape == other.shape and not torch.equal(one, other)):
         return None
     if one.shape == other.shape:
@@ -180,7 +180,7 @@ def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
 
 
 def tensors_from_seed(build: Build, widths: Widths, seed: int, *, shared: bool) -> dict[str, Tensor]:
-    """Every parameter and buffer of the model that `build_from_seed` gives."""
+    """The parameters and buffers of the model that `build_from_seed` returns, by name."""
     module = build_from_seed(build, widths, seed, shared=shared)
     return {name: tensor.detach() for name, tensor in named_tensors(module).items()}
 
@@ -194,7 +194,7 @@ def _replay(build: Build, widths: Widths, seed: int, constants: dict[str, Tensor
         if recipe := recorder.recipe(tensor):
             names[id(recipe)] = name
         elif name in constants and constants[name].shape in ((), tensor.shape):
-            for start, stop in _stretches(tensor.numel()):
+            for start, stop in _ranges(tensor.numel()):
                 fixed = constants[name]
                 write(name, start, fixed.reshape(-1)[start:stop] if fixed.dim() else fixed.repeat(stop - start))
         else:
@@ -207,10 +207,10 @@ def _replay(build: Build, widths: Widths, seed: int, constants: dict[str, Tensor
 
 
 def _fill(recipe: _Recipe, part: list[_Step], name: str | None, write: Write) -> None:
-    """Do a part of a recipe, and write the values under a name; what is drawn over is drawn all the same."""
+    """Do a part of a recipe, and write the values under a name. Values that are overwritten later are drawn, too."""
     if name is None and not part[0].random:
         return
-    for start, stop in _stretches(recipe.numel):
+    for start, stop in _ranges(recipe.numel):
         values = torch.empty(stop - start, dtype=recipe.dtype)
         for step in part if name is not None else part[:1]:
             step.call(values)
@@ -219,7 +219,7 @@ def _fill(recipe: _Recipe, part: list[_Step], name: str | None, write: Write) ->
 
 
 def _parts(recipe: _Recipe) -> Iterator[list[_Step]]:
-    """Cut the steps before each random one: it draws every value anew."""
+    """Split the steps before each random step, which draws every value anew."""
     part: list[_Step] = []
     for step in recipe.steps:
         if step.random and part:
@@ -230,11 +230,11 @@ def _parts(recipe: _Recipe) -> Iterator[list[_Step]]:
         yield part
 
 
-def _stretches(numel: int) -> Iterator[tuple[int, int]]:
-    """Stretches that draw the random numbers which the whole draws: normal_ treats fewer than 16 values otherwise."""
+def _ranges(numel: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges that draw the same random numbers as the whole: normal_ treats fewer than 16 values differently."""
     start = 0
     while start < numel:
-        stop = min(start + _STRETCH, numel)
+        stop = min(start + _STEP, numel)
         if 0 < numel - stop < _GROUP:
             stop = numel
         yield start, stop

@@ -16,7 +16,7 @@ THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 def keyed(
     theta: Mapping[str, Tensor], moments: Mapping[str, Mapping[str, Tensor]], best: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """Tensors under names that tell them apart: theta/NAME, moments/NAME/KEY and best/NAME."""
+    """Put tensors under one set of keys: theta/NAME, moments/NAME/KEY and best/NAME."""
     tensors = {f"{THETA}{name}": tensor for name, tensor in theta.items()}
     tensors |= {f"{BEST}{name}": tensor for name, tensor in (best or {}).items()}
     for name, own in moments.items():
@@ -36,7 +36,7 @@ def moment_of(key: str) -> str:
 
 
 def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
-    """Refuse a checkpoint that does not hold a Θ of these shapes.
+    """Check that a checkpoint holds a Θ of these shapes.
 
     Raises:
         InputError: it does not.
@@ -44,8 +44,8 @@ def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
     for name, shape in shapes.items():
         if f"{THETA}{name}" not in saved.tensors:
             raise InputError(
-                f"the checkpoint holds no '{name}': the run's parameters are in files of their own; go on with --store "
-                "mapped, or start again"
+                f"the checkpoint holds no '{name}': the run keeps its parameters in its own files; resume with --store "
+                "disk, or start again"
             )
         if (found := saved.tensors[f"{THETA}{name}"][0]) != shape:
             raise InputError(f"'{name}' is {list(found)} in the checkpoint, {list(shape)} in this model: start again")

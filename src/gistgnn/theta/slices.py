@@ -1,4 +1,4 @@
-"""Which entries of Θ belong to a sub-GCN, and how they are read from a tensor and written to it."""
+"""Find the entries of Θ that belong to a sub-GCN; read them from a tensor, and write them to it."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from gistgnn.partition import Blocks
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
 
-_ENTRIES = 2**20  # of a slice that are copied at a time
+_ENTRIES = 2**20  # copied at a time
 
 
 class Slices:
     """The slices that blocks cut out of every tensor of a model.
 
-    The entries of a parameter, of a buffer and of a parameter's moments that belong to a sub-GCN are those whose every
-    dimension lies in the sub-GCN's blocks.
+    An entry of a parameter, a buffer or a moment belongs to a sub-GCN if its position in every dimension lies in the
+    sub-GCN's blocks.
 
     Args:
         layout: how the model's tensors lie along the hidden axes.
@@ -36,11 +36,11 @@ class Slices:
         )
 
     def shape(self, name: str, full: torch.Size, blocks: Blocks) -> torch.Size:
-        """The shape of a tensor's entries in the blocks, where all of it is of shape ``full``."""
+        """The shape of a tensor's entries in the blocks; the tensor has shape `full`."""
         return torch.Size(d if p is None else len(p) for d, p in zip(full, self.cut(name, blocks), strict=True))
 
     def disjoint(self, name: str, blocks: Sequence[Blocks]) -> bool:
-        """Say whether no entry is held by two sub-GCNs: some dimension is made of partitioned axes alone."""
+        """Whether no two sub-GCNs hold the same entry: some dimension lies along partitioned axes only."""
         return len(blocks) == 1 or any(
             all(s.axis is not None and len(blocks[0][s.axis]) < self.features[s.axis] for s in dim)
             for dim in self.layout.dims[name]
@@ -52,7 +52,7 @@ class Slices:
 
 
 def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
-    """The cut as an index of a tensor; dimensions that are kept whole are slices where this keeps their order."""
+    """Return the cut as an index of a tensor. Whole dimensions are slices where that keeps the order of dimensions."""
     chosen = [i for i, positions in enumerate(cut) if positions is not None]
     index: list[Tensor | slice] = [slice(None)] * len(cut)
     for i in range(chosen[0], chosen[-1] + 1) if chosen else ():  # a slice between index tensors would move dimensions
@@ -63,7 +63,7 @@ def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
 
 
 def gather(tensor: Tensor, cut: Cut) -> Tensor:
-    """The cut's entries of a tensor; a view where nothing is cut."""
+    """Return the cut's entries of a tensor; a view where the cut is the whole tensor."""
     return tensor[index_of(tensor, cut)]
 
 
@@ -76,7 +76,7 @@ def gather_into(target: Tensor, tensor: Tensor, cut: Cut) -> None:
     assert columns is not None
     rows = torch.arange(len(tensor)) if rows is None else rows
     step = max(_ENTRIES // len(columns), 1)
-    for start in range(0, len(rows), step):  # the index takes twice the room of the entries
+    for start in range(0, len(rows), step):  # the index takes twice the memory of the entries
         index = rows[start : start + step, None] * tensor.shape[1] + columns
         torch.take(tensor, index, out=target[start : start + step])
 
@@ -87,6 +87,6 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
 
 
 def _is_matrix(tensor: Tensor, cut: Cut, target: Tensor) -> bool:
-    """Whether columns of a matrix on the CPU are cut: one pass of `torch.take` is faster than an index and a copy."""
+    """Whether columns of a matrix on the CPU are cut: `torch.take` is faster there than an index and a copy."""
     plain = tensor.device.type == target.device.type == "cpu" and tensor.dtype == target.dtype
     return plain and len(cut) == 2 and cut[1] is not None and tensor.is_contiguous() and target.is_contiguous()

@@ -1,4 +1,4 @@
-"""What the sub-GCNs of one round have become, on the disk until all of it is in Θ."""
+"""The trained sub-GCNs of one round, on disk until all of them are in Θ."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.tensor_file import EditableFile, Spec, sync, unwritable
 
-_SHARED = "shared.safetensors"  # the means of what several sub-GCNs hold
-_SUB_GCN = "sub-gcn-"  # what the names of the sub-GCNs' files begin with
-BLOCKS = "blocks/"  # and the keys of their blocks
+_SHARED = "shared.safetensors"  # tensors that several sub-GCNs hold: their means
+_SUB_GCN = "sub-gcn-"  # begins the file name of a sub-GCN
+BLOCKS = "blocks/"  # begins the key of its blocks
 _NOTE = "round.json"
 
 
 class Journal:
-    """A folder that is written as `NAME.tmp` and takes its name once all of it is on the disk.
+    """A folder that is written as `NAME.tmp`, and renamed to `NAME` once all of it is on disk.
 
-    From then on the round belongs to Θ: whatever happens, it is written there, again if need be, and then removed. A
-    folder with `.tmp` is of a round that did not come to its end, and counts for nothing.
+    After the rename the round counts: it is written into Θ, again after a kill, and then removed. A folder `NAME.tmp`
+    belongs to a round that has not ended, and is ignored.
 
     Args:
         folder: NAME.
@@ -36,7 +36,7 @@ class Journal:
         self._temporary = folder.with_name(folder.name + ".tmp")
 
     def begin(self) -> None:
-        """Make an empty folder; what an earlier round left unfinished is removed.
+        """Make an empty folder, in place of an unfinished one.
 
         Raises:
             InputError: it cannot be made.
@@ -48,7 +48,7 @@ class Journal:
             raise unwritable(self._temporary, error) from error
 
     def add(self, i: int, blocks: Blocks, tensors: Mapping[str, Tensor]) -> None:
-        """Write the tensors of sub-GCN i, and the blocks that they belong to.
+        """Write the tensors and the blocks of sub-GCN i.
 
         Raises:
             InputError: there is no room.
@@ -58,7 +58,7 @@ class Journal:
         )
 
     def commit(self, shared: Mapping[str, Tensor], note: dict[str, Any]) -> None:
-        """Add the means of what several sub-GCNs hold, and a note, and give the folder its name.
+        """Add the tensors that several sub-GCNs hold, and a note; then rename the folder.
 
         Raises:
             InputError: the disk does not take it.
@@ -74,16 +74,16 @@ class Journal:
             raise unwritable(self.folder, error) from error
 
     def exists(self) -> bool:
-        """Whether a round has been committed, and is still to be written into Θ."""
+        """Whether a committed round has not been written into Θ yet."""
         return self.folder.exists()
 
     def note(self) -> dict[str, Any]:
-        """The note of a round that has been committed."""
+        """The note of the committed round."""
         note: dict[str, Any] = json.loads((self.folder / _NOTE).read_text(encoding="ascii"))
         return note
 
     def sub_gcns(self) -> list[tuple[EditableFile, Blocks]]:
-        """The tensors and blocks of every sub-GCN; of a folder that is not committed yet as well."""
+        """The tensors and blocks of every sub-GCN, before or after the commit."""
         folder = self.folder if self.folder.exists() else self._temporary
         found = []
         for path in sorted(folder.glob(f"{_SUB_GCN}*")):
@@ -93,18 +93,18 @@ class Journal:
         return found
 
     def shared(self) -> EditableFile:
-        """The means of what several sub-GCNs hold."""
+        """The tensors that several sub-GCNs hold."""
         return EditableFile(self.folder / _SHARED)
 
     def remove(self) -> None:
         """Forget the round.
 
         Raises:
-            InputError: the disk does not take it; the round is written into Θ once more when that is opened.
+            InputError: the disk does not take it; the round is written into Θ once more when Θ is next opened.
         """
         shutil.rmtree(self._temporary, ignore_errors=True)
         try:
-            # Renamed first, so that a kill in the middle leaves no half of a round under its name.
+            # Renamed first: a kill in the middle of the removal leaves no half of a round under this name.
             with suppress(FileNotFoundError):
                 self.folder.rename(self._temporary)
         except OSError as error:
@@ -119,5 +119,5 @@ class Journal:
                     file.write_flat(key, 0, tensor.detach().cpu())
                 file.sync()
         except InputError:
-            shutil.rmtree(self._temporary, ignore_errors=True)  # room for whatever else is on the disk
+            shutil.rmtree(self._temporary, ignore_errors=True)  # frees room on the disk
             raise

@@ -1,4 +1,4 @@
-"""How Θ follows from what a round's sub-GCNs have written into its journal."""
+"""Compute the new Θ from the sub-GCNs in the journal of a round."""
 
 from __future__ import annotations
 
@@ -21,33 +21,38 @@ class Merge:
     """Reads the sub-GCNs of one round a few rows at a time.
 
     Args:
-        slices: what belongs to the blocks.
-        subs: every sub-GCN's tensors, by key, and its blocks.
+        slices: finds the entries that belong to blocks.
+        subs: the file with a sub-GCN's tensors, by key, and its blocks; for every sub-GCN.
     """
 
     def __init__(self, slices: Slices, subs: Sequence[tuple[EditableFile, Blocks]]) -> None:
         self._slices, self._subs = slices, subs
         self._blocks = [blocks for _, blocks in subs]
-        self._every = list(dict.fromkeys(key for file, _ in subs for key in file.specs if not key.startswith(BLOCKS)))
+        self._keys = list(dict.fromkeys(key for file, _ in subs for key in file.specs if not key.startswith(BLOCKS)))
 
     def counters(self, shapes: dict[str, torch.Size]) -> dict[str, float]:
         """The largest step count of each parameter, by key."""
         return {
             key: max(float(file.slice(key)) for file, _ in self._subs if key in file.specs)
-            for key in self._every
+            for key in self._keys
             if self._counts(key, shapes)
         }
 
     def keys(self, shapes: dict[str, torch.Size]) -> list[str]:
-        """What is written into Θ; counters are not."""
-        return [key for key in self._every if not self._counts(key, shapes)]
+        """The keys of the tensors that are written into Θ; counters are not."""
+        return [key for key in self._keys if not self._counts(key, shapes)]
 
     def is_shared(self, key: str, dtype: torch.dtype) -> bool:
-        """Whether several sub-GCNs hold the same entry, or the tensor is a flag."""
+        """Whether several sub-GCNs hold the same entry, or the tensor is boolean."""
         return dtype == torch.bool or not self._slices.disjoint(name_of(key), self._blocks)
 
     def mean(self, key: str, before: Tensor) -> Tensor:
-        """A tensor of which several sub-GCNs hold the same entries, from what it was before the round."""
+        """Return the new value of a tensor of which several sub-GCNs hold the same entries.
+
+        Args:
+            key: the key of the tensor.
+            before: its value before the round.
+        """
         wide = before.float() if before.dtype == torch.bfloat16 else before
         cuts = [self._slices.cut(name_of(key), blocks) for blocks in self._blocks]
         values = [
@@ -58,9 +63,9 @@ class Merge:
         return wide
 
     def parts(self, key: str, shape: torch.Size) -> list[tuple[Cut, Rows]]:
-        """The cuts of a tensor that the sub-GCNs hold, each alone, and what gives their rows.
+        """Return the cut of a tensor that each sub-GCN holds, and a function that reads its rows.
 
-        A sub-GCN whose optimiser has no state yet counts as one whose moments are zero.
+        An optimiser without a state counts as one whose moments are zero.
         """
         found: list[tuple[Cut, Rows]] = []
         for file, blocks in self._subs:

@@ -1,4 +1,4 @@
-"""What is known of a Θ in files beside its tensors: rounds, the best one, step counts."""
+"""The state of a Θ on disk beside its tensors: rounds, the best round, step counts."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write the state of a Θ in the place of what is there.
+    """Write the state of a Θ, as a whole or not at all.
 
     Raises:
         InputError: the disk does not take it.
@@ -38,10 +38,10 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def check_shapes(folder: Path, shapes: dict[str, torch.Size], layout: Layout, features: Sequence[int]) -> None:
-    """Refuse the Θ of another model.
+    """Check that Θ is of this model.
 
     Raises:
-        InputError: a tensor's name or shape is not this model's.
+        InputError: a tensor has another name or shape.
     """
     everything = [torch.arange(d) for d in features]
     if differing := sorted(shapes.keys() ^ layout.dims.keys()):

@@ -17,8 +17,8 @@ from gistgnn.errors import InputError, reason
 from gistgnn.io.tensors import TensorFile, find_tensors, make_header
 from gistgnn.theta.slices import Cut, gather_into, scatter
 
-READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library keeps what is so small for the next time
-_GAP = 2**16  # bytes between wanted rows that are read with them rather than skipped
+READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library reuses memory of this size
+_GAP = 2**16  # bytes between two wanted rows that are read rather than skipped
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ class Spec:
         return self.shape.numel() * self.dtype.itemsize
 
 
-Rows = Callable[[int, int], Tensor]  # from the places of some rows among those that a cut chooses to their values
+Rows = Callable[[int, int], Tensor]  # (first, last) among the rows of a cut -> the values of these rows
 
 
 class EditableFile(TensorFile):
     """One safetensors file whose tensors are read and written in place.
 
-    Whole stretches are read into memory and written from it. The pages of a mapping would count as the process's
-    memory, and a full disk would end the process with a signal.
+    The file is read and written, not mapped into memory: mapped pages would count as the process's memory, and a full
+    disk would end the process with a signal.
 
     Args:
         path: the file.
 
     Raises:
-        InputError: it cannot be opened, is no safetensors file, or is not of the size that it says.
+        InputError: it cannot be opened, is not a safetensors file, or has not the size that its header gives.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class EditableFile(TensorFile):
 
     @classmethod
     def create(cls, path: Path, specs: Mapping[str, Spec]) -> EditableFile:
-        """Make a file of zeros, which take no room on the disk until they are written over.
+        """Make a file of zeros, which take no room on the disk until they are overwritten.
 
         Raises:
             InputError: it cannot be written.
@@ -94,7 +94,8 @@ class EditableFile(TensorFile):
 
         Args:
             name: the tensor.
-            parts: for every cut what gives its values, called with stretches of the cut's rows in their order.
+            parts: the cuts, and for each a function that returns the values of its rows; it is called with ranges of the
+                cut's rows, in order.
 
         Raises:
             InputError: the file cannot be written.
@@ -125,7 +126,7 @@ class EditableFile(TensorFile):
             self._write(place, found)
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Some consecutive rows of a tensor; a tensor of no dimension has one."""
+        """Consecutive rows of a tensor; a single number is one row."""
         spec = self.specs[name]
         shape = (stop - start, *spec.shape[1:]) if spec.shape else ()
         place = self._places[name] + start * _row_bytes(spec)
@@ -141,7 +142,7 @@ class EditableFile(TensorFile):
         self._write(self._places[name] + start * spec.dtype.itemsize, values.to(spec.dtype).contiguous())
 
     def sync(self) -> None:
-        """Wait until the disk has what was written.
+        """Wait until everything written is on disk.
 
         Raises:
             InputError: it does not take it.
@@ -176,12 +177,12 @@ class EditableFile(TensorFile):
 
 @dataclass(frozen=True)
 class _Batch:
-    """Some of a cut's rows that are read together.
+    """Rows of a cut that are read together.
 
     Args:
-        first: the place of the first of them among all that the cut chooses.
-        spans: the stretches of the tensor's rows that are read, which may hold rows between those that are wanted.
-        local: where the wanted ones are among those that are read.
+        first: the place of the first row among all rows of the cut.
+        spans: the ranges of the tensor's rows that are read. They may include rows that the cut does not have.
+        local: the places of the cut's rows among the rows that are read.
     """
 
     first: int
@@ -190,12 +191,12 @@ class _Batch:
 
     @property
     def size(self) -> int:
-        """Rows that are read."""
+        """The number of rows that are read."""
         return sum(stop - start for start, stop in self.spans)
 
     @property
     def is_dense(self) -> bool:
-        """Whether all rows that are read are wanted."""
+        """Whether the cut has all rows that are read."""
         return self.size == len(self.local)
 
 
@@ -209,7 +210,7 @@ def _batches(spec: Spec, positions: Tensor | None) -> Iterator[_Batch]:
         return
     rows = positions.numpy()
     apart = np.diff(rows) > max(_GAP // row_bytes, 1)
-    read = np.where(apart, 1, np.diff(rows)).cumsum()  # rows read before each but the first, had nothing been cut
+    read = np.where(apart, 1, np.diff(rows)).cumsum()  # rows read up to each wanted row, gaps included
     first = 0
     while first < len(rows):
         base = 0 if first == 0 else int(read[first - 1])
@@ -226,8 +227,8 @@ def _row_bytes(spec: Spec) -> int:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder."""
-    if path.is_dir() and os.name == "nt":  # a folder cannot be opened there
+    """Wait until a file, or the names in a folder, are on disk."""
+    if path.is_dir() and os.name == "nt":  # Windows opens no folder
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -237,8 +238,8 @@ def sync(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
-    """What to say where a file of Θ cannot be written."""
+    """Return the error for a file of Θ that cannot be written."""
     return InputError(
-        f"cannot write {path}: {error.strerror or reason(error)}; make room, or choose another disk; what was there "
-        "before is kept, and the run can go on from it"
+        f"cannot write {path}: {error.strerror or reason(error)}; make room, or choose another disk; the state "
+        "before is kept, and the run can be resumed from it"
     )

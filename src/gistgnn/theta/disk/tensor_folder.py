@@ -13,6 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.io.tensors import shards_of
 from gistgnn.theta.disk.tensor_file import EditableFile, Rows, Spec, sync, unwritable
 from gistgnn.theta.slices import Cut
+from gistgnn.utils.formats import size
 
 
 class EditableFolder:
@@ -37,7 +38,7 @@ class EditableFolder:
 
     @classmethod
     def create(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
-        """Make a folder of zeros, which take no room on the disk until they are written over.
+        """Make a folder of zeros, which take no room on the disk until they are overwritten.
 
         Raises:
             InputError: it cannot be written.
@@ -57,7 +58,7 @@ class EditableFolder:
 
     @classmethod
     def extend(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
-        """Add tensors of zeros to a folder, which is made where there is none.
+        """Add tensors of zeros to a folder, which is created if it is missing.
 
         Raises:
             InputError: it cannot be written.
@@ -82,7 +83,7 @@ class EditableFolder:
         return self._of[name].slice(name, cut)
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Some consecutive rows of a tensor; a tensor of no dimension has one."""
+        """Consecutive rows of a tensor; a single number is one row."""
         return self._of[name].rows(name, start, stop)
 
     def update(self, name: str, parts: Sequence[tuple[Cut, Rows]]) -> None:
@@ -94,12 +95,12 @@ class EditableFolder:
         self._of[name].write_flat(name, start, values)
 
     def sync(self) -> None:
-        """Wait until the disk has what was written."""
+        """Wait until everything written is on disk."""
         for file in self._files:
             file.sync()
 
     def copy(self, folder: Path) -> None:
-        """Copy the files into a new folder, which has its name once they are on the disk.
+        """Copy the files into a new folder, which appears when all of them are on disk.
 
         Raises:
             InputError: there is no room.
@@ -132,6 +133,5 @@ def _require_free(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"{folder} is to hold {needed / 2**30:.3g} GiB, and its disk has {free / 2**30:.3g} GiB left: make room, "
-            "or choose another disk"
+            f"{folder} needs {size(needed)}, and its disk has {size(free)} left: make room, or choose another disk"
         )

@@ -1,4 +1,4 @@
-"""Which rows of every tensor of Θ a rank owns, and how a sub-GCN's slice is made of them."""
+"""Which rows of every tensor of Θ a rank owns, and which of them belong to a sub-GCN's slice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Piece:
     """The part of a sub-GCN's slice of a tensor that one rank owns.
 
     Attributes:
-        name: of the tensor.
-        rows: which of the slice; they follow one another.
-        cut: of the rank's rows.
-        shape: of the piece.
-        dtype: of the tensor.
+        name: the tensor's name.
+        rows: the rows of the slice, which are consecutive.
+        cut: the same entries as a cut of the rank's rows.
+        shape: the shape of the piece.
+        dtype: the tensor's type.
     """
 
     name: str
@@ -37,10 +37,10 @@ class Piece:
 
 
 class Shares:
-    """The tensors of Θ dealt to ranks by rows, as `torch.chunk` deals them; a single number is a row of rank 0.
+    """Deals the rows of every tensor of Θ to ranks, as `torch.chunk` does; a single number is a row of rank 0.
 
     Args:
-        slices: what belongs to the blocks.
+        slices: finds the entries that belong to blocks.
         specs: every tensor's shape and type, by name.
         ranks: W.
     """
@@ -59,14 +59,14 @@ class Shares:
         return torch.Size((len(self.rows(name, rank)), *self.specs[name].shape[1:]))
 
     def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
-        """What a rank owns of a sub-GCN's slice, tensor by tensor, where it owns anything of it."""
+        """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
         for name in self.specs:
             piece = self.piece(name, blocks, rank)
             if piece.shape.numel():
                 yield piece
 
     def piece(self, name: str, blocks: Blocks, rank: int) -> Piece:
-        """What a rank owns of a sub-GCN's slice of a tensor; it may be nothing."""
+        """Return the piece of a sub-GCN's slice of a tensor that a rank owns; it may be empty."""
         own, spec = self.rows(name, rank), self.specs[name]
         chosen, *columns = self._slices.cut(name, blocks) or (None,)
         if chosen is None:
