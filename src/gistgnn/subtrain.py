@@ -17,11 +17,11 @@ def loss_of(logits: Tensor, batch: Batch) -> Tensor:
     It is the mean over the batch's training nodes, or the sum with the batch's weights.
 
     Args:
-        logits: [N, C], or [m, N, C] of m sub-GCNs.
-        batch: of N nodes.
+        logits: [N, C], or [m, N, C] for m sub-GCNs.
+        batch: the N nodes.
 
     Returns:
-        One number, or [m].
+        One number, or one for each sub-GCN, [m].
     """
     chosen, targets = logits[..., batch.loss_nodes, :], batch.y[batch.loss_nodes]
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
@@ -40,19 +40,20 @@ def loss_of(logits: Tensor, batch: Batch) -> Tensor:
 def subtrain(
     sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
 ) -> Tensor | None:
-    """Train one sub-GCN for a step on each batch, and return the mean loss of the steps.
+    """Train one sub-GCN by one step on each batch, and return the mean loss of the steps.
 
-    A batch without training nodes has no loss: its step is passed over, and changes nothing. Where all are such, None
-    is returned.
-
-    The loss is that of the global model: a sub-GCN's output has the full number of classes.
+    The loss is the same as that of the global model: a sub-GCN's output has the full number of classes. A batch without
+    training nodes has no loss and makes no step.
 
     Args:
         sub: the sub-GCN, in training mode.
-        optimizer: of its parameters.
-        batches: ζ of them.
+        optimizer: the optimiser of its parameters.
+        batches: ζ batches.
         training: clipping and precision.
-        rate: the learning rate of the k-th of these steps.
+        rate: returns the learning rate of step k, counted from 0.
+
+    Returns:
+        The mean loss, or None if no batch has training nodes.
     """
     losses = []
     for k, batch in enumerate(batches):
@@ -70,7 +71,7 @@ def subtrain(
 
 
 def begin_step(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate, and forget the last step's gradients."""
+    """Set the learning rate, and clear the gradients of the last step."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)

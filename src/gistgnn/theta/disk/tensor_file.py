@@ -94,8 +94,8 @@ class EditableFile(TensorFile):
 
         Args:
             name: the tensor.
-            parts: the cuts, and for each a function that returns the values of its rows; it is called with ranges of the
-                cut's rows, in order.
+            parts: cuts, each with a function that returns the values of its rows; it is called with ranges of these
+                rows, in order.
 
         Raises:
             InputError: the file cannot be written.

@@ -1,0 +1,1 @@
+"""A run of the command line: its configuration, and its folder."""
