@@ -64,7 +64,7 @@ def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None
     assert tables.speedup(close, base) == "4.71x"
     assert worse.mean == pytest.approx(87.3)
     assert tables.speedup(worse, base) == "(3.00x)"
-    columns, cells = tables.comparison([base, close, worse], 0.5)
+    columns, cells = tables.comparison_table([base, close, worse], 0.5)
     assert all(len(row) == len(columns) for row in cells)
     assert cells[2][5] == "10\N{NO-BREAK SPACE}s (1/2)" or cells[2][5].endswith("(1/2)")
 
@@ -78,7 +78,7 @@ def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     assert row.speedup is None
     assert row.inference is None
     assert tables.speedup(row, base) == "–"
-    assert tables.comparison([base, row], 0.5)[1][1][7] == "–"
+    assert tables.comparison_table([base, row], 0.5)[1][1][7] == "–"
     assert rows_of([[lost], BASE[:1]])[1].speedup is None
 
 
@@ -157,7 +157,7 @@ def test_bad_options(
     refused(capsys, message, "compare", *options, *given, leaves=tmp_path)
 
 
-def test_it_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 500, "--local-steps", 1, "--evaluate-every", 100)
     process = start(command("compare", *options, "--out", out), tmp_path)

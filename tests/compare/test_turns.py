@@ -54,8 +54,8 @@ def test_one_works_at_a_time_and_all_advance_alike() -> None:
     assert 2 <= sum(end <= half for _, end in found[4]) <= 6
 
 
-@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "a run of gist, m = 4, has ended with status -9")])
-def test_what_a_run_dies_of_is_said(m: int, message: str) -> None:
+@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "the run of gist, m = 4, ended with status -9")])
+def test_why_a_run_ended_is_reported(m: int, message: str) -> None:
     kept: list[int] = []
     with pytest.raises(InputError, match=message):
         take_turns([config(2), config(m)], broken, 1, lambda config, _: kept.append(config.sub_gcns))

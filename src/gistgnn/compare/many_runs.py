@@ -21,6 +21,8 @@ from gistgnn.session.saving import Saving
 
 CHECKPOINT_EVERY = 10  # rounds
 
+Keep = Callable[[RunConfig, Record], None]
+
 
 class RunStore:
     """A directory of finished runs, one JSON file for each, looked up by configuration.
@@ -54,22 +56,21 @@ class RunStore:
         Returns:
             All records, in the order of `configs`.
         """
-        wanted = list(configs)
-        missing = self._missing(wanted)
-        pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
-        with finished.progress_bar(label, len(wanted), len(wanted) - len(missing)) as advance:
+
+        def train(missing: list[RunConfig], keep: Keep) -> None:
+            pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
             running = {pool.submit(_train, config, self.data_root): config for config in missing}
             try:
                 for future in as_completed(running):
-                    finished.write(self._path(running[future]), future.result())
-                    advance()
+                    keep(running[future], future.result())
             except KeyboardInterrupt:
                 for worker in active_children():  # their unfinished runs are lost
                     worker.terminate()
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
-        return self._all(wanted)
+
+        return self._complete(list(configs), label, train)
 
     def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
         """Train the runs that are missing, seed by seed; the runs of one seed take turns.
@@ -84,31 +85,32 @@ class RunStore:
         Returns:
             All records, in the order of `configs`.
         """
-        wanted = list(configs)
-        missing = self._missing(wanted)
-        with finished.progress_bar(label, len(wanted), len(wanted) - len(missing)) as advance:
+
+        def train(missing: list[RunConfig], keep: Keep) -> None:
+            for seed in dict.fromkeys(config.seed for config in missing):
+                same_seed = [config for config in missing if config.seed == seed]
+                size = at_once or len(same_seed)
+                for start in range(0, len(same_seed), size):
+                    take_turns(same_seed[start : start + size], self._resume, torch.get_num_threads(), keep)
+
+        return self._complete(list(configs), label, train)
+
+    def _complete(
+        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep], None]
+    ) -> list[Record]:
+        """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
+        missing = {self._path(config): config for config in configs if self.get(config) is None}
+        for dataset in {config.dataset for config in missing.values()}:
+            load(dataset, self.data_root)  # a bad name fails here, before any training
+        with finished.progress_bar(label, len(configs), len(configs) - len(missing)) as advance:
 
             def keep(config: RunConfig, record: Record) -> None:
                 finished.write(self._path(config), record)
                 shutil.rmtree(self._checkpoints(config), ignore_errors=True)
                 advance()
 
-            for seed in dict.fromkeys(config.seed for config in missing):
-                same_seed = [config for config in missing if config.seed == seed]
-                size = at_once or len(same_seed)
-                for start in range(0, len(same_seed), size):
-                    take_turns(same_seed[start : start + size], self._resume, torch.get_num_threads(), keep)
-        return self._all(wanted)
-
-    def _missing(self, wanted: list[RunConfig]) -> list[RunConfig]:
-        """Return the runs to be trained, without repetitions; load their data sets, so that a bad name fails here."""
-        missing = {self._path(config): config for config in wanted if self.get(config) is None}
-        for dataset in {config.dataset for config in missing.values()}:
-            load(dataset, self.data_root)
-        return list(missing.values())
-
-    def _all(self, wanted: list[RunConfig]) -> list[Record]:
-        return [record for config in wanted if (record := self.get(config)) is not None]
+            train(list(missing.values()), keep)
+        return [record for config in configs if (record := self.get(config)) is not None]
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""

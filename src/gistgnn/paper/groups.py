@@ -55,41 +55,41 @@ class GroupedExperiment(Experiment):
     columns: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def groups(self) -> Mapping[tuple[Any, ...], list[RunConfig]]:
+    def _groups(self) -> Mapping[tuple[Any, ...], list[RunConfig]]:
         """Return the runs of each group, the baseline first, by the group's key."""
 
     @abstractmethod
-    def cells(self, group: Group, row: Row) -> list[str]:
+    def _cells(self, group: Group, row: Row) -> list[str]:
         """Return a row of the table."""
 
     @abstractmethod
-    def verdicts(self, group: Group) -> list[Verdict]:
+    def _verdicts(self, group: Group) -> list[Verdict]:
         """Return the verdicts on a group."""
 
     @abstractmethod
-    def note(self) -> str:
+    def _note(self) -> str:
         """Return the note under the table."""
 
-    def charts(self, group: Group) -> list[Chart]:
+    def _charts(self, group: Group) -> list[Chart]:
         """Return the charts of a group; none by default."""
         return []
 
-    def measure(self, runs: list[RunConfig], data_root: str) -> Mapping[Way, float]:
+    def _measure(self, runs: list[RunConfig], data_root: str) -> Mapping[Way, float]:
         """Measure the runs of a group after training; nothing by default."""
         return {}
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """Train the runs that are missing, group by group, and return what all of them show."""
         groups = [
-            Group(key, *compare(store, runs, self.seeds, self.name), self.measure(runs, store.data_root))
-            for key, runs in self.groups().items()
+            Group(key, *compare(store, runs, self.seeds, self.name), self._measure(runs, store.data_root))
+            for key, runs in self._groups().items()
         ]
         return Outcome(
             self.columns,
-            [self.cells(group, row) for group in groups for row in group.rows],
-            self.note(),
-            [verdict for group in groups for verdict in self.verdicts(group)],
-            [chart for group in groups for chart in self.charts(group)],
+            [self._cells(group, row) for group in groups for row in group.rows],
+            self._note(),
+            [verdict for group in groups for verdict in self._verdicts(group)],
+            [chart for group in groups for chart in self._charts(group)],
         )
 
 

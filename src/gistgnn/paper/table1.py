@@ -44,31 +44,6 @@ COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "accuracy", "best over rounds",
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of the table for one data set; accuracies in percent.
-
-    Args:
-        dataset: its name.
-        sub_gcns: m.
-        partitioned: the dimensions d_l that are partitioned.
-        lr: the learning rate chosen on validation.
-        weight_decay: the weight decay chosen on validation.
-        accuracy: test accuracy of each seed at its best validation score.
-        best: best test accuracy of each seed over all evaluations, which is what the authors' scripts print.
-        paper: the paper's value.
-    """
-
-    dataset: str
-    sub_gcns: int
-    partitioned: Dims
-    lr: float
-    weight_decay: float
-    accuracy: tuple[float, ...]
-    best: tuple[float, ...]
-    paper: float
-
-
-@dataclass(frozen=True)
 class Table1(Experiment):
     """Table 1; see `Experiment`. Every sub-GCN gets all epochs."""
 
@@ -90,8 +65,9 @@ class Table1(Experiment):
         chosen = self._choose(store, cells, jobs)
         configs = with_seeds((self.config(*cell, *chosen[cell], 0) for cell in cells), self.seeds)
         records = by_seeds(store.run_all(configs, jobs, f"{self.seeds} seeds"), self.seeds)
-        rows = [_row(*cell, *chosen[cell], seeds) for cell, seeds in zip(cells, records, strict=True)]
-        return Outcome(COLUMNS, list(map(_cells, rows)), self._note(), self._verdicts(rows), centred=COLUMNS[2:5])
+        scores = {cell: list(map(score_of, seeds)) for cell, seeds in zip(cells, records, strict=True)}
+        rows = [row_of(*cell, chosen[cell], scores[cell], seeds) for cell, seeds in zip(cells, records, strict=True)]
+        return Outcome(COLUMNS, rows, self._note(), self._verdicts(scores), centred=COLUMNS[2:5])
 
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one of ROWS."""
@@ -157,11 +133,11 @@ class Table1(Experiment):
             f"are chosen from {rates} and {decays} by validation accuracy: {searched}."
         )
 
-    def _verdicts(self, rows: Sequence[Row]) -> list[Verdict]:
+    def _verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
         """Check what partitioning costs at m = 8."""
         verdicts = []
         for dataset in self.datasets:
-            mean = {(r.sub_gcns, r.partitioned): statistics.mean(r.accuracy) for r in rows if r.dataset == dataset}
+            mean = {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
             base, hidden, inputs = mean[1, ()], mean[8, (1, 2)], mean[8, (0, 1, 2)]
             for claim, score, holds in (
                 ("partitioning d_1 and d_2 costs at most 3 points at m = 8", hidden, base - hidden <= 3),
@@ -171,17 +147,23 @@ class Table1(Experiment):
         return verdicts
 
 
-def _row(dataset: str, index: int, lr: float, decay: float, records: Sequence[Record]) -> Row:
-    accuracy = tuple(map(score_of, records))
-    best = tuple(100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records)
-    return Row(dataset, *ROWS[index], lr, decay, accuracy, best, PAPER[dataset][index])
+def row_of(
+    dataset: str, index: int, chosen: Candidate, accuracy: Sequence[float], records: Sequence[Record]
+) -> list[str]:
+    """Return the cells of one of ROWS.
 
-
-def _cells(row: Row) -> list[str]:
-    ticks = ["✓" if dim in row.partitioned else "" for dim in (0, 1, 2)]
-    name = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
-    scores = [mean_sd(row.accuracy), mean_sd(row.best), f"{row.paper:.2f}"]
-    return [row.dataset, name, *ticks, *scores, f"{row.lr:g}", f"{row.weight_decay:g}"]
+    Args:
+        dataset: its name.
+        index: of the row.
+        chosen: learning rate and weight decay.
+        accuracy: test accuracy of each seed at its best validation score, in percent.
+        records: of each seed. Their best test accuracy over all evaluations is what the authors' scripts print.
+    """
+    m, partitioned = ROWS[index]
+    best = [100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records]
+    ticks = ["✓" if dim in partitioned else "" for dim in (0, 1, 2)]
+    scores = [mean_sd(accuracy), mean_sd(best), f"{PAPER[dataset][index]:.2f}"]
+    return [dataset, "baseline" if m == 1 else str(m), *ticks, *scores, *(f"{value:g}" for value in chosen)]
 
 
 def _listed(values: Iterable[float]) -> str:

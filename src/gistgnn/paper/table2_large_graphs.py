@@ -48,40 +48,35 @@ class LargeGraphs(GroupedExperiment):
     columns = ("data set", "model", "d", "L", "m", "F1", "time", "speed-up", "paper: F1", "speed-up")
 
     @abstractmethod
-    def models(self) -> list[tuple[str, int]]:
+    def _models(self) -> list[tuple[str, int]]:
         """Return every model's name and width."""
 
     @abstractmethod
-    def differences(self) -> str:
+    def _differences(self) -> str:
         """Say what else differs from the paper."""
 
-    def model(self, name: str, width: int, layers: int) -> ModelConfig:
-        """Return a model; GAT's four heads share its width."""
+    def _model(self, name: str, width: int, layers: int) -> ModelConfig:
         if name == "gat":
             return ModelConfig("gat", (width // 4,) * layers, dropout=0.2, heads=4)
         return graphsage(width, layers)
 
-    def run_of(self, cell: Cell, m: int) -> RunConfig:
-        """Return the run of one model, with m sub-GCNs."""
+    def _run_of(self, cell: Cell, m: int) -> RunConfig:
         settings = self.epochs, self.local_steps, self.device
-        return large_run(cell[0], self.model(*cell[1:]), m, *settings, clusters=self.clusters)
+        return large_run(cell[0], self._model(*cell[1:]), m, *settings, clusters=self.clusters)
 
-    def groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
-        """Return the runs with every m, for each model on each data set."""
-        models = [(name, width, layers) for name, width in self.models() for layers in self.layers]
+    def _groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
+        models = [(name, width, layers) for name, width in self._models() for layers in self.layers]
         cells = [(dataset, *model) for dataset in self.datasets for model in models]
-        return {cell: [self.run_of(cell, m) for m in SUB_GCNS] for cell in cells}
+        return {cell: [self._run_of(cell, m) for m in SUB_GCNS] for cell in cells}
 
-    def cells(self, group: Group, row: Row) -> list[str]:
-        """Return a row of the table."""
+    def _cells(self, group: Group, row: Row) -> list[str]:
         dataset, name, width, layers = group.key
         paper = dict(zip(SUB_GCNS, self.paper.get((name, width, layers), ()), strict=False)).get(row.sub_gcns)
         m = "–" if row.sub_gcns == 1 else str(row.sub_gcns)
         measured = [mean_sd(row.score), duration(row.time), speedup(row, group.baseline)]
         return [dataset, name, str(width), str(layers), m, *measured, *paper_cells(paper, "{:.2f}x")]
 
-    def verdicts(self, group: Group) -> list[Verdict]:
-        """Check that GIST is faster, and that a speed-up need not cost much."""
+    def _verdicts(self, group: Group) -> list[Verdict]:
         base, *others = group.rows
         dataset, name, width, layers = group.key
         where = f"{dataset}, {name} {width}, L = {layers}"
@@ -101,8 +96,7 @@ class LargeGraphs(GroupedExperiment):
             ),
         ]
 
-    def charts(self, group: Group) -> list[Chart]:
-        """Return the first seed's test scores by training time."""
+    def _charts(self, group: Group) -> list[Chart]:
         dataset, name, width, layers = group.key
         series = [
             Series.of_scores("one device" if m == 1 else f"m = {m}", record, "train_seconds", dashed=m == 1)
@@ -111,15 +105,14 @@ class LargeGraphs(GroupedExperiment):
         title = f"{name} {width}, L = {layers}, {dataset}"
         return [Chart(title, "seconds of training", "test F1 (%)", series, logx=True)]
 
-    def note(self) -> str:
-        """Say how the runs were trained."""
+    def _note(self) -> str:
         return (
             f"Micro-F1 on the test nodes in percent at the best validation score, after {self.epochs} epochs split "
             f"over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up "
             "in parentheses costs more than 1 point. Times are training times without evaluation on one machine, "
             "where the sub-GCNs train together in one pass over each batch; the paper trains them on 8 V100. The runs "
             f"of a group take turns. {describe_clusters(self.datasets, self.clusters)} (paper: 15,000 of the whole "
-            f"graph). {self.differences()}"
+            f"graph). {self._differences()}"
         )
 
 
@@ -144,22 +137,20 @@ class Reddit(LargeGraphs):
         ("gat", 256, 4): ((88.36, 1.00), (87.97, 2.11), (78.42, 4.21), (66.30, 7.90)),
     }
 
-    def models(self) -> list[tuple[str, int]]:
-        """Return the models, each 256 wide."""
+    def _models(self) -> list[tuple[str, int]]:
         return [(name, 256) for name in self.models_of]
 
-    def run_of(self, cell: Cell, m: int) -> RunConfig:
-        """Return the run of one model; at the small scale GAT trains as `differences` says."""
+    def _run_of(self, cell: Cell, m: int) -> RunConfig:
+        """Return the run of one model; at the small scale GAT trains as `_differences` says."""
         dataset, name, width, layers = cell
         if self.scale == "full" or name != "gat":
-            return super().run_of(cell, m)
-        model = replace(self.model(name, width, layers), norm="layer")
+            return super()._run_of(cell, m)
+        model = replace(self._model(name, width, layers), norm="layer")
         epochs, zeta = GAT_FACTOR * self.epochs, max(1, self.local_steps // GAT_FACTOR)
         clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)
         return large_run(dataset, model, m, epochs, zeta, self.device, clusters=clusters, lr=0.001)
 
-    def differences(self) -> str:
-        """Describe GAT's heads and, at the small scale, its settings."""
+    def _differences(self) -> str:
         heads = "GAT has four heads of 64 features each"
         if self.scale == "full":
             return f"{heads}."
@@ -193,12 +184,10 @@ class Amazon2M(LargeGraphs):
         ("graphsage", 4096, 4): ((91.61, 1.00), (91.02, 5.13), (89.07, 8.58), (87.53, 9.13)),
     }
 
-    def models(self) -> list[tuple[str, int]]:
-        """Return GraphSAGE at every width."""
+    def _models(self) -> list[tuple[str, int]]:
         return [("graphsage", width) for width in self.widths]
 
-    def differences(self) -> str:
-        """Describe the small scale."""
+    def _differences(self) -> str:
         if self.scale == "full":
             return ""
         return (

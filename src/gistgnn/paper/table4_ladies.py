@@ -54,8 +54,7 @@ class Ladies(GroupedExperiment):
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
-    def groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
-        """Return the runs with every m, for each L on each data set."""
+    def _groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
         cells = [(dataset, layers) for dataset in self.datasets for layers in self.layers]
         return {cell: [self.config(*cell, m) for m in SUB_GCNS] for cell in cells}
 
@@ -79,15 +78,13 @@ class Ladies(GroupedExperiment):
             standardise=reddit,
         )
 
-    def cells(self, group: Group, row: Row) -> list[str]:
-        """Return a row of the table."""
+    def _cells(self, group: Group, row: Row) -> list[str]:
         dataset, layers = group.key
         m = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
         measured = [mean_sd(row.score), duration(row.time), speedup(row, group.baseline)]
         return [dataset, str(layers), m, *measured, *paper_cells(PAPER.get((layers, row.sub_gcns)), "{:.2f}x")]
 
-    def verdicts(self, group: Group) -> list[Verdict]:
-        """Compare the speed-ups with the paper's, and the scores with the baseline's."""
+    def _verdicts(self, group: Group) -> list[Verdict]:
         base, *others = group.rows
         dataset, layers = group.key
         where = f"{dataset}, L = {layers}"
@@ -101,8 +98,7 @@ class Ladies(GroupedExperiment):
         close = all(base.mean - row.mean <= 1.5 for row in others)
         return [*verdicts, Verdict(f"{where}: F1 within 1.5 points of the baseline", close, group.points_lost)]
 
-    def note(self) -> str:
-        """Say how the runs were trained."""
+    def _note(self) -> str:
         zeta = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
         return (
             "Micro-F1 on the test nodes in percent at the best validation score, of a GCN with L hidden layers of "

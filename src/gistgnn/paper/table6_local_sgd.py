@@ -44,8 +44,7 @@ class AppendixB(GroupedExperiment):
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
-    def groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
-        """Return for each data set the baseline, and both methods with every m."""
+    def _groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
         return {(dataset,): self._runs(dataset) for dataset in self.datasets}
 
     def _runs(self, dataset: str) -> list[RunConfig]:
@@ -54,13 +53,12 @@ class AppendixB(GroupedExperiment):
         baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
         return [baseline, *(replace(run, method=method) for run in split for method in (self.rival, "gist"))]
 
-    def pairs(self, group: Group) -> list[tuple[Row, Row]]:
+    def _pairs(self, group: Group) -> list[tuple[Row, Row]]:
         """Return the other method's row and GIST's, for every m."""
         gist = {row.sub_gcns: row for row in group.rows if row.method == "gist"}
         return [(row, gist[row.sub_gcns]) for row in group.rows if row.method == self.rival]
 
-    def charts(self, group: Group) -> list[Chart]:
-        """Return the first seed's test scores by epoch."""
+    def _charts(self, group: Group) -> list[Chart]:
         # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
         baseline, *others = zip(group.rows, group.records, strict=True)
         series = [
@@ -69,7 +67,7 @@ class AppendixB(GroupedExperiment):
         ]
         return [Chart(f"F1 by epoch, {group.key[0]}", "epoch", "test F1 (%)", series)]
 
-    def settings(self) -> str:
+    def _settings(self) -> str:
         """Say how all rows were trained."""
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
         return (
@@ -92,16 +90,14 @@ class LocalSgdTable(AppendixB):
         *("paper: F1", "time"),
     )
 
-    def cells(self, group: Group, row: Row) -> list[str]:
-        """Return a row of the table."""
+    def _cells(self, group: Group, row: Row) -> list[str]:
         paper = paper_cells(PAPER.get((row.method, row.sub_gcns)), "{:.0f} s")
         measured = [mean_sd(row.score), duration(row.time), duration(row.time / row.sub_gcns), size(row.bytes)]
         return [group.key[0], str(row.sub_gcns), row.name, *measured, *paper]
 
-    def verdicts(self, group: Group) -> list[Verdict]:
-        """Compare times and scores with every m."""
+    def _verdicts(self, group: Group) -> list[Verdict]:
         verdicts = []
-        for other, gist in self.pairs(group):
+        for other, gist in self._pairs(group):
             where = f"{group.key[0]}, {gist.sub_gcns} workers"
             known = gist.speedup is not None and other.speedup is not None  # neither diverged
             times = f"{duration(gist.time)} against {duration(other.time)}"
@@ -111,10 +107,9 @@ class LocalSgdTable(AppendixB):
             verdicts.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
         return verdicts
 
-    def note(self) -> str:
-        """Say how the rows were trained, and what the columns mean."""
+    def _note(self) -> str:
         return (
-            f"{self.settings()}Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in "
+            f"{self._settings()}Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in "
             "the authors' code. The time of a worker is the time divided by the number of workers: what as many such "
             "machines would take without the network. What a worker sends in the whole run is computed by formula. "
             "The paper's times are on as many GPUs as workers and include the network."

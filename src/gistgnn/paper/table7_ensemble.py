@@ -44,24 +44,22 @@ class EnsembleTable(AppendixB):
         *("paper: F1", "inference"),
     )
 
-    def measure(self, runs: list[RunConfig], data_root: str) -> dict[Way, float]:
+    def _measure(self, runs: list[RunConfig], data_root: str) -> dict[Way, float]:
         """Measure the inference time of each run's models when they share nothing."""
         graph = load(runs[0].dataset, data_root)
         scale = runs[0].scale(graph)
         seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
         return {(run.method, run.sub_gcns): taken for run, taken in zip(runs, seconds, strict=True)}
 
-    def cells(self, group: Group, row: Row) -> list[str]:
-        """Return a row of the table."""
+    def _cells(self, group: Group, row: Row) -> list[str]:
         way = row.method, row.sub_gcns
         inference = duration(row.inference) if row.inference else "–"
         measured = [mean_sd(row.score), duration(row.time), inference, duration(group.measured[way])]
         return [group.key[0], str(row.sub_gcns), row.name, *measured, *paper_cells(PAPER.get(way), "{:.2f} s")]
 
-    def verdicts(self, group: Group) -> list[Verdict]:
-        """Compare scores and inference times with every m."""
+    def _verdicts(self, group: Group) -> list[Verdict]:
         verdicts = []
-        for other, gist in self.pairs(group):
+        for other, gist in self._pairs(group):
             m = gist.sub_gcns
             where = f"{group.key[0]}, m = {m}"
             shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
@@ -78,10 +76,9 @@ class EnsembleTable(AppendixB):
             )
         return verdicts
 
-    def note(self) -> str:
-        """Say how the rows were trained, and what the columns mean."""
+    def _note(self) -> str:
         return (
-            f"{self.settings()}Each member of an ensemble counts as it was at its best validation score; logits "
+            f"{self._settings()}Each member of an ensemble counts as it was at its best validation score; logits "
             "are averaged. An ensemble's members are scored after every round of ζ steps. Inference is one pass over "
             "the whole graph, the median of the passes during training. There, the first sum over neighbours, of the "
             'input features, is computed once for all members and passes, and members are narrow. "Each model alone" '
