@@ -39,19 +39,10 @@ def add_parser(commands: Any) -> None:
         help="methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)",
     )
     add("--seeds", type=count, default=1, metavar="S", help="runs of each, with seeds 0 to S - 1 (default: 1)")
-    add(
-        "--below",
-        type=float,
-        default=0.5,
-        metavar="X",
-        help="also show the time to the baseline's final test score less X points (default: 0.5)",
-    )
-    add(
-        "--at-once",
-        type=count,
-        metavar="K",
-        help="how many runs of a seed take turns and are in memory together (default: all of them)",
-    )
+    text = "also show the time to the baseline's final test score less X points (default: 0.5)"
+    add("--below", type=float, default=0.5, metavar="X", help=text)
+    text = "how many runs of a seed take turns and are in memory together (default: all of them)"
+    add("--at-once", type=count, metavar="K", help=text)
     add(
         "--out",
         type=Path,

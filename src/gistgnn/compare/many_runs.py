@@ -46,15 +46,9 @@ class RunStore:
         return finished.read(self._path(config), fits)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
-        """Train the runs that are missing, several at a time with one thread each; an interruption keeps finished runs.
+        """Train the runs that are missing, `jobs` at a time with one thread each; return all records, in order.
 
-        Args:
-            configs: the runs.
-            jobs: how many train at the same time.
-            label: of the progress bar.
-
-        Returns:
-            All records, in the order of `configs`.
+        An interruption keeps finished runs.
         """
 
         def train(missing: list[RunConfig], keep: Keep) -> None:
@@ -73,17 +67,10 @@ class RunStore:
         return self._complete(list(configs), label, train)
 
     def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
-        """Train the runs that are missing, seed by seed; the runs of one seed take turns.
+        """Train the runs that are missing, seed by seed; return all records, in order.
 
-        An interruption keeps finished runs, and the checkpoints of the others.
-
-        Args:
-            configs: the runs.
-            label: of the progress bar.
-            at_once: how many runs take turns and are in memory together; None: all runs of a seed.
-
-        Returns:
-            All records, in the order of `configs`.
+        The runs of one seed take turns, `at_once` of them or all. They are in memory together. An interruption keeps
+        finished runs, and the checkpoints of the others.
         """
 
         def train(missing: list[RunConfig], keep: Keep) -> None:

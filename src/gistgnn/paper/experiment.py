@@ -6,16 +6,19 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from gistgnn.compare import tables
+from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
 from gistgnn.io.whole_files import replacing
 from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_report
+from gistgnn.runs.config import RunConfig
 from gistgnn.utils.machine import describe_machine
 
 RECORD = "experiment.json"
@@ -164,3 +167,48 @@ class Experiment(ABC):
             path.write_text(text, encoding="utf-8")
         write_report(out / REPORT, experiment_page(json.loads(text)))
         return outcome
+
+
+Part = tuple[list[list[str]], list[Verdict], list[Chart]]  # rows of a table, verdicts and charts
+
+
+@dataclass(frozen=True)
+class GroupedExperiment(Experiment):
+    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m.
+
+    The runs of a group take turns. See `Experiment`.
+
+    Attributes:
+        columns: of the table.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def _groups(self) -> Mapping[tuple[Any, ...], list[RunConfig]]:
+        """Return the runs of each group, the baseline first, by what they share: the data set, and other settings."""
+
+    @abstractmethod
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        """Return what a group adds to the outcome, from its results: one row for each run, and the records by seed."""
+
+    @abstractmethod
+    def _note(self) -> str:
+        """Return the note under the table."""
+
+    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+        """Train the runs that are missing, group by group, and return what all of them show."""
+        compared = {key: compare(store, runs, self.seeds, self.name) for key, runs in self._groups().items()}
+        parts = [self._part(key, *results, store) for key, results in compared.items()]
+        rows, verdicts, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
+        return Outcome(self.columns, rows, self._note(), verdicts, charts)
+
+
+def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
+    """Return the cells for two of the paper's numbers: a score, and another one in the format `second`."""
+    return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]
+
+
+def points_lost(rows: Sequence[Row]) -> str:
+    """Say how many points of the baseline's score, in the first row, the other rows lose."""
+    return "points lost: " + ", ".join(f"m = {row.sub_gcns}: {rows[0].mean - row.mean:.2f}" for row in rows[1:])

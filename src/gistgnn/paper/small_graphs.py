@@ -70,19 +70,28 @@ class Grid:
         return Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, logx=True)
 
 
-def small_run(figure: Experiment, dataset: str, hidden: tuple[int, ...], sub_gcns: int, local_steps: int) -> RunConfig:
-    """Return the run of a figure on a small graph; every sub-GCN gets all epochs."""
+def small_run(
+    experiment: Experiment,
+    dataset: str,
+    hidden: tuple[int, ...],
+    sub_gcns: int,
+    local_steps: int,
+    lr: float | None = None,
+    weight_decay: float | None = None,
+) -> RunConfig:
+    """Return a run on a small graph; every sub-GCN gets all epochs. None: the rates above."""
+    alone = sub_gcns == 1
     return RunConfig(
         dataset=dataset,
         model=ModelConfig("gcn", hidden, dropout=DROPOUT),
         sub_gcns=sub_gcns,
-        device=figure.device,
+        device=experiment.device,
         training={
-            "epochs": figure.epochs,
+            "epochs": experiment.epochs,
             "local_steps": local_steps,
             "training": "each",
-            "lr": 0.01 if sub_gcns == 1 else 0.05,
-            "weight_decay": 5e-4 if sub_gcns == 1 else 0.0,
+            "lr": (0.01 if alone else 0.05) if lr is None else lr,
+            "weight_decay": (5e-4 if alone else 0.0) if weight_decay is None else weight_decay,
             "schedule": "step",
         },
     )

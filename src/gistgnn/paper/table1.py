@@ -9,7 +9,7 @@ three train twice more.
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
@@ -17,8 +17,9 @@ from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
+from gistgnn.paper.small_graphs import DROPOUT, small_run
 from gistgnn.report.formats import mean_sd
-from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.runs.config import RunConfig
 
 Dims = tuple[int, ...]  # the dimensions d_l that are partitioned
 Cell = tuple[str, int]  # a data set and a place in ROWS
@@ -39,7 +40,6 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 }
 SEARCH_SEEDS = (1000, 1001, 1002)  # every candidate trains with the first, finalists with all
 FINALISTS = {"full": 3, "small": 1}
-DROPOUT = 0.5
 COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "accuracy", "best over rounds", "paper", "lr", "decay")
 
 
@@ -72,22 +72,9 @@ class Table1(Experiment):
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one of ROWS."""
         m, partitioned = ROWS[index]
-        return RunConfig(
-            dataset=dataset,
-            model=ModelConfig("gcn", (256, 256), dropout=DROPOUT),
-            sub_gcns=m,
-            partitioned=partitioned,
-            seed=seed,
-            device=self.device,
-            training={
-                "epochs": self.epochs,
-                "local_steps": 100 if dataset == "ogbn-arxiv" else 20,
-                "training": "each",
-                "lr": lr,
-                "weight_decay": weight_decay,
-                "schedule": "step",
-            },
-        )
+        zeta = 100 if dataset == "ogbn-arxiv" else 20
+        run = small_run(self, dataset, (256, 256), m, zeta, lr, weight_decay)
+        return replace(run, partitioned=partitioned, seed=seed)
 
     def _choose(self, store: RunStore, cells: Sequence[Cell], jobs: int) -> dict[Cell, Candidate]:
         """Return the best candidate of every row."""

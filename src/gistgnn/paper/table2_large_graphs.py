@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
+from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.tables import speedup
-from gistgnn.paper.experiment import Chart, Series, Verdict
-from gistgnn.paper.groups import Group, GroupedExperiment, paper_cells
+from gistgnn.compare.turns import Record
+from gistgnn.paper.experiment import Chart, GroupedExperiment, Part, Series, Verdict, paper_cells, points_lost
 from gistgnn.paper.large_graphs import clusters_of, describe_clusters, graphsage, large_run
 from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -69,41 +70,15 @@ class LargeGraphs(GroupedExperiment):
         cells = [(dataset, *model) for dataset in self.datasets for model in models]
         return {cell: [self._run_of(cell, m) for m in SUB_GCNS] for cell in cells}
 
-    def _cells(self, group: Group, row: Row) -> list[str]:
-        dataset, name, width, layers = group.key
-        paper = dict(zip(SUB_GCNS, self.paper.get((name, width, layers), ()), strict=False)).get(row.sub_gcns)
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        cells = [self._cells(key, row, rows[0]) for row in rows]
+        return cells, _verdicts(key, rows), [_chart(key, records)]
+
+    def _cells(self, key: tuple[Any, ...], row: Row, baseline: Row) -> list[str]:
+        paper = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False)).get(row.sub_gcns)
         m = "–" if row.sub_gcns == 1 else str(row.sub_gcns)
-        measured = [mean_sd(row.score), duration(row.time), speedup(row, group.baseline)]
-        return [dataset, name, str(width), str(layers), m, *measured, *paper_cells(paper, "{:.2f}x")]
-
-    def _verdicts(self, group: Group) -> list[Verdict]:
-        base, *others = group.rows
-        dataset, name, width, layers = group.key
-        where = f"{dataset}, {name} {width}, L = {layers}"
-        speedups = [row.speedup for row in others]
-        known = None not in speedups and base.speedup is not None  # no run diverged
-        cheap = any((row.speedup or 0) > 1 and not row.costs_too_much(base) for row in others)
-        return [
-            Verdict(
-                f"{where}: GIST trains faster than one device",
-                all((value or 0) > 1 for value in speedups) if known else None,
-                ", ".join(f"m = {row.sub_gcns}: {speedup(row, base)}" for row in others),
-            ),
-            Verdict(
-                f"{where}: some m trains faster at a cost of at most 1 point of F1",
-                cheap if known else None,
-                group.points_lost,
-            ),
-        ]
-
-    def _charts(self, group: Group) -> list[Chart]:
-        dataset, name, width, layers = group.key
-        series = [
-            Series.of_scores("one device" if m == 1 else f"m = {m}", record, "train_seconds", dashed=m == 1)
-            for m, (record, *_) in zip(SUB_GCNS, group.records, strict=True)
-        ]
-        title = f"{name} {width}, L = {layers}, {dataset}"
-        return [Chart(title, "seconds of training", "test F1 (%)", series, logx=True)]
+        measured = [mean_sd(row.score), duration(row.time), speedup(row, baseline)]
+        return [*map(str, key), m, *measured, *paper_cells(paper, "{:.2f}x")]
 
     def _note(self) -> str:
         return (
@@ -114,6 +89,31 @@ class LargeGraphs(GroupedExperiment):
             f"of a group take turns. {describe_clusters(self.datasets, self.clusters)} (paper: 15,000 of the whole "
             f"graph). {self._differences()}"
         )
+
+
+def _verdicts(key: tuple[Any, ...], rows: list[Row]) -> list[Verdict]:
+    base, *others = rows
+    where = "{}, {} {}, L = {}".format(*key)
+    diverged = any(row.speedup is None for row in rows)
+    faster = all((row.speedup or 0) > 1 for row in others)
+    cheap = any((row.speedup or 0) > 1 and not row.costs_too_much(base) for row in others)
+    speedups = ", ".join(f"m = {row.sub_gcns}: {speedup(row, base)}" for row in others)
+    claim = f"{where}: some m trains faster at a cost of at most 1 point of F1"
+    return [
+        Verdict(f"{where}: GIST trains faster than one device", None if diverged else faster, speedups),
+        Verdict(claim, None if diverged else cheap, points_lost(rows)),
+    ]
+
+
+def _chart(key: tuple[Any, ...], records: list[list[Record]]) -> Chart:
+    """Return the first seed's test scores by training time."""
+    dataset, name, width, layers = key
+    series = [
+        Series.of_scores("one device" if m == 1 else f"m = {m}", record, "train_seconds", dashed=m == 1)
+        for m, (record, *_) in zip(SUB_GCNS, records, strict=True)
+    ]
+    title = f"{name} {width}, L = {layers}, {dataset}"
+    return Chart(title, "seconds of training", "test F1 (%)", series, logx=True)
 
 
 @dataclass(frozen=True)

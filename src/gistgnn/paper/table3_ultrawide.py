@@ -13,8 +13,7 @@ from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
-from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
-from gistgnn.paper.groups import paper_cells
+from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict, paper_cells
 from gistgnn.paper.large_graphs import describe_clusters, graphsage, large_run
 from gistgnn.planning import GraphSizes, Resources, make_plan
 from gistgnn.report.formats import duration, mean_sd

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
+from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.tables import speedup
-from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import Group, GroupedExperiment, paper_cells
+from gistgnn.compare.turns import Record
+from gistgnn.paper.experiment import GroupedExperiment, Part, Verdict, paper_cells, points_lost
 from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
@@ -78,25 +79,9 @@ class Ladies(GroupedExperiment):
             standardise=reddit,
         )
 
-    def _cells(self, group: Group, row: Row) -> list[str]:
-        dataset, layers = group.key
-        m = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
-        measured = [mean_sd(row.score), duration(row.time), speedup(row, group.baseline)]
-        return [dataset, str(layers), m, *measured, *paper_cells(PAPER.get((layers, row.sub_gcns)), "{:.2f}x")]
-
-    def _verdicts(self, group: Group) -> list[Verdict]:
-        base, *others = group.rows
-        dataset, layers = group.key
-        where = f"{dataset}, L = {layers}"
-        verdicts = []
-        for row in others:
-            if (layers, row.sub_gcns) in PAPER:
-                expected = PAPER[layers, row.sub_gcns][1]
-                claim = f"{where}, m = {row.sub_gcns}: the paper's speed-up of {expected:.2f}x"
-                holds = None if row.speedup is None else row.speedup >= expected
-                verdicts.append(Verdict(claim, holds, speedup(row, base)))
-        close = all(base.mean - row.mean <= 1.5 for row in others)
-        return [*verdicts, Verdict(f"{where}: F1 within 1.5 points of the baseline", close, group.points_lost)]
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        dataset, layers = key
+        return [_cells(dataset, layers, row, rows[0]) for row in rows], _verdicts(dataset, layers, rows), []
 
     def _note(self) -> str:
         zeta = self.local_steps or "500 on Reddit's shape, 50 elsewhere"
@@ -109,3 +94,22 @@ class Ladies(GroupedExperiment):
             "without evaluation; the runs with the same L take turns. A speed-up in parentheses costs more than 1 "
             "point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs."
         )
+
+
+def _cells(dataset: str, layers: int, row: Row, baseline: Row) -> list[str]:
+    m = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
+    measured = [mean_sd(row.score), duration(row.time), speedup(row, baseline)]
+    return [dataset, str(layers), m, *measured, *paper_cells(PAPER.get((layers, row.sub_gcns)), "{:.2f}x")]
+
+
+def _verdicts(dataset: str, layers: int, rows: list[Row]) -> list[Verdict]:
+    where = f"{dataset}, L = {layers}"
+    verdicts = []
+    for row in rows[1:]:
+        if (layers, row.sub_gcns) in PAPER:
+            expected = PAPER[layers, row.sub_gcns][1]
+            claim = f"{where}, m = {row.sub_gcns}: the paper's speed-up of {expected:.2f}x"
+            holds = None if row.speedup is None else row.speedup >= expected
+            verdicts.append(Verdict(claim, holds, speedup(row, rows[0])))
+    close = all(rows[0].mean - row.mean <= 1.5 for row in rows[1:])
+    return [*verdicts, Verdict(f"{where}: F1 within 1.5 points of the baseline", close, points_lost(rows))]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
-from gistgnn.paper.experiment import Chart, Series, Verdict
-from gistgnn.paper.groups import Group, GroupedExperiment, paper_cells
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import Record
+from gistgnn.paper.experiment import Chart, GroupedExperiment, Part, Series, Verdict, paper_cells
 from gistgnn.paper.large_graphs import describe_clusters, graphsage, large_run
 from gistgnn.report.formats import duration, mean_sd, size
 from gistgnn.runs.config import RunConfig
@@ -53,20 +55,6 @@ class AppendixB(GroupedExperiment):
         baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
         return [baseline, *(replace(run, method=method) for run in split for method in (self.rival, "gist"))]
 
-    def _pairs(self, group: Group) -> list[tuple[Row, Row]]:
-        """Return the other method's row and GIST's, for every m."""
-        gist = {row.sub_gcns: row for row in group.rows if row.method == "gist"}
-        return [(row, gist[row.sub_gcns]) for row in group.rows if row.method == self.rival]
-
-    def _charts(self, group: Group) -> list[Chart]:
-        # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-        baseline, *others = zip(group.rows, group.records, strict=True)
-        series = [
-            Series.of_scores(row.label, record, "epoch", dashed=row.method != "gist")
-            for row, (record, *_) in (*others, baseline)
-        ]
-        return [Chart(f"F1 by epoch, {group.key[0]}", "epoch", "test F1 (%)", series)]
-
     def _settings(self) -> str:
         """Say how all rows were trained."""
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
@@ -90,22 +78,8 @@ class LocalSgdTable(AppendixB):
         *("paper: F1", "time"),
     )
 
-    def _cells(self, group: Group, row: Row) -> list[str]:
-        paper = paper_cells(PAPER.get((row.method, row.sub_gcns)), "{:.0f} s")
-        measured = [mean_sd(row.score), duration(row.time), duration(row.time / row.sub_gcns), size(row.bytes)]
-        return [group.key[0], str(row.sub_gcns), row.name, *measured, *paper]
-
-    def _verdicts(self, group: Group) -> list[Verdict]:
-        verdicts = []
-        for other, gist in self._pairs(group):
-            where = f"{group.key[0]}, {gist.sub_gcns} workers"
-            known = gist.speedup is not None and other.speedup is not None  # neither diverged
-            times = f"{duration(gist.time)} against {duration(other.time)}"
-            scores = f"{gist.mean:.2f} against {other.mean:.2f}"
-            faster = gist.time < other.time if known else None
-            verdicts.append(Verdict(f"{where}: GIST trains faster than local SGD", faster, times))
-            verdicts.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
-        return verdicts
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        return [_cells(key[0], row) for row in rows], _verdicts(key[0], rows), [chart_of(key[0], rows, records)]
 
     def _note(self) -> str:
         return (
@@ -114,3 +88,39 @@ class LocalSgdTable(AppendixB):
             "machines would take without the network. What a worker sends in the whole run is computed by formula. "
             "The paper's times are on as many GPUs as workers and include the network."
         )
+
+
+def chart_of(dataset: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> Chart:
+    """Return the first seed's test scores by epoch."""
+    # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
+    baseline, *others = zip(rows, records, strict=True)
+    series = [
+        Series.of_scores(row.label, record, "epoch", dashed=row.method != "gist")
+        for row, (record, *_) in (*others, baseline)
+    ]
+    return Chart(f"F1 by epoch, {dataset}", "epoch", "test F1 (%)", series)
+
+
+def pairs_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Return the other method's row and GIST's, for every m."""
+    gist = {row.sub_gcns: row for row in rows if row.method == "gist"}
+    return [(row, gist[row.sub_gcns]) for row in rows if row.method != "gist"]
+
+
+def _cells(dataset: str, row: Row) -> list[str]:
+    paper = paper_cells(PAPER.get((row.method, row.sub_gcns)), "{:.0f} s")
+    measured = [mean_sd(row.score), duration(row.time), duration(row.time / row.sub_gcns), size(row.bytes)]
+    return [dataset, str(row.sub_gcns), row.name, *measured, *paper]
+
+
+def _verdicts(dataset: str, rows: Sequence[Row]) -> list[Verdict]:
+    verdicts = []
+    for other, gist in pairs_of(rows):
+        where = f"{dataset}, {gist.sub_gcns} workers"
+        diverged = gist.speedup is None or other.speedup is None
+        faster = None if diverged else gist.time < other.time
+        times = f"{duration(gist.time)} against {duration(other.time)}"
+        scores = f"{gist.mean:.2f} against {other.mean:.2f}"
+        verdicts.append(Verdict(f"{where}: GIST trains faster than local SGD", faster, times))
+        verdicts.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
+    return verdicts

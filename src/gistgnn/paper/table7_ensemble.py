@@ -6,16 +6,18 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from gistgnn.compare.comparison import Row
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import Record
 from gistgnn.evaluation.scores import evaluating
 from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
-from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import Group, Way, paper_cells
-from gistgnn.paper.table6_local_sgd import AppendixB
+from gistgnn.paper.experiment import Part, Verdict, paper_cells
+from gistgnn.paper.table6_local_sgd import AppendixB, chart_of, pairs_of
 from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import forward, whole_graph
@@ -44,37 +46,14 @@ class EnsembleTable(AppendixB):
         *("paper: F1", "inference"),
     )
 
-    def _measure(self, runs: list[RunConfig], data_root: str) -> dict[Way, float]:
-        """Measure the inference time of each run's models when they share nothing."""
-        graph = load(runs[0].dataset, data_root)
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        (dataset,) = key
+        runs = self._runs(dataset)
+        graph = load(dataset, store.data_root)
         scale = runs[0].scale(graph)
-        seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
-        return {(run.method, run.sub_gcns): taken for run, taken in zip(runs, seconds, strict=True)}
-
-    def _cells(self, group: Group, row: Row) -> list[str]:
-        way = row.method, row.sub_gcns
-        inference = duration(row.inference) if row.inference else "–"
-        measured = [mean_sd(row.score), duration(row.time), inference, duration(group.measured[way])]
-        return [group.key[0], str(row.sub_gcns), row.name, *measured, *paper_cells(PAPER.get(way), "{:.2f} s")]
-
-    def _verdicts(self, group: Group) -> list[Verdict]:
-        verdicts = []
-        for other, gist in self._pairs(group):
-            m = gist.sub_gcns
-            where = f"{group.key[0]}, m = {m}"
-            shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
-            ratio = group.measured["ensemble", m] / group.measured["gist", m]
-            paper = PAPER["ensemble", m][1] / PAPER["gist", m][1]
-            scores = f"{gist.mean:.2f} against {other.mean:.2f}"
-            verdicts.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
-            verdicts.append(
-                Verdict(
-                    f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
-                    ratio >= 0.75 * m,
-                    f"{ratio:.2f} times; {shared} if members share the first sum; {paper:.2f} times in the paper",
-                )
-            )
-        return verdicts
+        alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
+        cells = [_cells(dataset, row, seconds) for row, seconds in zip(rows, alone, strict=True)]
+        return cells, _verdicts(dataset, rows, alone), [chart_of(dataset, rows, records)]
 
     def _note(self) -> str:
         return (
@@ -112,3 +91,26 @@ def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
                 torch.cuda.synchronize(graph.x.device)
             times.append(time.perf_counter() - start)
     return [statistics.median(times) for times in seconds]
+
+
+def _cells(dataset: str, row: Row, alone: float) -> list[str]:
+    times = [duration(row.time), duration(row.inference) if row.inference else "–", duration(alone)]
+    paper = paper_cells(PAPER.get((row.method, row.sub_gcns)), "{:.2f} s")
+    return [dataset, str(row.sub_gcns), row.name, mean_sd(row.score), *times, *paper]
+
+
+def _verdicts(dataset: str, rows: Sequence[Row], alone: Sequence[float]) -> list[Verdict]:
+    seconds = {(row.method, row.sub_gcns): time for row, time in zip(rows, alone, strict=True)}
+    verdicts = []
+    for other, gist in pairs_of(rows):
+        m = gist.sub_gcns
+        where = f"{dataset}, m = {m}"
+        shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
+        ratio = seconds["ensemble", m] / seconds["gist", m]
+        paper = PAPER["ensemble", m][1] / PAPER["gist", m][1]
+        scores = f"{gist.mean:.2f} against {other.mean:.2f}"
+        claim = f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)"
+        ratios = f"{ratio:.2f} times; {shared} if members share the first sum; {paper:.2f} times in the paper"
+        verdicts.append(Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores))
+        verdicts.append(Verdict(claim, ratio >= 0.75 * m, ratios))
+    return verdicts
