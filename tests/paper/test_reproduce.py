@@ -1,11 +1,14 @@
 """Every table and figure of the paper, in a minute's worth of epochs on a graph that is always there."""
 
+import dataclasses
+import importlib
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
 from gistgnn.paper.large_graphs import clusters_of, large_run
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
@@ -127,3 +130,14 @@ def test_an_unknown_scale_is_refused() -> None:
     assert SCALES == ("small", "full")
     with pytest.raises(InputError, match="scale is 'medium'"):
         Reddit.at("medium")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_registry_names_an_experiment_and_its_settings(name: str) -> None:
+    entry = EXPERIMENTS[name]
+    module, kind = entry.home.split(":")
+    experiment = getattr(importlib.import_module(f"gistgnn.paper.{module}"), kind)
+    assert experiment.name == name
+    settings = {field.name for field in dataclasses.fields(experiment)}
+    flags = [OPTIONS[option] for option in entry.options if option != "jobs"]
+    assert {arguments.get("dest", flag[2:].replace("-", "_")) for flag, arguments in flags} <= settings
