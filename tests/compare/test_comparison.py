@@ -120,15 +120,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     out = tmp_path / "out"
     assert run("compare", *OPTIONS, "--seeds", 2, "--out", out) == 0
     assert "local SGD" in capsys.readouterr().out
-    found = json.loads((out / "comparison.json").read_text())
-    assert [(row["method"], row["sub_gcns"]) for row in found["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
-    assert all(len(row["score"]) == 2 for row in found["rows"])
+    written = json.loads((out / "comparison.json").read_text())
+    assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
+    assert all(len(row["score"]) == 2 for row in written["rows"])
     assert "<svg" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6
     assert run("compare", *OPTIONS, "--seeds", 2, "--out", out, "--json") == 0  # nothing is run again
     again = json.loads(capsys.readouterr().out)
-    assert again["rows"] == found["rows"]
+    assert again["rows"] == written["rows"]
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
@@ -176,5 +176,5 @@ def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
     begun = {path.stem for path in out.glob("runs/*.checkpoints")}
     assert run("compare", *options, "--out", out) == 0
     assert {path.stem for path in out.glob("runs/*.json")} == begun
-    found = json.loads((out / "comparison.json").read_text())
-    assert [curve["epoch"][-1] for curve in found["curves"]] == [500, 500]
+    written = json.loads((out / "comparison.json").read_text())
+    assert [curve["epoch"][-1] for curve in written["curves"]] == [500, 500]

@@ -23,7 +23,7 @@ from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
 FORTY = ("--clusters", 40)
-TINY = {  # experiment: options, rows of its table, a number of the paper's that stands there
+TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
     "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 4, "95.46"),
@@ -55,17 +55,17 @@ def test_it_runs_and_writes_its_table_record_and_report(
     options, rows, paper = TINY[name]
     out = tmp_path / "out"
     assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0, capsys.readouterr().err
-    said = capsys.readouterr().out
-    assert re.search(r"^(holds|does not hold|not shown): ", said, flags=re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert re.search(r"^(holds|does not hold|not shown): ", printed, flags=re.MULTILINE)
     text = (out / f"{name}.md").read_text()
     assert sum(line.startswith("| digits") for line in text.splitlines()) == rows
     assert paper is None or paper in text
-    found = json.loads((out / "experiment.json").read_text())
-    assert len(found["rows"]) == rows
-    assert all(len(row) == len(found["columns"]) for row in found["rows"])
-    assert found["verdicts"]
+    record = json.loads((out / "experiment.json").read_text())
+    assert len(record["rows"]) == rows
+    assert all(len(row) == len(record["columns"]) for row in record["rows"])
+    assert record["verdicts"]
     report = (out / "report.html").read_text()
-    assert found["verdicts"][0]["measured"] in report
+    assert record["verdicts"][0]["measured"] in report
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept

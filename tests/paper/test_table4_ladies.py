@@ -14,7 +14,7 @@ def test_a_run_is_of_the_paper_s_settings() -> None:
     assert run.model.hidden == (256, 256, 256)
     assert run.model.name == "gcn"
     assert run.sub_gcns == 4
-    assert [each.seed for each in with_seeds([run], 2)] == [0, 1]
+    assert [repeated.seed for repeated in with_seeds([run], 2)] == [0, 1]
     assert run.sampler == LadiesSampling(batch_size=512, nodes_per_layer=512, row_normalise=True)
     assert run.training["local_steps"] == 500
     assert run.training["epochs"] == 80

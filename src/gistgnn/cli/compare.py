@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
         default=["gist"],
         help="methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)",
     )
-    add("--seeds", type=count, default=1, metavar="S", help="runs of each, with seeds 0 to S - 1 (default: 1)")
+    add("--seeds", type=count, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
     add("--below", type=float, default=0.5, metavar="X", help=text)
     text = "how many runs of a seed take turns and are in memory together (default: all of them)"

@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     entry = EXPERIMENTS[args.experiment]
     module, name = entry.home.split(":")
     kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), name)
-    given = {setting: getattr(args, setting) for setting in args.settings}
-    settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in given.items()}
+    values = {setting: getattr(args, setting) for setting in args.settings}
+    settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
     experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
     outcome = experiment.reproduce(args.out, args.data_root, args.jobs, shlex.join(["gistgnn", *sys.argv[1:]]))
     Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))

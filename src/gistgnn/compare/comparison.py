@@ -130,12 +130,12 @@ def compare(
     below: float = 0.5,
     at_once: int | None = None,
 ) -> tuple[list[Row], list[list[Record]]]:
-    """Train the runs that are missing; those of one seed take turns.
+    """Train the runs that are missing; the runs of one seed take turns.
 
     Args:
         store: finished runs.
         configs: one run for each row, the baseline first; their seeds are set here.
-        seeds: how often each is repeated.
+        seeds: how often each run is repeated.
         label: of the progress bar.
         below: points below the baseline's final score, for the times to a fixed score.
         at_once: how many runs of a seed take turns; None: all.
@@ -228,7 +228,7 @@ def comparison_record(
 
 def _note_on_steps(run: RunConfig) -> str:
     if run.training.get("patience"):
-        return "Runs stop early, each when its own validation score no longer rises."
+        return "A run stops early when its validation score no longer rises."
     if run.training.get("training", "split") == "each":
         return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     return "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
