@@ -64,7 +64,7 @@ def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None
     assert tables.speedup(close, base) == "4.71x"
     assert worse.mean == pytest.approx(87.3)
     assert tables.speedup(worse, base) == "(3.00x)"
-    columns, cells = tables.comparison([base, close, worse], 0.5)
+    columns, cells = tables.comparison_table([base, close, worse], 0.5)
     assert all(len(row) == len(columns) for row in cells)
     assert cells[2][5] == "10\N{NO-BREAK SPACE}s (1/2)" or cells[2][5].endswith("(1/2)")
 
@@ -78,7 +78,7 @@ def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
     assert row.speedup is None
     assert row.inference is None
     assert tables.speedup(row, base) == "–"
-    assert tables.comparison([base, row], 0.5)[1][1][7] == "–"
+    assert tables.comparison_table([base, row], 0.5)[1][1][7] == "–"
     assert rows_of([[lost], BASE[:1]])[1].speedup is None
 
 
@@ -120,15 +120,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     out = tmp_path / "out"
     assert run("compare", *OPTIONS, "--seeds", 2, "--out", out) == 0
     assert "local SGD" in capsys.readouterr().out
-    found = json.loads((out / "comparison.json").read_text())
-    assert [(row["method"], row["sub_gcns"]) for row in found["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
-    assert all(len(row["score"]) == 2 for row in found["rows"])
+    written = json.loads((out / "comparison.json").read_text())
+    assert [(row["method"], row["sub_gcns"]) for row in written["rows"]] == [("gist", 1), ("gist", 2), ("local-sgd", 2)]
+    assert all(len(row["score"]) == 2 for row in written["rows"])
     assert "<svg" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert len(kept) == 6
     assert run("compare", *OPTIONS, "--seeds", 2, "--out", out, "--json") == 0  # nothing is run again
     again = json.loads(capsys.readouterr().out)
-    assert again["rows"] == found["rows"]
+    assert again["rows"] == written["rows"]
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
@@ -157,7 +157,7 @@ def test_bad_options(
     refused(capsys, message, "compare", *options, *given, leaves=tmp_path)
 
 
-def test_it_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 500, "--local-steps", 1, "--evaluate-every", 100)
     process = start(command("compare", *options, "--out", out), tmp_path)
@@ -176,5 +176,5 @@ def test_it_goes_on_after_ctrl_c(tmp_path: Path) -> None:
     begun = {path.stem for path in out.glob("runs/*.checkpoints")}
     assert run("compare", *options, "--out", out) == 0
     assert {path.stem for path in out.glob("runs/*.json")} == begun
-    found = json.loads((out / "comparison.json").read_text())
-    assert [curve["epoch"][-1] for curve in found["curves"]] == [500, 500]
+    written = json.loads((out / "comparison.json").read_text())
+    assert [curve["epoch"][-1] for curve in written["curves"]] == [500, 500]

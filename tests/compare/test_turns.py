@@ -45,17 +45,17 @@ def broken(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dic
 
 
 def test_one_works_at_a_time_and_all_advance_alike() -> None:
-    found: dict[int, list[tuple[float, float]]] = {}
+    spans_of: dict[int, list[tuple[float, float]]] = {}
     runs = [config(2), config(4, rounds=8)]
-    take_turns(runs, slow, 1, lambda c, r: found.update({c.sub_gcns: r["spans"]}))
-    spans = sorted(found[2] + found[4])
+    take_turns(runs, slow, 1, lambda c, r: spans_of.update({c.sub_gcns: r["spans"]}))
+    spans = sorted(spans_of[2] + spans_of[4])
     assert all(end <= begin + 0.01 for (_, end), (begin, _) in pairwise(spans))
-    half = found[2][1][1]  # the slow one has done two of its four rounds
-    assert 2 <= sum(end <= half for _, end in found[4]) <= 6
+    half = spans_of[2][1][1]  # the slow one has done two of its four rounds
+    assert 2 <= sum(end <= half for _, end in spans_of[4]) <= 6
 
 
-@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "a run of gist, m = 4, has ended with status -9")])
-def test_what_a_run_dies_of_is_said(m: int, message: str) -> None:
+@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "the run of gist, m = 4, ended with status -9")])
+def test_why_a_run_ended_is_reported(m: int, message: str) -> None:
     kept: list[int] = []
     with pytest.raises(InputError, match=message):
         take_turns([config(2), config(m)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
@@ -67,8 +67,8 @@ def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:
     store = RunStore(tmp_path, "data")
     records = store.in_turns(wanted, "runs")
     graph = load("digits")
-    for each, record in zip(wanted, records, strict=True):
-        result = each.fit(each.trainer(graph.num_features, graph.num_classes), graph, progress=False)
+    for run, record in zip(wanted, records, strict=True):
+        result = run.fit(run.trainer(graph.num_features, graph.num_classes), graph, progress=False)
         alone = [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in result.history]
         assert [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in record["history"]] == alone
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}

@@ -1,26 +1,29 @@
 """Every table and figure of the paper, in a minute's worth of epochs on a graph that is always there."""
 
+import dataclasses
+import importlib
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from gistgnn.cli.reproduce import EXPERIMENTS
+from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
-from gistgnn.paper.experiment import SCALES
-from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit, clusters_of, large_run
+from gistgnn.paper.large_graphs import clusters_of, large_run
+from gistgnn.paper.registry import EXPERIMENTS, SCALES
+from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
-from gistgnn.paper.table6_local_sgd import PAPER as TABLE5
+from gistgnn.paper.table6_local_sgd import PAPER as TABLE6
 from gistgnn.paper.table6_local_sgd import LocalSgdTable
-from gistgnn.paper.table7_ensemble import PAPER as TABLE6
+from gistgnn.paper.table7_ensemble import PAPER as TABLE7
 from gistgnn.runs.config import ModelConfig
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
 FORTY = ("--clusters", 40)
-TINY = {  # experiment: options, rows of its table, a number of the paper's that stands there
+TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
     "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 4, "95.46"),
@@ -52,26 +55,26 @@ def test_it_runs_and_writes_its_table_record_and_report(
     options, rows, paper = TINY[name]
     out = tmp_path / "out"
     assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0, capsys.readouterr().err
-    said = capsys.readouterr().out
-    assert re.search(r"^(holds|does not hold|not shown): ", said, flags=re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert re.search(r"^(holds|does not hold|not shown): ", printed, flags=re.MULTILINE)
     text = (out / f"{name}.md").read_text()
     assert sum(line.startswith("| digits") for line in text.splitlines()) == rows
     assert paper is None or paper in text
-    found = json.loads((out / "experiment.json").read_text())
-    assert len(found["rows"]) == rows
-    assert all(len(row) == len(found["columns"]) for row in found["rows"])
-    assert found["verdicts"]
+    record = json.loads((out / "experiment.json").read_text())
+    assert len(record["rows"]) == rows
+    assert all(len(row) == len(record["columns"]) for row in record["rows"])
+    assert record["verdicts"]
     report = (out / "report.html").read_text()
-    assert found["verdicts"][0]["measured"] in report
+    assert record["verdicts"][0]["measured"] in report
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert run("reproduce", name, *DIGITS, *options, "--out", out) == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").iterdir()} == kept
 
 
 def test_the_papers_numbers() -> None:
-    assert TABLE5["local-sgd", 8] == (93.40, 129.58)
-    assert TABLE5["gist", 4] == (96.16, 116.56)
-    assert TABLE6["ensemble", 2] == (96.31, 3.59)
+    assert TABLE6["local-sgd", 8] == (93.40, 129.58)
+    assert TABLE6["gist", 4] == (96.16, 116.56)
+    assert TABLE7["ensemble", 2] == (96.31, 3.59)
     assert Reddit.paper["gat", 256, 4][-1] == (66.30, 7.90)
     assert Amazon2M.paper["graphsage", 4096, 3][-1] == (86.97, 7.12)
     assert all(len(row) == len(WIDTHS) for row in TABLE3.values())
@@ -127,3 +130,14 @@ def test_an_unknown_scale_is_refused() -> None:
     assert SCALES == ("small", "full")
     with pytest.raises(InputError, match="scale is 'medium'"):
         Reddit.at("medium")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_registry_names_an_experiment_and_its_settings(name: str) -> None:
+    entry = EXPERIMENTS[name]
+    module, kind = entry.home.split(":")
+    experiment = getattr(importlib.import_module(f"gistgnn.paper.{module}"), kind)
+    assert experiment.name == name
+    settings = {field.name for field in dataclasses.fields(experiment)}
+    flags = [OPTIONS[option] for option in entry.options if option != "jobs"]
+    assert {arguments.get("dest", flag[2:].replace("-", "_")) for flag, arguments in flags} <= settings

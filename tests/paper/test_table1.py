@@ -10,7 +10,7 @@ import pytest
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
-from gistgnn.paper.table1 import PAPER, ROWS, Row, Table1, _cells
+from gistgnn.paper.table1 import PAPER, ROWS, Table1, row_of
 from gistgnn.runs.config import ModelConfig, RunConfig
 from tests.cli.in_process import run
 from tests.helpers.commands import start_command
@@ -62,12 +62,12 @@ def test_a_stored_run_trains_as_its_configuration_says(tmp_path: Path) -> None:
     assert len({record["history"][-1]["loss"] for record in records}) == len(changes)
 
 
-def test_a_data_set_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+def test_an_unknown_data_set_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a data set nor a file"):
         RunStore(tmp_path, "data").run_all([RunConfig("absent")], 1, "runs")
 
 
-def test_the_table_is_written_and_goes_on_where_it_was_killed(
+def test_the_table_is_written_and_resumes_after_a_kill(
     tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "table1"
@@ -92,9 +92,10 @@ def test_the_table_is_written_and_goes_on_where_it_was_killed(
 
 
 def test_the_table_says_what_was_chosen() -> None:
-    row = Row("cora", 8, (1, 2), 0.05, 0.0005, (79.0, 81.0), (80.0, 82.0), 79.58)
-    assert _cells(row)[:5] == ["cora", "8", "", "✓", "✓"]
-    assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in _cells(row)[5:]] == [
+    records = [{"history": [{"test": 0.5}, {"test": best}, {"test": 0.7}]} for best in (0.8, 0.82)]
+    cells = row_of("cora", ROWS.index((8, (1, 2))), (0.05, 0.0005), (79.0, 81.0), records)
+    assert cells[:5] == ["cora", "8", "", "✓", "✓"]
+    assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells[5:]] == [
         "80.00 ± 1.41",
         "81.00 ± 1.41",
         "79.58",

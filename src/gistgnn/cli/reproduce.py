@@ -4,83 +4,31 @@ import argparse
 import importlib
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gistgnn.cli.options import add_device_option, count, gibibytes
+from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 
-SCALES = ("small", "full")  # as gistgnn.paper.experiment has them, whose import would take seconds
+COMMON = ("datasets", "seeds", "epochs")
 
-
-@dataclass(frozen=True)
-class Entry:
-    """An experiment on the command line.
-
-    Args:
-        home: its module in `gistgnn.paper`, and its class there.
-        help: what it shows.
-        options: those of `OPTIONS` that it takes beside the common ones.
-        devices: whether it runs elsewhere than on the CPU.
-    """
-
-    home: str
-    help: str
-    options: tuple[str, ...] = ()
-    devices: bool = True
-
-
-EXPERIMENTS = {
-    "table1": Entry("table1:Table1", "which dimensions to partition: GCN 256-256 on small graphs", ("jobs",)),
-    "depth-width": Entry(
-        "figure4_depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
-    ),
-    "local-iterations": Entry(
-        "figure5_local_iterations:LocalIterations",
-        "Figure 5: how often sub-GCNs are merged",
-        ("zetas", "sub_gcns", "jobs"),
-    ),
-    "reddit": Entry(
-        "table2_large_graphs:Reddit",
-        "Table 2: GraphSAGE and GAT on Reddit",
-        ("layers", "local_steps", "clusters", "models"),
-    ),
-    "amazon2m": Entry(
-        "table2_large_graphs:Amazon2M",
-        "Table 2: GraphSAGE on Amazon2M",
-        ("layers", "widths", "local_steps", "clusters"),
-    ),
-    "ultrawide": Entry(
-        "table3_ultrawide:UltraWide",
-        "Table 3: widths that do not fit on one device",
-        ("layers", "widths", "sub_gcns", "local_steps", "clusters", "memory"),
-    ),
-    "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
-    "local-sgd": Entry("table6_local_sgd:LocalSgdTable", "Table 5: GIST against local SGD", ("local_steps",)),
-    "ensemble": Entry("table7_ensemble:EnsembleTable", "Table 6: GIST against ensembles of sub-GCNs", ("local_steps",)),
-    "theory": Entry(
-        "theory_bounds:Theory",
-        "Section 4: training against the bounds, float64 on the CPU",
-        ("widths", "sub_gcns", "zetas", "nodes"),
-        devices=False,
-    ),
-}
-
-# The flag, the attribute of the experiment, and what argparse is told.
-OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "layers": ("--layers", "layers", {"type": count, "nargs": "+", "metavar": "L", "help": "every L"}),
-    "widths": ("--widths", "widths", {"type": count, "nargs": "+", "metavar": "D", "help": "every width"}),
-    "sub_gcns": ("--sub-gcns", "sub_gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
-    "zetas": ("--local-steps", "local_steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
-    "local_steps": ("--local-steps", "local_steps", {"type": count, "metavar": "N", "help": "ζ"}),
-    "clusters": ("--clusters", "clusters", {"type": count, "metavar": "C", "help": "c, of 10 in a batch"}),
-    "nodes": ("--nodes", "nodes", {"type": count, "metavar": "N", "help": "of a data set, this many nodes"}),
+# The flag of each setting, and the arguments for argparse. The destination is the experiment's attribute.
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
+    "seeds": ("--seeds", {"type": count, "metavar": "S", "help": "runs of each row"}),
+    "epochs": ("--epochs", {"type": count, "metavar": "E", "help": "of each run"}),
+    "layers": ("--layers", {"type": count, "nargs": "+", "metavar": "L", "help": "every L"}),
+    "widths": ("--widths", {"type": count, "nargs": "+", "metavar": "D", "help": "every width"}),
+    "sub_gcns": ("--sub-gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
+    "zetas": ("--local-steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
+    "local_steps": ("--local-steps", {"type": count, "metavar": "N", "help": "ζ"}),
+    "clusters": ("--clusters", {"type": count, "metavar": "C", "help": "c, with 10 in a batch"}),
+    "nodes": ("--nodes", {"type": count, "metavar": "N", "help": "how many nodes of a data set"}),
     "models": (
         "--models",
-        "models_of",
-        {"nargs": "+", "choices": ("graphsage", "gat"), "help": "of the two"},
+        {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "which models"},
     ),
-    "memory": ("--memory", "memory", {"type": gibibytes, "metavar": "GIB", "help": "what a run may take"}),
+    "memory": ("--memory", {"type": gibibytes, "metavar": "GIB", "help": "what a run may take"}),
 }
 
 
@@ -89,28 +37,22 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again", allow_abbrev=False)
     experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=type(parser))
     for name, entry in EXPERIMENTS.items():
-        _add(experiments, name, entry)
+        _add_experiment(experiments, name, entry)
 
 
-def _add(experiments: Any, name: str, entry: Entry) -> None:
+def _add_experiment(experiments: Any, name: str, entry: Entry) -> None:
     parser = experiments.add_parser(name, help=entry.help, allow_abbrev=False)
-    parser.set_defaults(run=run, experiment=name)
     add = parser.add_argument
     add(
         "--scale",
         choices=SCALES,
         default="small",
-        help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); what is not "
-        "given below is the scale's",
+        help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
+        "below replace the scale's settings",
     )
     add("--data-root", default="data", metavar="DIR", help="(default: data)")
-    add("--datasets", nargs="+", metavar="NAME", help="names from `gistgnn datasets`")
-    add("--seeds", type=count, metavar="S", help="runs of each row")
-    add("--epochs", type=count, metavar="E", help="of each run")
-    for option in entry.options:
-        if option in OPTIONS:
-            flag, attribute, said = OPTIONS[option]
-            add(flag, dest=attribute, **said)
+    options = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
+    settings = [add(flag, **arguments).dest for flag, arguments in options]
     if "jobs" in entry.options:
         add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
@@ -120,9 +62,10 @@ def _add(experiments: Any, name: str, entry: Entry) -> None:
         type=Path,
         default=Path("reproduce") / name,
         metavar="DIR",
-        help="where finished runs, the table and the report are kept; run again with the same DIR to go on "
+        help="where finished runs, the table and the report are kept; run again with the same DIR to resume "
         f"(default: reproduce/{name})",
     )
+    parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,15 +81,13 @@ def run(args: argparse.Namespace) -> int:
     entry = EXPERIMENTS[args.experiment]
     module, name = entry.home.split(":")
     kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), name)
-    own = ["datasets", "seeds", "epochs", *(OPTIONS[each][1] for each in entry.options if each in OPTIONS)]
-    given = {each: getattr(args, each) for each in own}
-    given = {each: tuple(value) if isinstance(value, list) else value for each, value in given.items()}
-    experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **given)
-    command = shlex.join(["gistgnn", *sys.argv[1:]])
-    outcome = experiment.reproduce(args.out, args.data_root, getattr(args, "jobs", 1), command)
+    values = {setting: getattr(args, setting) for setting in args.settings}
+    settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
+    experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
+    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, shlex.join(["gistgnn", *sys.argv[1:]]))
     Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
     for verdict in outcome.verdicts:
-        said = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
-        print(f"{said}: {verdict.claim} ({verdict.measured})")
+        holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
+        print(f"{holds}: {verdict.claim} ({verdict.measured})")
     print(f"written: {args.out / f'{experiment.name}.md'}, {args.out / 'report.html'}")
     return 0

@@ -1,35 +1,42 @@
-"""Ways to train one model side by side: the rows of `gistgnn compare`, and of the tables of the paper."""
+"""Several ways to train one model, side by side: the rows of `gistgnn compare`, and of the paper's tables."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from gistgnn.compare.many_runs import Record, RunStore
+from gistgnn.baselines.registry import METHODS
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
-from gistgnn.report.names import COSTLY, METHODS, bytes_sent, main_score, method_name
+from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name
 from gistgnn.runs.config import RunConfig
 
-Key = TypeVar("Key")
+NOTES = (
+    "One device is ordinary training of the full model. All methods see batches of the same kind and use the same "
+    "kernels. Each run has a process of its own, and the runs take turns, round by round.",
+    "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
+    "are what each of m workers would send in the whole run, by formula.",
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to train, over all seeds.
+    """One method with one m, over all seeds. Tuples hold one value per seed.
 
     Args:
         method: "gist", or one of `gistgnn.baselines`.
-        sub_gcns: m, or how many workers or members.
-        score: test score at the best validation score, in percent, of each seed; 0 where training diverged at once.
-        seconds: of training, without evaluation, of each seed.
-        speedup: the baseline's mean time over this one's; None where a run of either diverged.
-        bytes: that a worker sends in the whole run.
-        inference_seconds: of one pass over the graph, of each seed that came to one.
-        peak_memory_bytes: of each seed's process.
-        seconds_to: until the test score reached the baseline's final one less a margin, of each seed; None: never.
-        speedup_to: the baseline's mean time until then over this one's; None where some seed never got there.
+        sub_gcns: m, or the number of workers or members.
+        score: test score at the best validation score, in percent; 0 if training diverged before the first score.
+        seconds: training time, without evaluation.
+        speedup: the baseline's mean time divided by this row's; None if a run of either diverged.
+        bytes: what one worker sends in a run, on average.
+        inference_seconds: time of one pass over the graph; runs that measured none are left out.
+        peak_memory_bytes: the peak of the run's process.
+        seconds_to: training time until the test score came within a margin of the baseline's final one; None: never.
+        speedup_to: as `speedup`, but for `seconds_to`; None if it is None for a seed of either.
     """
 
     method: str
@@ -45,12 +52,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What the way to train is called."""
+        """The method's name, without m."""
         return method_name(self.method, self.sub_gcns)
 
     @property
     def label(self) -> str:
-        """What the row is called, with m."""
+        """The method's name, with m."""
         return label(self.method, self.sub_gcns)
 
     @property
@@ -60,32 +67,32 @@ class Row:
 
     @property
     def inference(self) -> float | None:
-        """The mean time of inference, in seconds; None where no run came to it."""
+        """The mean inference time, in seconds; None if no run measured it."""
         return statistics.fmean(self.inference_seconds) if self.inference_seconds else None
 
     @property
     def time(self) -> float:
-        """The mean time of training, in seconds."""
+        """The mean training time, in seconds."""
         return statistics.fmean(self.seconds)
 
     def costs_too_much(self, baseline: Row) -> bool:
-        """Whether it loses more than a point of the baseline's score."""
+        """Whether the row loses more than a point of the baseline's score."""
         return baseline.mean - self.mean > COSTLY
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several ways to train the same model on the same batches.
+    """Several methods that train the same model on the same graph.
 
     Args:
-        base: the run that all have in common.
-        methods: names of `gistgnn.baselines.METHODS`.
+        base: the settings that all runs share.
+        methods: names of `gistgnn.baselines.registry.METHODS`.
         sub_gcns: every m.
         seeds: how many.
-        below: points below the baseline's score, for the times to a fixed score.
+        below: points below the baseline's final score, for the times to a fixed score.
 
     Raises:
-        InputError: nothing to compare, or a setting out of range.
+        InputError: there is nothing to compare, or a setting is out of range.
     """
 
     base: RunConfig
@@ -95,7 +102,7 @@ class Comparison:
     below: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check what can be without a graph."""
+        """Check what can be checked without a graph."""
         if small := [m for m in self.sub_gcns if m < 1]:
             raise InputError(f"sub_gcns is {small[0]}, expected an integer >= 1")
         if not self.methods or not any(m > 1 for m in self.sub_gcns):
@@ -106,72 +113,85 @@ class Comparison:
             raise InputError(f"below is {self.below:g}, expected points from 0 to 100")
 
     @property
-    def cells(self) -> list[tuple[str, int]]:
-        """(method, m) of every row, the baseline first."""
-        return [("gist", 1)] + [(method, m) for method in self.methods for m in self.sub_gcns if m > 1]
-
     def configs(self) -> list[RunConfig]:
-        """All runs, row by row."""
-        return [self.config(*cell, seed) for cell in self.cells for seed in range(self.seeds)]
-
-    def config(self, method: str, m: int, seed: int) -> RunConfig:
-        """One of the runs."""
-        return replace(self.base, method=method, sub_gcns=m, seed=seed)
+        """The run of every row with seed 0, the baseline first."""
+        rows = [("gist", 1), *((method, m) for method in self.methods for m in self.sub_gcns if m > 1)]
+        return [replace(self.base, method=method, sub_gcns=m, seed=0) for method, m in rows]
 
     def run(self, store: RunStore, at_once: int | None = None) -> tuple[list[Row], list[list[Record]]]:
-        """Do the runs that are not there yet, in turns; return the rows, and the records of each.
-
-        Args:
-            store: finished runs.
-            at_once: how many runs of a seed take turns; None: all.
-        """
-        records = iter(store.in_turns(self.configs(), "comparing", at_once=at_once))
-        found = [[next(records) for _ in range(self.seeds)] for _ in self.cells]
-        return rows_of(found, self.below), found
+        """Train the runs that are missing; see `compare`."""
+        return compare(store, self.configs, self.seeds, "comparing", self.below, at_once)
 
 
-def rows_of(found: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
-    """Sum up the records of each row over seeds; the first row is the baseline."""
-    goals = [score_of(record) - below for record in found[0]]
-    first = [seconds_to(record, goal) for record, goal in zip(found[0], goals, strict=True)]
-    rows = []
-    for records in found:
-        seconds = tuple(record["train_seconds"] for record in records)
-        reached = tuple(seconds_to(record, goal) for record, goal in zip(records, goals, strict=True))
-        rows.append(
-            Row(
-                records[0]["config"].get("method", "gist"),
-                records[0]["config"]["sub_gcns"],
-                tuple(map(score_of, records)),
-                seconds,
-                _speedup(found[0], records),
-                statistics.fmean(bytes_sent(record, record["rounds"], _steps(record)) for record in records),
-                tuple(record["inference_seconds"] for record in records if record["inference_seconds"] is not None),
-                tuple(record["peak_memory_bytes"] for record in records),
-                reached,
-                _ratio(first, reached),
-            )
-        )
-    return rows
+def compare(
+    store: RunStore,
+    configs: Sequence[RunConfig],
+    seeds: int,
+    label: str,
+    below: float = 0.5,
+    at_once: int | None = None,
+) -> tuple[list[Row], list[list[Record]]]:
+    """Train the runs that are missing; the runs of one seed take turns.
+
+    Args:
+        store: finished runs.
+        configs: one run for each row, the baseline first; their seeds are set here.
+        seeds: how often each run is repeated.
+        label: of the progress bar.
+        below: points below the baseline's final score, for the times to a fixed score.
+        at_once: how many runs of a seed take turns; None: all.
+
+    Returns:
+        The rows, and the records of each row by seed.
+    """
+    records = by_seeds(store.in_turns(with_seeds(configs, seeds), label, at_once=at_once), seeds)
+    return rows_of(records, below), records
+
+
+def with_seeds(configs: Iterable[RunConfig], seeds: int) -> list[RunConfig]:
+    """Repeat every run with seeds 0, 1, ..."""
+    return [replace(config, seed=seed) for config in configs for seed in range(seeds)]
+
+
+def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
+    """Group the records of `with_seeds` by run."""
+    return [list(records[start : start + seeds]) for start in range(0, len(records), seeds)]
+
+
+def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
+    """Return one row for each group of records, over its seeds; the first group is the baseline."""
+    goals = [score_of(record) - below for record in records[0]]
+    return [_row(group, records[0], goals) for group in records]
+
+
+def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float]) -> Row:
+    reached = tuple(map(_seconds_to, group, goals))
+    return Row(
+        method=group[0]["config"].get("method", "gist"),
+        sub_gcns=group[0]["config"]["sub_gcns"],
+        score=tuple(map(score_of, group)),
+        seconds=tuple(record["train_seconds"] for record in group),
+        speedup=_speedup(list(map(_full_time, baseline)), list(map(_full_time, group))),
+        bytes=statistics.fmean(bytes_sent(record, record["rounds"], _steps_of_worker(record)) for record in group),
+        inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
+        peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
+        seconds_to=reached,
+        speedup_to=_speedup(list(map(_seconds_to, baseline, goals)), reached),
+    )
 
 
 def label(method: str, m: int) -> str:
-    """What a way to train is called, with m."""
+    """Return a method's name, with m."""
     return method_name(method, m) if m == 1 else f"{method_name(method, m)}, m = {m}"
 
 
 def score_of(record: Record) -> float:
-    """The test score of a run in percent at its best validation score; 0 where it diverged at once."""
+    """Return a run's test score at its best validation score, in percent; 0 if it diverged before the first score."""
     return 100 * record["test"][main_score(record)] if record["test"] else 0.0
 
 
-def seconds_to(record: Record, goal: float) -> float | None:
-    """Seconds of training until an evaluation first had a test score, in percent; None where none had."""
-    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
-
-
 def curve_of(record: Record) -> dict[str, Any]:
-    """A run's loss and test score against epochs, seconds and bytes, as reports draw them."""
+    """Return a run's loss and test score against epochs, seconds and bytes, for the report."""
     history = record["history"]
     method, m = record["config"].get("method", "gist"), record["config"]["sub_gcns"]
     return {
@@ -187,80 +207,50 @@ def curve_of(record: Record) -> dict[str, Any]:
 
 
 def comparison_record(
-    comparison: Comparison, rows: Sequence[Row], found: Sequence[Sequence[Record]], machine: str, command: str
+    comparison: Comparison, rows: Sequence[Row], records: Sequence[Sequence[Record]], machine: str, command: str
 ) -> dict[str, Any]:
-    """What comparison.json holds, and the report is made of."""
-    graph, config = found[0][0]["graph"], comparison.base.as_dict()
+    """Return the content of comparison.json, from which the report is made."""
+    graph, config = records[0][0]["graph"], comparison.base.as_dict()
     return {
         "title": f"{config['model']['name']} on {graph['name']}",
         "dataset": config["dataset"],
         "graph": graph,
         "machine": machine,
         "command": command,
-        "score": main_score(found[0][0]),
+        "score": main_score(records[0][0]),
         "below": comparison.below,
         "rows": [{**asdict(row), "label": row.name} for row in rows],
         "baseline": 0,
-        "curves": [curve_of(records[0]) for records in found],
-        "notes": [_said_of_steps(comparison.base), *NOTES],
+        "curves": [curve_of(seeds[0]) for seeds in records],
+        "notes": [_note_on_steps(comparison.base), *NOTES],
         "config": {**config, "seeds": comparison.seeds},
     }
 
 
-NOTES = (
-    "One device is ordinary training of the full model. All ways see batches of the same kind and run by the same "
-    "kernels; each run is a process of its own, and they take turns round by round.",
-    "Time is that of training, without evaluation, of all sub-GCNs, workers or members together on this one "
-    "machine. Bytes are what each of m workers would send in the whole run, by formula.",
-)
-
-
-def _said_of_steps(run: RunConfig) -> str:
-    training = run.training
-    if training.get("patience"):
-        return "Runs stop early, each at its own time."
-    if training.get("training", "split") == "each":
+def _note_on_steps(run: RunConfig) -> str:
+    if run.training.get("patience"):
+        return "A run stops early when its validation score no longer rises."
+    if run.training.get("training", "split") == "each":
         return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
-    return "Epochs are split over sub-GCNs, workers and members: all rows take as many steps in all."
+    return "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
 
 
-def _speedup(base: Sequence[Record], other: Sequence[Record]) -> float | None:
-    if any("diverged" in record or not record["train_seconds"] for record in (*base, *other)):
-        return None
-    first, mine = (statistics.fmean(record["train_seconds"] for record in records) for records in (base, other))
-    return first / mine
+def _seconds_to(record: Record, goal: float) -> float | None:
+    """Return the training time at the first test score of at least `goal` percent; None if there is none."""
+    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
-def _steps(record: Record) -> int:
-    """Steps that each worker has taken."""
+def _full_time(record: Record) -> float | None:
+    return None if "diverged" in record else record["train_seconds"] or None
+
+
+def _steps_of_worker(record: Record) -> int:
     return record["steps"] // record["traffic"]["workers"]
 
 
-def _ratio(first: Sequence[float | None], other: Sequence[float | None]) -> float | None:
-    known = [value for value in (*first, *other) if value is not None]
-    if len(known) < len(first) + len(other) or not all(other):
+def _speedup(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
+    """Return the baseline's mean time divided by the other's; None if a time is missing, or another's is 0."""
+    known, others = ([seconds for seconds in times if seconds is not None] for times in (baseline, other))
+    if len(known) < len(baseline) or len(others) < len(other) or not all(others):
         return None
-    return statistics.fmean(known[: len(first)]) / statistics.fmean(known[len(first) :])
-
-
-def compare_groups(
-    store: RunStore, groups: Mapping[Key, Sequence[RunConfig]], seeds: int, label: str
-) -> dict[Key, tuple[list[Row], list[list[Record]]]]:
-    """Do groups of runs, one group after another, the runs of one seed of a group in turns.
-
-    Args:
-        store: finished runs.
-        groups: of each, the runs that are compared, the baseline first; their seed is set here.
-        seeds: how many times each is run.
-        label: of the progress bar.
-
-    Returns:
-        For every group its rows, and the records of each.
-    """
-    found = {}
-    for key, group in groups.items():
-        wanted = [replace(config, seed=seed) for config in group for seed in range(seeds)]
-        records = iter(store.in_turns(wanted, label))
-        each = [[next(records) for _ in range(seeds)] for _ in group]
-        found[key] = rows_of(each), each
-    return found
+    return statistics.fmean(known) / statistics.fmean(others)

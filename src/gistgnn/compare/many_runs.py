@@ -1,7 +1,5 @@
-"""Many runs: each is done once, kept in a file of its own, and not done again."""
+"""Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -11,28 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
-from gistgnn.compare.processes import begin, context
-from gistgnn.compare.turns import take_turns
+from gistgnn.compare import finished
+from gistgnn.compare.processes import process_context, set_up_process
+from gistgnn.compare.turns import Record, take_turns
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
-from gistgnn.io.whole_files import replacing
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
 from gistgnn.session.saving import Saving
 
-Record = dict[str, Any]
-
 CHECKPOINT_EVERY = 10  # rounds
+
+Keep = Callable[[RunConfig, Record], None]
 
 
 class RunStore:
-    """Finished runs in a directory, found again by their configuration.
+    """A directory of finished runs, one JSON file for each, looked up by configuration.
 
     Args:
-        directory: one JSON file for each run; made when the first is kept.
+        directory: made when the first run is kept.
         data_root: where named data sets are.
     """
 
@@ -41,93 +37,79 @@ class RunStore:
         self.data_root = data_root
 
     def get(self, config: RunConfig) -> Record | None:
-        """Return the record of a finished run, or None; a file that was cut short counts as none."""
-        try:
-            record: Record = json.loads(self._path(config).read_text())
-            whole = {"traffic", "inference_seconds"} <= record.keys()  # older ones lack them
-            return record if whole and config_of(record).identity == config.identity else None
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
+        """Return the record of a finished run; None if the run is missing or its file was cut short."""
+
+        def fits(record: Record) -> bool:
+            complete = {"traffic", "inference_seconds"} <= record.keys()  # older records lack them
+            return complete and config_of(record).identity == config.identity
+
+        return finished.read(self._path(config), fits)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
-        """Do the runs that are not there yet, `jobs` at a time with one thread each, and return all records in order.
+        """Train the runs that are missing, `jobs` at a time with one thread each; return all records, in order.
 
-        An interruption keeps what is finished.
+        An interruption keeps finished runs.
         """
-        wanted = list(configs)
-        missing = self._missing(wanted)
-        pool = ProcessPoolExecutor(jobs, mp_context=context(), initializer=begin, initargs=(1,))
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
-            running = {pool.submit(_run, config, self.data_root): config for config in missing}
+
+        def train(missing: list[RunConfig], keep: Keep) -> None:
+            pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
+            running = {pool.submit(_train, config, self.data_root): config for config in missing}
             try:
                 for future in as_completed(running):
-                    self._keep(running[future], future.result())
-                    bar.advance(task)
+                    keep(running[future], future.result())
             except KeyboardInterrupt:
-                for worker in active_children():  # what they are at is lost; the rest is kept
+                for worker in active_children():  # their unfinished runs are lost
                     worker.terminate()
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
-        return self._all(wanted)
+
+        return self._complete(list(configs), label, train)
 
     def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
-        """Do the runs that are not there yet, seed by seed, those of one seed in turns; return all records in order.
+        """Train the runs that are missing, seed by seed; return all records, in order.
 
-        Args:
-            configs: what to run.
-            label: of the progress bar.
-            at_once: how many take turns, before the next ones do; None: all of a seed.
-
-        An interruption keeps what is finished, and the checkpoints of the rest.
+        The runs of one seed take turns, `at_once` of them or all. They are in memory together. An interruption keeps
+        finished runs, and the checkpoints of the others.
         """
-        wanted = list(configs)
-        missing = self._missing(wanted)
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=len(wanted), completed=len(wanted) - len(missing))
+
+        def train(missing: list[RunConfig], keep: Keep) -> None:
+            for seed in dict.fromkeys(config.seed for config in missing):
+                same_seed = [config for config in missing if config.seed == seed]
+                size = at_once or len(same_seed)
+                for start in range(0, len(same_seed), size):
+                    take_turns(same_seed[start : start + size], self._resume, torch.get_num_threads(), keep)
+
+        return self._complete(list(configs), label, train)
+
+    def _complete(
+        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep], None]
+    ) -> list[Record]:
+        """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
+        missing = {self._path(config): config for config in configs if self.get(config) is None}
+        for dataset in {config.dataset for config in missing.values()}:
+            load(dataset, self.data_root)  # a bad name fails here, before any training
+        with finished.progress_bar(label, len(configs), len(configs) - len(missing)) as advance:
 
             def keep(config: RunConfig, record: Record) -> None:
-                self._keep(config, record)
+                finished.write(self._path(config), record)
                 shutil.rmtree(self._checkpoints(config), ignore_errors=True)
-                bar.advance(task)
+                advance()
 
-            for seed in dict.fromkeys(config.seed for config in missing):
-                every = [config for config in missing if config.seed == seed]
-                for first in range(0, len(every), at_once or len(every)):
-                    together = every[first : first + (at_once or len(every))]
-                    take_turns(together, self._resumable, torch.get_num_threads(), keep)
-        return self._all(wanted)
+            train(list(missing.values()), keep)
+        return [record for config in configs if (record := self.get(config)) is not None]
 
-    def _missing(self, wanted: list[RunConfig]) -> list[RunConfig]:
-        """Those that are not there, each once; a data set that is not there is said at once, in this process."""
-        missing = {_key(config): config for config in wanted if self.get(config) is None}
-        for dataset in {config.dataset for config in missing.values()}:
-            load(dataset, self.data_root)
-        return list(missing.values())
-
-    def _all(self, wanted: list[RunConfig]) -> list[Record]:
-        return [record for config in wanted if (record := self.get(config)) is not None]
-
-    def _resumable(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
-        """Do one run, or go on with it."""
+    def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
+        """Train one run from its last checkpoint, if there is one."""
         saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.goes_on_from)
-        return _run(config, self.data_root, advance=advance, stop=stop, saving=saving)
+        return _train(config, self.data_root, advance=advance, stop=stop, saving=saving)
 
     def _checkpoints(self, config: RunConfig) -> Path:
         return self._path(config).with_suffix(".checkpoints")
 
-    def _keep(self, config: RunConfig, record: Record) -> None:
-        with replacing(self._path(config)) as path:
-            path.write_text(json.dumps(record))
-
     def _path(self, config: RunConfig) -> Path:
-        digest = hashlib.sha256(_key(config).encode()).hexdigest()[:16]
-        return self.directory / f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}-{digest}.json"
-
-
-def _key(config: RunConfig) -> str:
-    return json.dumps(config.identity, sort_keys=True)
+        prefix = f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
+        return finished.file_of(self.directory, prefix, config.identity)
 
 
 @lru_cache(maxsize=1)
@@ -135,14 +117,14 @@ def _graph(dataset: str, data_root: str) -> Graph:
     return load(dataset, data_root)
 
 
-def _run(config: RunConfig, data_root: str, **hooks: Any) -> Record:
-    """Do one run in a worker process; `hooks` are of `GIST.fit`."""
+def _train(config: RunConfig, data_root: str, **callbacks: Any) -> Record:
+    """Train one run in this process; `callbacks` are arguments of `GIST.fit`."""
     graph = _graph(config.dataset, data_root)
     if scale := config.scale(graph):
         graph = scale.graph(graph)
     trainer = config.trainer(graph.num_features, graph.num_classes)
     try:
-        result = config.fit(trainer, graph, progress=False, **hooks)
-    except DivergedError as error:  # a bad learning rate of a search: its validation score so far decides
+        result = config.fit(trainer, graph, progress=False, **callbacks)
+    except DivergedError as error:  # a learning rate may be too high: the scores so far count
         return {**result_json(config, graph, error.result, data_root), "diverged": str(error)}
     return result_json(config, graph, result, data_root)

@@ -1,4 +1,4 @@
-"""The processes that runs are done in."""
+"""The processes that train the runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import multiprocessing
 import os
 import signal
 from functools import cache
-from multiprocessing import parent_process
 from multiprocessing.context import ForkServerContext, SpawnContext
 from threading import Thread
 
 import torch
 
+from gistgnn.utils.console import show_log
+
 
 @cache
-def context() -> ForkServerContext | SpawnContext:
-    """How processes are started: forked from one that has imported torch, where there is such a thing."""
+def process_context() -> ForkServerContext | SpawnContext:
+    """Return how processes are started: forked from a server that has imported torch, or spawned on Windows."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
@@ -23,15 +24,20 @@ def context() -> ForkServerContext | SpawnContext:
     return server
 
 
-def begin(threads: int) -> None:
-    """Set up a process that does runs: it leaves Ctrl-C to its parent, and ends when that is gone, however it went."""
+def set_up_process(threads: int) -> None:
+    """Prepare a process for training; it ignores Ctrl-C, which its parent handles, and ends when its parent ends.
+
+    Args:
+        threads: of torch.
+    """
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    show_log(shown=False)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    parent = parent_process()
+    parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""How tables look, in the terminal and in Markdown."""
+"""Tables for the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 
 def speedup(row: Row, baseline: Row) -> str:
-    """A speed-up, in parentheses where it costs more than a point of the score, as in Table 2 of the paper."""
+    """Format a speed-up; in parentheses if it costs more than a point of the score, as in the paper's Table 2."""
     if row.speedup is None:
         return "–"
-    said = f"{row.speedup:.2f}x"
-    return f"({said})" if row.costs_too_much(baseline) else said
+    text = f"{row.speedup:.2f}x"
+    return f"({text})" if row.costs_too_much(baseline) else text
 
 
-def comparison(rows: Sequence[Row], below: float) -> tuple[list[str], list[list[str]]]:
-    """The columns and cells of a comparison, whose first row is the baseline.
+def comparison_table(rows: Sequence[Row], below: float) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and cells of a comparison.
 
-    "until" is the time until the test score was so many points below the baseline's final one, and how many of the
-    seeds got there, if not all.
+    Args:
+        rows: the first is the baseline.
+        below: the column "until" is the time to a test score this many points below the baseline's final one; it also
+            says how many seeds reached that score, if not all did.
     """
     columns = ["method", "m", "score", "time", "speed-up", f"until −{below:g}", "sent", "inference", "memory"]
     return columns, [_cells(row, rows[0]) for row in rows]
@@ -34,16 +36,16 @@ def comparison(rows: Sequence[Row], below: float) -> tuple[list[str], list[list[
 
 def _cells(row: Row, baseline: Row) -> list[str]:
     reached = [seconds for seconds in row.seconds_to if seconds is not None]
-    to = duration(statistics.fmean(reached)) if reached else "–"
+    until = duration(statistics.fmean(reached)) if reached else "–"
     if reached and len(reached) < len(row.seconds_to):
-        to += f" ({len(reached)}/{len(row.seconds_to)})"
+        until += f" ({len(reached)}/{len(row.seconds_to)})"
     return [
         row.name,
         str(row.sub_gcns),
         mean_sd(row.score),
         duration(row.time),
         speedup(row, baseline),
-        to,
+        until,
         size(row.bytes) if row.bytes else "–",
         duration(row.inference) if row.inference is not None else "–",
         size(statistics.fmean(row.peak_memory_bytes)),
@@ -51,7 +53,7 @@ def _cells(row: Row, baseline: Row) -> list[str]:
 
 
 def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], centred: Sequence[str] = ()) -> Table:
-    """The table for the terminal; it fits 80 columns."""
+    """Return a table for the terminal."""
     table = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, justify="center" if column in centred else "left")
@@ -61,6 +63,6 @@ def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], 
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """The table in Markdown, and what it says."""
+    """Return a table in Markdown, followed by a note."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{note}\n"

@@ -1,44 +1,44 @@
-"""Runs that take turns on one machine, so that what else it does favours none of them."""
+"""Runs that take turns on one machine, so that other load on the machine slows all of them alike."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
-from gistgnn.compare.processes import begin, context
+from gistgnn.compare.processes import process_context, set_up_process
 from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
 
-TURN = 0.5  # seconds, or a round where that takes longer
+TURN = 0.5  # seconds; a turn lasts at least one round
 
 Record = dict[str, Any]
-Run = Callable[[RunConfig, Callable[[int, int], None], Callable[[], bool]], Record]
+Train = Callable[[RunConfig, Callable[[int, int], None], Callable[[], bool]], Record]
 
 
-def take_turns(configs: Sequence[RunConfig], run: Run, threads: int, keep: Callable[[RunConfig, Record], None]) -> None:
-    """Do some runs, each in a process of its own, of which one works at a time: the one that is least advanced.
+def take_turns(
+    configs: Sequence[RunConfig], train: Train, threads: int, keep: Callable[[RunConfig, Record], None]
+) -> None:
+    """Train several runs in turns: each has a process of its own, and the least advanced one works next.
 
-    A run waits between two of its rounds, when its clock stands still. Each has all threads when it is its turn.
+    A run pauses only between two rounds, when its clock stands still.
 
     Args:
-        configs: what to run.
-        run: does one run in its process, given the `advance` and the `stop` of `GIST.fit`.
-        threads: of torch, for each.
-        keep: called with what a run gives, when it is finished.
+        configs: the runs.
+        train: trains one run in its process; takes the run and the `advance` and `stop` callbacks of `GIST.fit`.
+        threads: of torch, for the run whose turn it is.
+        keep: called with a run and its record as soon as the run is finished.
 
     Raises:
-        InputError: what a run raises; the others are ended.
+        InputError: a run raised it, or its process died; the other processes are ended.
     """
-    workers = [_Worker.start(config, run, threads) for config in configs]
+    workers = [_Worker(config, train, threads) for config in configs]
     try:
         while waiting := [worker for worker in workers if not worker.finished]:
-            worker = min(waiting, key=lambda each: each.advanced)
-            record = worker.turn()
+            worker = min(waiting, key=lambda worker: worker.progress)
+            record = worker.work()
             if record is not None:
                 keep(worker.config, record)
     finally:
@@ -46,92 +46,80 @@ def take_turns(configs: Sequence[RunConfig], run: Run, threads: int, keep: Calla
             worker.end()
 
 
-@dataclass
 class _Worker:
-    """A process that does one run, seen from the one that gives the turns.
+    """The process of one run, as the process that hands out the turns sees it.
 
     Attributes:
         config: the run.
-        process: where it runs.
-        pipe: to it.
-        advanced: share of the run that is done.
-        finished: it has nothing more to do.
+        progress: the share of the run that is done, in [0, 1].
+        finished: whether the run is done.
     """
 
-    config: RunConfig
-    process: BaseProcess
-    pipe: Connection
-    advanced: float = 0.0
-    finished: bool = field(default=False)
-
-    @classmethod
-    def start(cls, config: RunConfig, run: Run, threads: int) -> _Worker:
-        ours, theirs = context().Pipe()
-        process = context().Process(target=_work, args=(config, run, threads, theirs), daemon=True)
-        process.start()
+    def __init__(self, config: RunConfig, train: Train, threads: int) -> None:
+        self.config, self.progress, self.finished = config, 0.0, False
+        self._pipe, theirs = process_context().Pipe()
+        self._process = process_context().Process(target=_work, args=(config, train, threads, theirs), daemon=True)
+        self._process.start()
         theirs.close()
-        return cls(config, process, ours)
 
-    def turn(self) -> Record | None:
-        """Let it work until its turn is over; return its record when it is done."""
+    def work(self) -> Record | None:
+        """Let the run work for one turn; return its record if that finished it."""
         try:
-            self.pipe.send("go")
-            kind, said = self.pipe.recv()
+            self._pipe.send("go")
+            kind, content = self._pipe.recv()
         except (EOFError, OSError) as error:
-            self.process.join()
+            self._process.join()
             raise InputError(
-                f"a run of {self.config.method}, m = {self.config.sub_gcns}, has ended with status "
-                f"{self.process.exitcode}: see what it printed last, or how much memory there is; the same command "
-                "goes on"
+                f"the run of {self.config.method}, m = {self.config.sub_gcns}, ended with status "
+                f"{self._process.exitcode}: read its last output, check the free memory, and run the same command "
+                "again to resume"
             ) from error
         if kind == "failed":
-            raise InputError(said)
-        if kind == "turn":
-            self.advanced = said
+            raise InputError(content)
+        if kind == "paused":
+            self.progress = content
             return None
         self.finished = True
-        return said
+        return content
 
     def end(self) -> None:
-        """End its process."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join()
+        """End the process."""
+        self._pipe.close()
+        self._process.terminate()
+        self._process.join()
 
 
-def _work(config: RunConfig, run: Run, threads: int, pipe: Connection) -> None:
-    """Do one run in a process, a turn at a time."""
-    begin(threads)
-    turns = _Turns(pipe)
-    turns.wait()
+def _work(config: RunConfig, train: Train, threads: int, pipe: Connection) -> None:
+    """Train one run in this process, one turn at a time."""
+    set_up_process(threads)
+    turn = _Turn(pipe)
     try:
-        pipe.send(("done", run(config, turns.advance, turns.over)))
+        pipe.send(("done", train(config, turn.advance, turn.pause)))
     except InputError as error:
         pipe.send(("failed", str(error)))
 
 
-class _Turns:
-    """When a run may work."""
+class _Turn:
+    """The current turn of a run, as the run's process sees it; the constructor waits for the first turn."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._advanced, self._begun = 0.0, 0.0
+        self._pipe, self._progress = pipe, 0.0
+        self._wait()
 
-    def wait(self) -> None:
-        """Wait for the next turn; where nobody gives one any more, end."""
+    def _wait(self) -> None:
         try:
             self._pipe.recv()
-        except (EOFError, OSError):
+        except (EOFError, OSError):  # nobody hands out turns any more
             os._exit(1)
-        self._begun = time.perf_counter()
+        self._began = time.perf_counter()
 
     def advance(self, done: int, rounds: int) -> None:
-        """Note how far the run is."""
-        self._advanced = done / rounds
+        """Note how many of the rounds are done."""
+        self._progress = done / rounds
 
-    def over(self) -> bool:
-        """Give the turn away when it is over, and wait for the next one; it never says to stop."""
-        if time.perf_counter() - self._begun >= TURN:
-            self._pipe.send(("turn", self._advanced))
-            self.wait()
+    def pause(self) -> bool:
+        """Wait for the next turn if this one is over; return False, which tells `GIST.fit` to train on."""
+        if time.perf_counter() - self._began >= TURN:
+            self._pipe.send(("paused", self._progress))
+            self._wait()
         return False

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, one file each."""
+"""The paper's tables and figures, one file each; `registry.py` lists them."""

@@ -1,4 +1,4 @@
-"""What the experiments of the paper have in common: a scale, what comes out, and the files it is written into."""
+"""What the paper's experiments share: settings for two scales, the outcome, and the files that they write."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from gistgnn.compare import tables
+from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
 from gistgnn.io.whole_files import replacing
+from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_report
+from gistgnn.runs.config import RunConfig
 from gistgnn.utils.machine import describe_machine
 
-SCALES = ("small", "full")
 RECORD = "experiment.json"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a claim of the paper.
+    """Whether a claim of the paper holds in these runs.
 
     Args:
-        claim: in words.
-        holds: whether it does here; None: not shown.
-        measured: the numbers that say so.
+        claim: one sentence.
+        holds: None: these runs do not tell.
+        measured: the numbers behind the verdict.
     """
 
     claim: str
@@ -44,6 +48,12 @@ class Series:
     y: Sequence[float]
     dashed: bool = False
 
+    @classmethod
+    def of_scores(cls, label: str, record: Record, against: str, *, dashed: bool = False) -> Self:
+        """Return a run's test scores, in percent, against another number of its history, such as "epoch"."""
+        history = record["history"]
+        return cls(label, [entry[against] for entry in history], [100 * entry["test"] for entry in history], dashed)
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -59,15 +69,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment has found.
+    """The result of an experiment.
 
     Args:
-        columns: of its table.
-        rows: cells as they are shown.
-        note: what the table says, how it was made, and what differs from the paper.
-        verdicts: the paper's claims.
-        charts: curves.
-        centred: columns whose cells are ticks.
+        columns: of the table.
+        rows: the cells, as text.
+        note: what the table shows, how it was made, and what differs from the paper.
+        verdicts: on the paper's claims.
+        charts: of the report.
+        centred: the columns whose cells are ticks.
     """
 
     columns: Sequence[str]
@@ -80,22 +90,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or figure of the paper. A new one is a subclass in a file of its own and an entry in `cli/reproduce.py`.
+    """A table or figure of the paper. A new one is a subclass in a file of its own and an entry in `registry.py`.
 
     Args:
-        scale: "small": real or synthetic graphs on an ordinary machine, within 20 minutes; "full": the paper's.
+        scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper.
         datasets: names.
         seeds: runs of each row.
-        epochs: as the experiment counts them.
-        device: where the runs run.
+        epochs: of a run; the subclass says whether they are split over the sub-GCNs.
+        device: where the runs train.
 
     Attributes:
         name: on the command line.
         title: of the report.
-        defaults: what the other arguments are, by scale.
-
-    Raises:
-        InputError: an unknown scale.
+        defaults: the other arguments at each scale.
     """
 
     scale: str
@@ -109,39 +116,38 @@ class Experiment(ABC):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]]
 
     @classmethod
-    def at(cls, scale: str, device: str = "cpu", **given: Any) -> Self:
-        """Return the experiment of a scale.
+    def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:
+        """Return the experiment at a scale.
 
         Args:
-            scale: of `SCALES`.
-            device: where the runs run.
-            given: other arguments than those of the scale; None counts as not given.
+            scale: one of `SCALES`.
+            device: where the runs train.
+            options: arguments that replace the scale's; None keeps the scale's.
 
         Raises:
             InputError: an unknown scale, or a value out of range.
         """
         if scale not in SCALES:
             raise InputError(f"scale is '{scale}', expected one of {', '.join(SCALES)}")
-        chosen = {name: value for name, value in given.items() if value is not None}
+        chosen = {name: value for name, value in options.items() if value is not None}
         return cls(scale=scale, device=device, **{**cls.defaults[scale], **chosen})
 
     @abstractmethod
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Do the runs that are not there yet, and return what they show.
+        """Train the runs that are missing, and return what all of them show.
 
         Args:
             store: finished runs.
-            jobs: how many runs that are not timed go on at the same time.
+            jobs: how many runs train at the same time; experiments that time their runs ignore it.
 
         Raises:
-            InputError: a data set that is not there, or a value out of range.
+            InputError: an unknown data set, or a value out of range.
         """
 
     def reproduce(self, out: Path, data_root: str, jobs: int, command: str) -> Outcome:
-        """Run it, and write its table as Markdown, its record and its report into a directory."""
+        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
         outcome = self.run(RunStore(out / "runs", data_root), jobs)
         machine = describe_machine(self.device)
-        said = f"{outcome.note} Measured on {machine}."
         record = {
             **asdict(outcome),
             "name": self.name,
@@ -149,13 +155,60 @@ class Experiment(ABC):
             "scale": self.scale,
             "machine": machine,
             "command": command,
-            "config": {each.name: getattr(self, each.name) for each in fields(self)},
+            "config": {setting.name: getattr(self, setting.name) for setting in fields(self)},
         }
         from gistgnn.report.experiment_page import experiment_page  # imports matplotlib, which is slow
 
         with replacing(out / f"{self.name}.md") as path:
-            path.write_text(tables.as_markdown(outcome.columns, outcome.rows, said), encoding="utf-8")
+            note = f"{outcome.note} Measured on {machine}."
+            path.write_text(tables.as_markdown(outcome.columns, outcome.rows, note), encoding="utf-8")
+        text = json.dumps(record, indent=1, default=list)
         with replacing(out / RECORD) as path:
-            path.write_text(json.dumps(record, indent=1, default=list), encoding="utf-8")
-        write_report(out / REPORT, experiment_page(json.loads(json.dumps(record, default=list))))
+            path.write_text(text, encoding="utf-8")
+        write_report(out / REPORT, experiment_page(json.loads(text)))
         return outcome
+
+
+Part = tuple[list[list[str]], list[Verdict], list[Chart]]  # rows of a table, verdicts and charts
+
+
+@dataclass(frozen=True)
+class GroupedExperiment(Experiment):
+    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m.
+
+    The runs of a group take turns. See `Experiment`.
+
+    Attributes:
+        columns: of the table.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def _groups(self) -> Mapping[tuple[Any, ...], list[RunConfig]]:
+        """Return the runs of each group, the baseline first, by what they share: the data set, and other settings."""
+
+    @abstractmethod
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        """Return what a group adds to the outcome, from its results: one row for each run, and the records by seed."""
+
+    @abstractmethod
+    def _note(self) -> str:
+        """Return the note under the table."""
+
+    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+        """Train the runs that are missing, group by group, and return what all of them show."""
+        compared = {key: compare(store, runs, self.seeds, self.name) for key, runs in self._groups().items()}
+        parts = [self._part(key, *results, store) for key, results in compared.items()]
+        rows, verdicts, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
+        return Outcome(self.columns, rows, self._note(), verdicts, charts)
+
+
+def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
+    """Return the cells for two of the paper's numbers: a score, and another one in the format `second`."""
+    return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]
+
+
+def points_lost(rows: Sequence[Row]) -> str:
+    """Say how many points of the baseline's score, in the first row, the other rows lose."""
+    return "points lost: " + ", ".join(f"m = {row.sub_gcns}: {rows[0].mean - row.mean:.2f}" for row in rows[1:])

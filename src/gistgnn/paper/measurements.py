@@ -1,54 +1,47 @@
-"""Measurements of an experiment that are not runs: each is made once, kept in a file of its own, and not made again."""
+"""Measurements that are not training runs: each is made once and kept in a file of its own."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
-from gistgnn.io.whole_files import replacing
+from gistgnn.compare import finished
 
 
 class Measurements:
-    """Measurements in a directory, found again by what they are of.
+    """A directory of measurements, one JSON file for each, looked up by name and arguments.
 
     Args:
-        directory: one JSON file for each; made when the first is kept.
+        directory: made when the first measurement is kept.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def all(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
-        """Make those that are not there yet, one after another, and return all by their names.
+        """Make the measurements that are missing, one after another; an interruption keeps the finished ones.
 
         Args:
-            wanted: by name, what each is of (its arguments) and what makes it; numbers, lists and dicts of them.
+            wanted: for each name the arguments that tell the measurement from others, and a function that makes it;
+                both consist of numbers, strings, lists and dicts. Measurements whose names begin with the same word
+                and whose arguments agree are the same.
             label: of the progress bar.
 
-        An interruption keeps what is finished.
+        Returns:
+            All results, by name.
         """
-        found = {}
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=len(wanted))
-            for name, (of, measure) in wanted.items():
-                found[name] = self._one(name.split(" ")[0], dict(of), measure)
-                bar.advance(task)
-        return found
+        results = {}
+        with finished.progress_bar(label, len(wanted)) as advance:
+            for name, (arguments, measure) in wanted.items():
+                results[name] = self._one(name.split(" ")[0], dict(arguments), measure)
+                advance()
+        return results
 
-    def _one(self, kind: str, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        key = json.dumps([kind, of], sort_keys=True)
-        path = self.directory / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["of"] == json.loads(key):
-                return kept["found"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            pass  # not there, or cut short: made again
-        found = json.loads(json.dumps(measure()))  # as it will be read
-        with replacing(path) as new:
-            new.write_text(json.dumps({"of": json.loads(key), "found": found}), encoding="utf-8")
-        return found
+    def _one(self, kind: str, arguments: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        path = finished.file_of(self.directory, kind, [kind, arguments])
+        request = json.loads(json.dumps([kind, arguments]))  # tuples become lists, as in the file
+        content = finished.read(path, lambda content: content["of"] == request and "found" in content)
+        if content is None:
+            content = json.loads(json.dumps({"of": request, "found": measure()}))
+            finished.write(path, content)
+        return content["found"]

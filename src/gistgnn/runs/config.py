@@ -12,12 +12,12 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.baselines.workers import independent
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
+from gistgnn.evaluation import Evaluation
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.evaluation import Evaluation
 from gistgnn.nn import MODELS
-from gistgnn.session.result import Result
 from gistgnn.sampling import Sampling, describe
+from gistgnn.session.result import Result
 from gistgnn.theta.store import Store
 
 THETA = "theta"  # the folder, in the run's, of a Θ in files

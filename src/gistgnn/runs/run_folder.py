@@ -15,17 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.errors import InputError, reason
-from gistgnn.io.whole_files import replacing
-from gistgnn.graphs import Graph, Standardisation
 from gistgnn.evaluation import Evaluation
-from gistgnn.utils.available import available_bytes
+from gistgnn.graphs import Graph, Standardisation
 from gistgnn.io.models import find_model, write_model
-from gistgnn.report import REPORT, write_report
-from gistgnn.session.result import Result
-from gistgnn.sampling import described
 from gistgnn.io.stored_model import LARGE, stored_model
+from gistgnn.io.whole_files import replacing
+from gistgnn.report import REPORT, write_report
+from gistgnn.runs.config import THETA, ModelConfig, RunConfig
+from gistgnn.sampling import described
+from gistgnn.session.result import Result
+from gistgnn.utils.available import available_bytes
 
 RESULT, CURVES = "result.json", "curves.png"
 FEATURES = "features.safetensors"  # how they are standardised

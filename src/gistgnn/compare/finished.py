@@ -1,0 +1,50 @@
+"""Finished work in JSON files, so that nothing is done twice: a file's name holds a digest of what was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from gistgnn.io.whole_files import replacing
+
+
+def file_of(directory: Path, prefix: str, request: Any) -> Path:
+    """Return the file for a request, whatever the order of its keys.
+
+    Args:
+        directory: where the files are.
+        prefix: how the file's name begins.
+        request: what is asked for, as JSON can hold it.
+    """
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
+    return directory / f"{prefix}-{digest}.json"
+
+
+def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
+    """Return the content of a file; None if the file is missing, was cut short, or does not fit the request."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content if fits(content) else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write(path: Path, content: Any) -> None:
+    """Write a file, whole or not at all."""
+    with replacing(path) as new:
+        new.write_text(json.dumps(content), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on standard error; yield a function that advances it by one."""
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=total, completed=done)
+        yield lambda: bar.advance(task)
