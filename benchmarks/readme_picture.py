@@ -151,7 +151,7 @@ def draw(measured: dict[str, Any], picture: Path) -> None:
 def caption(machine: dict[str, Any]) -> str:
     """Return the hardware and the settings in one line."""
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
-    return f"{machine['cpu']}, {threads}. Each dot is one finished run with a cosine schedule; one seed, learning rate 0.01."
+    return f"{machine['cpu']}, {threads}. Each dot is one finished run with a cosine schedule; one seed, rate 0.01."
 
 
 def parse() -> argparse.Namespace:

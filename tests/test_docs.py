@@ -135,6 +135,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def test_pages_that_the_code_names_exist() -> None:
+    sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+    named = {path for source in sources for path in re.findall(r"docs/[\w/-]+\.md", source.read_text())}
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 # What is written by others, or is one long table, wraps elsewhere.
 WRAPPED = [page for page in PAGES if name_of(page) not in ("benchmarks/RESULTS.md", "benchmarks/README.md")]
 

@@ -54,7 +54,7 @@ class GIST:
         seed: initial parameters, blocks and dropout follow from it.
         device: where the sub-GCNs train.
         store: where Θ is: "memory", "host", "sharded" over the ranks, or a `Store`.
-        ranks: the processes that train the model together (see docs/workers.md); None: this one alone.
+        ranks: the processes that train the model together (see docs/how-to/workers.md); None: this one alone.
         axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
 
     Raises:
