@@ -154,8 +154,8 @@ class UltraWide(Experiment):
             f"Micro-F1 of GraphSAGE on the test nodes in percent at the best validation score, after {self.epochs} "
             f"epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} "
             f"seed(s). OOM: the run would take more than {memory}, by `gistgnn plan` with Θ in memory (with Θ in "
-            f"files, wider models fit: docs/how-to/wide-models.md). Clusters: {clusters}, 10 in a batch. Times are of training "
-            f"without evaluation, on one machine; the paper's are on 8 V100. {paper}"
+            f"files, wider models fit: docs/how-to/wide-models.md). Clusters: {clusters}, 10 in a batch. Times are "
+            f"of training without evaluation, on one machine; the paper's are on 8 V100. {paper}"
         )
 
 
