@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test lint types docs unit hooks bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gistgnn train --out runs/demo --overwrite
 
-test: lint types unit
+test: lint types docs unit
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -17,8 +17,14 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 unit: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 2 --dist worksteal
+
+hooks: $(VENV)/.installed-dev
+	$(BIN)/pre-commit install
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.steps
@@ -36,4 +42,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

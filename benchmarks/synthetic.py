@@ -2,7 +2,7 @@
 
     python benchmarks/synthetic.py synthetic:amazon2m@0.02
 
-prints one line per model: its test accuracy at the best validation score, and its seconds. Results: docs/data.md.
+prints one line per model: its test accuracy at the best validation score, and its seconds. Results: RESULTS.md.
 """
 
 import argparse

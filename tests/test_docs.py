@@ -1,8 +1,10 @@
-"""What the README and docs say is run, and their links lead somewhere."""
+"""The README and the docs: their Python runs, their commands exist, their links lead somewhere, the site builds."""
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from gistgnn.cli.main import make_parser
 from gistgnn.evaluation.scores import predict
 from gistgnn.io.models import write_model
 from gistgnn.sampling import whole_graph
@@ -17,8 +20,23 @@ from tests.helpers.commands import run_program
 from tests.helpers.models import OURS, tiny_graph
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
-README_BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob(".github/*.md")])
+LONGEST = {"README.md": 120}  # lines of a page
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def code(page: Path, language: str) -> list[str]:
+    """The page's code blocks in a language, without the indentation that they have in a list."""
+    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return ["\n".join(line.removeprefix(indent) for line in text.splitlines()) for indent, text in blocks]
+
+
+README_BLOCKS = code(ROOT / "README.md", "python")
+LESSONS = [page for folder in ("tutorial", "how-to") for page in sorted((DOCS / folder).glob("*.md"))]
 
 
 @pytest.mark.parametrize("block", README_BLOCKS, ids=[f"block{i}" for i in range(len(README_BLOCKS))])
@@ -27,10 +45,18 @@ def test_the_readme_s_python_runs(block: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def blocks(page: str, containing: str) -> list[str]:
-    """The Python of a page that holds some text."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
-    return [block for block in found if containing in block]
+@pytest.mark.parametrize("page", [page for page in LESSONS if code(page, "python")], ids=name_of)
+def test_a_page_s_python_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in code(page, "python"):
+        exec(compile(block, name_of(page), "exec"), names)
+
+
+def block_with(page: str, text: str) -> str:
+    """The one block of a page, of those that are shown only, that holds some text."""
+    (block,) = (block for block in code(DOCS / page, "py") if text in block)
+    return block
 
 
 @pytest.mark.parametrize("limit", [50, 10**6])
@@ -38,8 +64,7 @@ def test_a_run_s_model_loads_as_the_docs_say(limit: int, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     saved, model = nn.Linear(4, 3), nn.Linear(4, 3)
     write_model(tmp_path / "runs/mine", saved.state_dict(), limit)
-    (block,) = blocks("training.md", "weight_map")
-    exec(block, {"model": model})
+    exec(block_with("how-to/evaluate.md", "weight_map"), {"model": model})
     assert all(torch.equal(*pair) for pair in zip(model.parameters(), saved.parameters(), strict=True))
 
 
@@ -48,7 +73,7 @@ def test_a_model_wider_than_the_memory_is_run_as_the_docs_say(tmp_path: Path) ->
     build = OURS["graphsage"]
     model = build(widths).eval()
     write_model(tmp_path, model.state_dict(), 500)
-    (block,) = blocks("large-graphs.md", "stored_model")
+    block = block_with("how-to/evaluate.md", "stored_model")
     block, count = re.subn("parts=5000, sample=500", "parts=6, sample=5", block)
     assert count == 1
     names = {"build": build, "widths": widths, "graph": graph, "folder": tmp_path}
@@ -57,7 +82,7 @@ def test_a_model_wider_than_the_memory_is_run_as_the_docs_say(tmp_path: Path) ->
 
 
 def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = blocks("theory.md", "predicted_error")
+    (block,) = (block for block in code(DOCS / "theory.md", "python") if "predicted_error" in block)
     names: dict[str, Any] = {}
     exec(block, names)
     assert capsys.readouterr().out.startswith("[]\n")  # no assumption fails
@@ -65,17 +90,99 @@ def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str
     assert float(ratios.log().abs().max()) < 0.5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every `$ gistgnn` command of a page, also of those that torchrun starts."""
+    for block in [*code(page, "console"), *code(page, "bash")]:
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            starts = [i for i, word in enumerate(words) if word == "gistgnn" and (i == 0 or words[i - 1] == "-m")]
+            if starts:
+                yield words[starts[0] + 1 :]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(commands(page))], ids=name_of)
+def test_every_command_of_the_docs_is_accepted(page: Path) -> None:
+    for words in commands(page):
+        placeholders = {"NAME": "table1"} if words[0] == "reproduce" else {}
+        given = [placeholders.get(word, word) for word in words]
+        if "--help" not in given:
+            make_parser().parse_args(given)  # exits where a command or an option is not known
+
+
+def test_every_option_that_the_docs_name_exists() -> None:
+    import argparse
+
+    def options(parser: argparse.ArgumentParser) -> set[str]:
+        children = [a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        below = (options(child) for group in children for child in group)
+        return set(parser._option_string_actions).union(*below)
+
+    torchrun = {"--max-restarts", "--nnodes", "--nproc-per-node", "--rdzv-endpoint", "--version"}
+    known = options(make_parser()) | torchrun
+    named = {
+        (name_of(page), option)
+        for page in [ROOT / "README.md", *DOCS.rglob("*.md")]
+        for option in re.findall(r"`(--[a-z][a-z-]*)", page.read_text())
+    }
+    assert named
+    assert sorted(pair for pair in named if pair[1] not in known) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+?)\)", page.read_text())
+    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert missing == []
 
 
-def test_every_option_of_the_docs_exists() -> None:
-    help_text = subprocess.run(
-        [Path(sys.executable).with_name("gistgnn"), "train", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    said = re.findall(r"`(--[a-z-]+)", (ROOT / "docs/training.md").read_text())
-    assert said
-    assert [option for option in said if option not in help_text] == []
+def test_pages_that_the_code_names_exist() -> None:
+    sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+    named = {path for source in sources for path in re.findall(r"docs/[\w/-]+\.md", source.read_text())}
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+# What is written by others, or is one long table, wraps elsewhere.
+WRAPPED = [page for page in PAGES if name_of(page) not in ("benchmarks/RESULTS.md", "benchmarks/README.md")]
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=name_of)
+def test_lines_wrap(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    assert [line for line in lines if len(line) > 120 and not line.lstrip().startswith("|")] == []
+    assert len(lines) <= LONGEST.get(page.name if page.parent == ROOT else "", len(lines))
+
+
+def test_the_glossary_is_short_and_every_page_is_in_the_navigation() -> None:
+    terms = re.findall(r"^\| \*\*", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    assert 0 < len(terms) <= 25
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [name for page in DOCS.rglob("*.md") if (name := str(page.relative_to(DOCS))) not in navigation] == []
+
+
+def test_a_page_that_loads_something_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    sys.path.insert(0, str(DOCS))
+    try:
+        import hooks
+    finally:
+        sys.path.remove(str(DOCS))
+    from mkdocs.exceptions import PluginError
+
+    config = type("Config", (), {"site_dir": str(tmp_path)})
+    page = tmp_path / "index.html"
+    page.write_text('<a href="https://example.org">a link</a> <script src="assets/a.js"></script>')
+    hooks.on_post_build(config)
+    for tag in ('<script src="https://example.org/a.js">', "<link rel=x href=//example.org/a.css>"):
+        page.write_text(tag)
+        with pytest.raises(PluginError, match="from elsewhere"):
+            hooks.on_post_build(config)
+
+
+def test_the_site_builds_and_lists_every_command(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(mkdocs, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference/cli/index.html").read_text()
+    assert all(f"gistgnn {name}" in page for name in ("train", "plan", "reproduce table1", "theory check"))
+    assert "--local-steps" in page

@@ -57,7 +57,7 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
         sizes = (f"{row[key]:,}" for key in ("nodes", "edges", "features", "classes"))
         table.add_row(row["name"], *sizes, row["split"].split(" (")[0].removesuffix(" with a fixed seed"))
     Console().print(table)
-    print("\nEdges count both directions. `gistgnn datasets NAME` says what one is; a file of your own: docs/data.md.")
+    print("\nEdges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
 
 
 def _describe(facts: dict[str, Any], as_json: bool) -> None:

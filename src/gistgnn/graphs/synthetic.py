@@ -1,6 +1,6 @@
 """Synthetic graphs in the shape of Reddit and Amazon2M: communities with a class and a place in a latent space.
 
-What of the real graphs they show and what they do not: docs/data.md.
+What of the real graphs they show and what they do not: docs/explanation/synthetic-graphs.md.
 """
 
 import logging
