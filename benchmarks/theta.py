@@ -89,15 +89,15 @@ def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) ->
 def one_round(theta: Theta, number: int, blocks: Sequence[Blocks], subs: Sequence[nn.Module]) -> tuple[float, float]:
     """The seconds of taking all slices, and of putting them back."""
     take = put = 0.0
-    pending = theta.begin(number)
+    theta.begin(number, blocks)
     for i, (own, sub) in enumerate(zip(blocks, subs, strict=True)):
         start = time.perf_counter()
         theta.take(own, sub)
         taken = time.perf_counter()
-        pending.set_aside(i, own, Trained.of(sub))
+        theta.keep(i, Trained.of(sub))
         take, put = take + taken - start, put + time.perf_counter() - taken
     start = time.perf_counter()
-    pending.commit(0.0)
+    theta.commit(0.0)
     return take, put + time.perf_counter() - start
 
 

@@ -238,21 +238,12 @@ class GIST:
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
-        settings = {
-            **({"training": training} if isinstance(training, str) else {}),
-            "epochs": epochs,
-            "local_steps": local_steps,
-            "optimizer": optimizer,
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "schedule": schedule,
-            "optimizer_state": optimizer_state,
-            "precision": precision,
-            "clip_norm": clip_norm,
-            "patience": patience,
-            "evaluate_every": evaluate_every,
-        }
+        settings = dict(
+            training=training if isinstance(training, str) else None, epochs=epochs, local_steps=local_steps,
+            optimizer=optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
+            optimizer_state=optimizer_state, precision=precision, clip_norm=clip_norm, patience=patience,
+            evaluate_every=evaluate_every,
+        )  # fmt: skip
         chosen = choose_training(None if isinstance(training, str) else training, settings)
         chosen, sampler = self._adapt(chosen, sampler)
         options = Options(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Partition
-from gistgnn.theta.disk.tensor_file import Spec
+from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.ranks.shares import Shares
 from gistgnn.theta.slices import Slices, gather
 from tests.helpers.models import built, every_model, layout_of
@@ -39,7 +39,7 @@ def test_pieces_of_all_ranks_make_up_a_slice(name: str, ranks: int, m: int, seed
     features = [11] if isinstance(widths, int) else list(range(9, 9 + len(widths)))
     tensors = named_tensors(built(name, features, seed % 100))
     slices = Slices(layout_of(name), layout_of(name).widths(features))
-    shares = Shares(slices, {name: Spec(t.shape, t.dtype) for name, t in tensors.items()}, ranks)
+    shares = Shares(slices, {name: TensorSpec(t.shape, t.dtype) for name, t in tensors.items()}, ranks)
     for blocks in Partition(features, m, seed=seed).blocks(0):
         whole = {key: gather(tensor, slices.cut(key, blocks)) for key, tensor in tensors.items()}
         found = {key: torch.zeros_like(tensor).reshape(-1, *tensor.shape[1:]) for key, tensor in whole.items()}
@@ -60,7 +60,7 @@ def test_pieces_of_all_ranks_make_up_a_slice(name: str, ranks: int, m: int, seed
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_rows_are_dealt_as_torch_chunks_them(rows: int, ranks: int) -> None:
     slices = Slices(layout_of("gcn none 1"), (8,))
-    shares = Shares(slices, {"w": Spec(torch.Size([rows, 3]), torch.float32)}, ranks)
+    shares = Shares(slices, {"w": TensorSpec(torch.Size([rows, 3]), torch.float32)}, ranks)
     dealt = [list(shares.rows("w", rank)) for rank in range(ranks)]
     chunks = [chunk.tolist() for chunk in torch.arange(rows).chunk(ranks)]
     assert dealt == chunks + [[]] * (ranks - len(chunks))

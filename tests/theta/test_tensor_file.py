@@ -14,8 +14,9 @@ from torch import Tensor
 
 from gistgnn.io.tensors import shards_of
 from gistgnn.theta.disk import tensor_file as editable
-from gistgnn.theta.disk.tensor_file import EditableFile, Spec
+from gistgnn.theta.disk.tensor_file import EditableFile
 from gistgnn.theta.disk.tensor_folder import EditableFolder
+from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Cut, gather, scatter
 from tests.helpers.refusals import refused
 
@@ -52,9 +53,9 @@ def stored(folder: Path, values: Tensor) -> EditableFile:
     file = EditableFile.create(
         path,
         {
-            "before": Spec(torch.Size([3]), torch.bool),
-            "x": Spec(values.shape, values.dtype),
-            "after": Spec(torch.Size([]), torch.float32),
+            "before": TensorSpec(torch.Size([3]), torch.bool),
+            "x": TensorSpec(values.shape, values.dtype),
+            "after": TensorSpec(torch.Size([]), torch.float32),
         },
     )
     file.write_flat("x", 0, values)
@@ -111,7 +112,9 @@ def test_the_library_s_files_are_read(tmp_path: Path) -> None:
 
 
 def test_a_new_file_takes_no_room(tmp_path: Path) -> None:
-    file = EditableFile.create(tmp_path / "large.safetensors", {"x": Spec(torch.Size([2**20, 2**10]), torch.float32)})
+    file = EditableFile.create(
+        tmp_path / "large.safetensors", {"x": TensorSpec(torch.Size([2**20, 2**10]), torch.float32)}
+    )
     assert file.path.stat().st_size > 2**32
     assert file.path.stat().st_blocks * 512 < 2**16
 
@@ -156,8 +159,8 @@ def test_a_file_that_is_cut_while_it_is_open_is_said(tmp_path: Path) -> None:
 
 def test_tensors_are_dealt_out_to_files(tmp_path: Path) -> None:
     assert shards_of({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["e"], ["d"]]
-    files = EditableFolder.create(tmp_path / "some", {"a": Spec(torch.Size([3]), torch.float32)})
-    more = EditableFolder.extend(tmp_path / "some", {"b": Spec(torch.Size([2]), torch.float32)})
+    files = EditableFolder.create(tmp_path / "some", {"a": TensorSpec(torch.Size([3]), torch.float32)})
+    more = EditableFolder.extend(tmp_path / "some", {"b": TensorSpec(torch.Size([2]), torch.float32)})
     more.write_flat("b", 0, torch.ones(2))
     assert [path.name for path in more.paths] == ["00001.safetensors", "00002.safetensors"]
     more.copy(tmp_path / "copy")

@@ -13,7 +13,7 @@ from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import HasTensors
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.ranks.exchange import BetweenRanks, full_moments
+from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
 from gistgnn.theta.trained import Trained, fill, give_moments
 
 

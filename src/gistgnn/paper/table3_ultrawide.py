@@ -146,6 +146,7 @@ class UltraWide(Experiment):
             f"Micro-F1 of GraphSAGE on the test nodes in percent at the best validation score, after {self.epochs} "
             f"epochs split over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} "
             f"seed(s). OOM: `gistgnn plan` says that the run, with Θ in memory, would take more than {memory} (with Θ "
-            f"in files, wider models fit: docs/how-to/wide-models.md). {describe_clusters(self.datasets, self.clusters)}. Times are "
-            f"training times without evaluation on one machine; the paper's are on 8 V100. {paper}"
+            f"in files, wider models fit: docs/how-to/wide-models.md). "
+            f"{describe_clusters(self.datasets, self.clusters)}. Times are training times without evaluation on one "
+            f"machine; the paper's are on 8 V100. {paper}"
         )

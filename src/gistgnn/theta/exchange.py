@@ -26,7 +26,7 @@ class HasTensors(Protocol):
 class Exchange:
     """One process trains all sub-GCNs, and there is nobody to exchange them with.
 
-    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.ranks.exchange`).
+    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.ranks.between_ranks`).
 
     Attributes:
         ranks: the processes of the run.

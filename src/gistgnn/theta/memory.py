@@ -16,11 +16,11 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.ranks.exchange import SendToAll
-from gistgnn.theta.slices import Cut, gather, gather_into, index_of, scatter
+from gistgnn.theta.ranks.between_ranks import SendToAll
+from gistgnn.theta.slices import gather, gather_into, merge_shared, scatter
 from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Moments, Trained, fill, is_counter
-from gistgnn.theta.whole import WholeTheta
+from gistgnn.theta.whole_theta import WholeTheta
 
 
 class InMemory(WholeTheta):
@@ -189,26 +189,3 @@ class InMemory(WholeTheta):
                 scatter(target, cut, value.detach())
         else:
             merge_shared(target, cuts, values)
-
-
-def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
-    """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place.
-
-    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry that
-    one sub-GCN holds takes its value. Boolean entries take the value of the first sub-GCN.
-    """
-    indices = [index_of(target, cut) for cut in cuts]
-    values = [value.detach().to(target.device) for value in values]
-    if target.dtype == torch.bool:  # a flag has no average, and training does not change it
-        target[indices[0]] = values[0]
-        return
-    change = torch.zeros_like(target)
-    holders = torch.zeros_like(target, dtype=torch.long)
-    for index, value in zip(indices, values, strict=True):
-        change[index] += value - target[index]
-        holders[index] += 1
-    alone = holders == 1
-    holders.clamp_(min=1)
-    target += change / holders if target.is_floating_point() else change // holders
-    for index, value in zip(indices, values, strict=True):  # t + (v - t) is v but for rounding
-        target[index] = torch.where(alone[index], value.to(target.dtype), target[index])

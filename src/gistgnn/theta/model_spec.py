@@ -8,7 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.layout.axes import Build, Layout, Widths, named_tensors
-from gistgnn.theta.initial import build_from_seed, build_on_meta, tensors_from_seed
+from gistgnn.theta.initial import (
+    UnknownInitialisationError,
+    Write,
+    build_from_seed,
+    build_on_meta,
+    initialise,
+    tensors_from_seed,
+)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape and type of a tensor."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.shape.numel() * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -46,3 +66,22 @@ class ModelSpec:
     def tensors_on_meta(self) -> dict[str, Tensor]:
         """The parameters and buffers without values, by name."""
         return named_tensors(self.on_meta())
+
+    def tensor_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
+        """The shape and type of every parameter and buffer; `half` turns floating-point types into bfloat16."""
+        return {
+            name: TensorSpec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
+            for name, tensor in self.tensors_on_meta().items()
+        }
+
+    def write_initial(self, write: Write) -> None:
+        """Write the initial values, some entries at a time where that can be done.
+
+        Args:
+            write: called with a tensor's name, the place of the first entry in the flat tensor, and the values.
+        """
+        try:
+            initialise(self.build, self.layout, self.widths, self.seed, write, shared=self.shared)
+        except UnknownInitialisationError:  # the whole model is in memory once
+            for name, tensor in self.initial_tensors().items():
+                write(name, 0, tensor.reshape(-1))

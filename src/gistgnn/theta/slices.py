@@ -86,6 +86,29 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
     tensor[index_of(tensor, cut)] = values.to(tensor.device, tensor.dtype)
 
 
+def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
+    """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place.
+
+    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry that
+    one sub-GCN holds takes its value. Boolean entries take the value of the first sub-GCN.
+    """
+    indices = [index_of(target, cut) for cut in cuts]
+    values = [value.detach().to(target.device) for value in values]
+    if target.dtype == torch.bool:  # a flag has no average, and training does not change it
+        target[indices[0]] = values[0]
+        return
+    change = torch.zeros_like(target)
+    holders = torch.zeros_like(target, dtype=torch.long)
+    for index, value in zip(indices, values, strict=True):
+        change[index] += value - target[index]
+        holders[index] += 1
+    alone = holders == 1
+    holders.clamp_(min=1)
+    target += change / holders if target.is_floating_point() else change // holders
+    for index, value in zip(indices, values, strict=True):  # t + (v - t) is v but for rounding
+        target[index] = torch.where(alone[index], value.to(target.dtype), target[index])
+
+
 def _is_matrix(tensor: Tensor, cut: Cut, target: Tensor) -> bool:
     """Whether columns of a matrix on the CPU are cut: `torch.take` is faster there than an index and a copy."""
     plain = tensor.device.type == target.device.type == "cpu" and tensor.dtype == target.dtype

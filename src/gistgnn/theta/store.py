@@ -1,17 +1,12 @@
-"""Where Θ lies: what a user chooses, and the initial values that a place is filled with."""
+"""The store that a user chooses: where Θ lies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
-from gistgnn.theta.disk.tensor_file import Spec
-from gistgnn.theta.initial import UnknownInitialisationError, Write, initialise
-from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import ALIASES, STORES, Place
 
 
@@ -59,20 +54,3 @@ class Store:
     def place(self) -> Place:
         """The place's entry in the registry."""
         return STORES[self.kind]
-
-
-def initial_specs(spec: ModelSpec, *, half: bool = False) -> dict[str, Spec]:
-    """The shape and type of every tensor of a model; `half` turns floating-point types into bfloat16."""
-    return {
-        name: Spec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
-        for name, tensor in spec.tensors_on_meta().items()
-    }
-
-
-def write_initial(spec: ModelSpec, write: Write) -> None:
-    """Write the initial values of a model, some entries at a time where that can be done."""
-    try:
-        initialise(spec.build, spec.layout, spec.widths, spec.seed, write, shared=spec.shared)
-    except UnknownInitialisationError:  # the whole model is in memory once
-        for name, tensor in spec.initial_tensors().items():
-            write(name, 0, tensor.reshape(-1))

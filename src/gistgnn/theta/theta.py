@@ -157,7 +157,6 @@ class Theta(ABC):
             module: a module of `running_model`, which may be filled instead of a new one.
         """
 
-    @abstractmethod
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model on its device with the parameters that Θ has now; on rank 0, within `read_on_rank_0`.
 
@@ -165,6 +164,7 @@ class Theta(ABC):
             spec: the model.
             module: the module of the last call, which may be filled again.
         """
+        return self.full_model(spec)
 
     def read_on_rank_0(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ, and return its result on all ranks; all ranks call this."""

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.partition import Blocks
-from gistgnn.theta.disk.tensor_file import EditableFile, Spec, sync, unwritable
+from gistgnn.theta.disk.tensor_file import EditableFile, sync, unwritable
+from gistgnn.theta.model_spec import TensorSpec
 
 _SHARED = "shared.safetensors"  # tensors that several sub-GCNs hold: their means
 _SUB_GCN = "sub-gcn-"  # begins the file name of a sub-GCN
@@ -113,7 +114,7 @@ class Journal:
 
     def _save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         try:
-            specs = {key: Spec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
+            specs = {key: TensorSpec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
             with closing(EditableFile.create(self._temporary / name, specs)) as file:
                 for key, tensor in tensors.items():
                     file.write_flat(key, 0, tensor.detach().cpu())

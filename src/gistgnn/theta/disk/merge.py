@@ -12,8 +12,7 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import BLOCKS
 from gistgnn.theta.disk.tensor_file import EditableFile, Rows
 from gistgnn.theta.keys import MOMENTS, moment_of, name_of
-from gistgnn.theta.memory import merge_shared
-from gistgnn.theta.slices import Cut, Slices
+from gistgnn.theta.slices import Cut, Slices, merge_shared
 from gistgnn.theta.trained import is_counter
 
 

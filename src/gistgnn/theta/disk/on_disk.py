@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,15 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
 from gistgnn.theta.disk.state import check_shapes, read_state, write_state
-from gistgnn.theta.disk.tensor_file import Rows, Spec, unwritable
-from gistgnn.theta.disk.tensor_folder import EditableFolder
+from gistgnn.theta.disk.tensor_file import Rows, unwritable
+from gistgnn.theta.disk.tensor_folder import EditableFolder, LazyTensors
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
-from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Cut
-from gistgnn.theta.store import Store, initial_specs, write_initial
+from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Trained
-from gistgnn.theta.whole import WholeTheta
+from gistgnn.theta.whole_theta import WholeTheta
 
-T = TypeVar("T")
 Fill = Callable[[EditableFolder], None]
 
 PARAMETERS = "parameters"
@@ -85,9 +84,9 @@ class OnDisk(WholeTheta):
             raise InputError(
                 f"{store.folder} is not empty: resume from the Θ in it, remove it, or choose another folder"
             )
-        specs = initial_specs(spec, half=store.precision == "bf16")
+        specs = spec.tensor_specs(half=store.precision == "bf16")
         return cls.create(
-            spec.layout, spec.widths, store.folder, specs, lambda files: write_initial(spec, files.write_flat)
+            spec.layout, spec.widths, store.folder, specs, lambda files: spec.write_initial(files.write_flat)
         )
 
     @classmethod
@@ -100,7 +99,7 @@ class OnDisk(WholeTheta):
 
     @classmethod
     def create(
-        cls, layout: Layout, widths: Sequence[int], folder: Path, specs: Mapping[str, Spec], fill: Fill
+        cls, layout: Layout, widths: Sequence[int], folder: Path, specs: Mapping[str, TensorSpec], fill: Fill
     ) -> OnDisk:
         """Make the files of a new Θ; an older one in the folder is replaced.
 
@@ -133,14 +132,14 @@ class OnDisk(WholeTheta):
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every parameter and buffer of the full model, by name; each is read when it is used."""
-        return _Lazy(list(self._parameters.specs), self._parameters.slice)
+        return LazyTensors(list(self._parameters.specs), self._parameters.slice)
 
     @property
     def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
         """The moments that are carried; they are read when they are used."""
         keys = self._moments.specs if self._moments else {}
         names = list(dict.fromkeys(key.rsplit("/", 1)[0] for key in keys))
-        return _Lazy(names, lambda name: self._moments_of(name, None))
+        return LazyTensors(names, lambda name: self._moments_of(name, None))
 
     @property
     def shapes(self) -> dict[str, torch.Size]:
@@ -208,10 +207,6 @@ class OnDisk(WholeTheta):
         files = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
         places = {name: place for file in files for name, place in file.items()}
         return stored_model(spec.on_meta(), places).to(spec.device)
-
-    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model, which reads its large weights from the files when it runs."""
-        return self.full_model(spec)
 
     def commit(self, loss: float) -> None:
         """Commit the journal, then write it into Θ (subAgg).
@@ -300,21 +295,3 @@ class OnDisk(WholeTheta):
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes
         write_state(self.folder / _STATE, self._state)
-
-
-class _Lazy(Mapping[str, T]):
-    """A mapping whose values are read when they are used."""
-
-    def __init__(self, names: list[str], read: Callable[[str], T]) -> None:
-        self._names, self._read = names, read
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._read(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

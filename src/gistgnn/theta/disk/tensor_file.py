@@ -15,23 +15,11 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 from gistgnn.io.tensors import TensorFile, find_tensors, make_header
+from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Cut, gather_into, scatter
 
 READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library reuses memory of this size
 _GAP = 2**16  # bytes between two wanted rows that are read rather than skipped
-
-
-@dataclass(frozen=True)
-class Spec:
-    """The shape and type of a tensor."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        return self.shape.numel() * self.dtype.itemsize
 
 
 Rows = Callable[[int, int], Tensor]  # (first, last) among the rows of a cut -> the values of these rows
@@ -53,11 +41,11 @@ class EditableFile(TensorFile):
     def __init__(self, path: Path) -> None:
         found = find_tensors(path)
         self._places = {name: place.offset for name, place in found.items()}
-        self.specs = {name: Spec(torch.Size(place.shape), place.dtype) for name, place in found.items()}
+        self.specs = {name: TensorSpec(torch.Size(place.shape), place.dtype) for name, place in found.items()}
         super().__init__(path, "r+b")
 
     @classmethod
-    def create(cls, path: Path, specs: Mapping[str, Spec]) -> EditableFile:
+    def create(cls, path: Path, specs: Mapping[str, TensorSpec]) -> EditableFile:
         """Make a file of zeros, which take no room on the disk until they are overwritten.
 
         Raises:
@@ -200,7 +188,7 @@ class _Batch:
         return self.size == len(self.local)
 
 
-def _batches(spec: Spec, positions: Tensor | None) -> Iterator[_Batch]:
+def _batches(spec: TensorSpec, positions: Tensor | None) -> Iterator[_Batch]:
     row_bytes = max(_row_bytes(spec), 1)
     step = max(READ // row_bytes, 1)
     if positions is None:
@@ -222,7 +210,7 @@ def _batches(spec: Spec, positions: Tensor | None) -> Iterator[_Batch]:
         first = last + 1
 
 
-def _row_bytes(spec: Spec) -> int:
+def _row_bytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape[1:]) * spec.dtype.itemsize
 
 

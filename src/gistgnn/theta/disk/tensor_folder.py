@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.io.tensors import shards_of
-from gistgnn.theta.disk.tensor_file import EditableFile, Rows, Spec, sync, unwritable
+from gistgnn.theta.disk.tensor_file import EditableFile, Rows, sync, unwritable
+from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Cut
 from gistgnn.utils.formats import size
+
+T = TypeVar("T")
 
 
 class EditableFolder:
@@ -30,14 +34,14 @@ class EditableFolder:
         self.folder = folder
         self._files: list[EditableFile] = []
         self._of: dict[str, EditableFile] = {}
-        self.specs: dict[str, Spec] = {}
+        self.specs: dict[str, TensorSpec] = {}
         for path in sorted(folder.glob("*.safetensors")):
             self._add(EditableFile(path))
         if not self._files:
             raise InputError(f"{folder} holds no tensors: it is damaged, or not of this run")
 
     @classmethod
-    def create(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
+    def create(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
         """Make a folder of zeros, which take no room on the disk until they are overwritten.
 
         Raises:
@@ -57,7 +61,7 @@ class EditableFolder:
         return cls(folder)
 
     @classmethod
-    def extend(cls, folder: Path, specs: Mapping[str, Spec]) -> EditableFolder:
+    def extend(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
         """Add tensors of zeros to a folder, which is created if it is missing.
 
         Raises:
@@ -135,3 +139,21 @@ def _require_free(folder: Path, needed: int) -> None:
         raise InputError(
             f"{folder} needs {size(needed)}, and its disk has {size(free)} left: make room, or choose another disk"
         )
+
+
+class LazyTensors(Mapping[str, T]):
+    """A mapping whose values are read when they are used."""
+
+    def __init__(self, names: list[str], read: Callable[[str], T]) -> None:
+        self._names, self._read = names, read
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

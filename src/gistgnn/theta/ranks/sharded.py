@@ -14,15 +14,13 @@ from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
-from gistgnn.theta.disk.tensor_file import Spec
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
-from gistgnn.theta.memory import merge_shared
-from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.ranks.exchange import BetweenRanks, full_moments
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
+from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
 from gistgnn.theta.ranks.reader import Reader
 from gistgnn.theta.ranks.shares import Piece, Shares
-from gistgnn.theta.slices import gather, scatter
-from gistgnn.theta.store import Store, initial_specs, write_initial
+from gistgnn.theta.slices import gather, merge_shared, scatter
+from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import Moments, Trained, fill, give_moments, is_counter
 
@@ -48,7 +46,7 @@ class Sharded(Theta):
     exchange: BetweenRanks
 
     def __init__(
-        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, Spec], ranks: Ranks, device: torch.device
+        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], ranks: Ranks, device: torch.device
     ) -> None:
         super().__init__(layout, widths, BetweenRanks(ranks))
         self.ranks, self.device = ranks, device
@@ -69,8 +67,8 @@ class Sharded(Theta):
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Sharded:
         """Make Θ with the model's initial values; every rank keeps its own rows."""
         assert isinstance(ranks, Ranks)
-        theta = cls(spec.layout, spec.widths, initial_specs(spec), ranks, spec.device)
-        write_initial(spec, theta.write_flat)
+        theta = cls(spec.layout, spec.widths, spec.tensor_specs(), ranks, spec.device)
+        spec.write_initial(theta.write_flat)
         return theta
 
     @property

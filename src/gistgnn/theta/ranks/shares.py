@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from gistgnn.partition import Blocks
-from gistgnn.theta.disk.tensor_file import Spec
+from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Cut, Slices
 
 
@@ -45,7 +45,7 @@ class Shares:
         ranks: W.
     """
 
-    def __init__(self, slices: Slices, specs: Mapping[str, Spec], ranks: int) -> None:
+    def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
         self._slices, self.specs, self._ranks = slices, dict(specs), ranks
 
     def rows(self, name: str, rank: int) -> range:
