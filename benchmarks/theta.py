@@ -186,7 +186,7 @@ def parse() -> argparse.Namespace:
     add("--features", type=int, default=100)
     add("--classes", type=int, default=47)
     add("--sub-gcns", type=int, default=8)
-    add("--stores", nargs="+", default=["memory", "mapped"], choices=("memory", "host", "mapped"))
+    add("--stores", nargs="+", default=["memory", "mapped"], choices=("memory", "host", "disk"))
     add("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are made")
     add("--repeat", type=int, default=5)
     add("--threads", type=int, default=os.cpu_count())
