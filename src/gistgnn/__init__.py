@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gistgnn.errors import InputError
+    from gistgnn.errors import DivergedError, GistError, InputError, RankLostError
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph
     from gistgnn.round import Round
@@ -14,22 +14,36 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["GIST", "DivergedError", "Graph", "InputError", "Result", "Round", "Saving", "Training", "__version__"]
-
 _HOMES = {
     "DivergedError": "errors",
     "GIST": "gist",
+    "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
+    "RankLostError": "errors",
     "Result": "session.result",
     "Round": "round",
     "Saving": "session.saving",
     "Training": "settings",
 }
 
+__all__ = [
+    "GIST",
+    "DivergedError",
+    "GistError",
+    "Graph",
+    "InputError",
+    "RankLostError",
+    "Result",
+    "Round",
+    "Saving",
+    "Training",
+    "__version__",
+]
+
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use, so that the command line's help need not wait for torch."""
+    """Import a public name when it is first used, so that `gistgnn --help` need not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'gistgnn' has no attribute '{name}'")
     return getattr(importlib.import_module(f"gistgnn.{_HOMES[name]}"), name)

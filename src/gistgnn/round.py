@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta import Said, Theta, Trained, fill
@@ -109,7 +109,7 @@ class Round:
             self._check_losses(said.losses)
             self._put_all_aside()
             self._theta.settle()
-        except InputError as error:
+        except GistError as error:
             said.error = error
         said = self._pending.agree(said)
         means = [said.losses[i] for i in sorted(said.losses)]

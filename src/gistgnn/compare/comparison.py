@@ -217,9 +217,9 @@ NOTES = (
 
 def _said_of_steps(run: RunConfig) -> str:
     training = run.training
-    if training.get("patience"):
+    if training.patience:
         return "Runs stop early, each at its own time."
-    if training.get("training", "split") == "each":
+    if training.training == "each":
         return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     return "Epochs are split over sub-GCNs, workers and members: all rows take as many steps in all."
 

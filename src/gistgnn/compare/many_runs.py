@@ -111,7 +111,7 @@ class RunStore:
 
     def _resumable(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Do one run, or go on with it."""
-        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.goes_on_from)
+        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.resume_identity)
         return _run(config, self.data_root, advance=advance, stop=stop, saving=saving)
 
     def _checkpoints(self, config: RunConfig) -> Path:

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from gistgnn.compare.processes import begin, context
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 from gistgnn.runs.config import RunConfig
 
 TURN = 0.5  # seconds, or a round where that takes longer
@@ -106,7 +106,7 @@ def _work(config: RunConfig, run: Run, threads: int, pipe: Connection) -> None:
     turns.wait()
     try:
         pipe.send(("done", run(config, turns.advance, turns.over)))
-    except InputError as error:
+    except GistError as error:
         pipe.send(("failed", str(error)))
 
 

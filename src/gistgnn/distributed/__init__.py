@@ -3,8 +3,9 @@
 from gistgnn.distributed.agreement import lead, together
 from gistgnn.distributed.communication import communication
 from gistgnn.distributed.costs import Costs, costs
-from gistgnn.distributed.ranks import RankLostError, Ranks, Traffic, started_by_torchrun
+from gistgnn.distributed.ranks import Ranks, Traffic, started_by_torchrun
 from gistgnn.distributed.shared_memory import Machine, load_once
+from gistgnn.errors import RankLostError
 
 __all__ = [
     "Costs",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from gistgnn.distributed.ranks import Ranks
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.errors import DivergedError, GistError, InputError
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def lead(ranks: Ranks | None, work: Callable[[], T], meanwhile: Callable[[], Non
     if ranks.leads:
         try:
             found = work()
-        except InputError as caught:
+        except GistError as caught:
             error = caught
     else:
         meanwhile()
@@ -49,20 +49,20 @@ def together(ranks: Ranks | None, work: Callable[[], T]) -> T:
     error = None
     try:
         found = work()
-    except InputError as caught:
+    except GistError as caught:
         error = caught
     raise_first(ranks.gather(words_of(error)), error)
     return cast(T, found)
 
 
-def words_of(error: InputError | None) -> list[Any] | None:
+def words_of(error: GistError | None) -> list[Any] | None:
     """An error as JSON."""
     if error is None:
         return None
     return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
 
 
-def raise_first(said: list[list[Any] | None], own: InputError | None) -> None:
+def raise_first(said: list[list[Any] | None], own: GistError | None) -> None:
     """Raise what some ranks have to say of their errors: this rank's own one, or the first."""
     if words := next(filter(None, said), None):
         error = own or (DivergedError(*words[1:]) if words[0] == "diverged" else InputError(words[1]))

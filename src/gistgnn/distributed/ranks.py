@@ -18,13 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gistgnn.distributed.rendezvous import meet
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, RankLostError, reason
 
 TIMEOUT = 1800.0  # seconds that a rank is waited for: the others may have more steps to do, or rank 0 may evaluate
-
-
-class RankLostError(InputError):
-    """Another rank has died, hangs, or cannot be reached."""
 
 
 @dataclass

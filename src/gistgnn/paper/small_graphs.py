@@ -7,11 +7,11 @@ what Table 1's search on Cora chooses most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gistgnn.compare.comparison import score_of
 from gistgnn.compare.many_runs import Record
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 
 DROPOUT = 0.5
 
@@ -20,14 +20,14 @@ def small_run(
     dataset: str, hidden: Sequence[int], sub_gcns: int, epochs: int, local_steps: int, seed: int, device: str
 ) -> RunConfig:
     """A run of a small graph, in which every sub-GCN gets all epochs."""
-    training: dict[str, Any] = {
-        "epochs": epochs,
-        "local_steps": local_steps,
-        "training": "each",
-        "lr": 0.01 if sub_gcns == 1 else 0.05,
-        "weight_decay": 5e-4 if sub_gcns == 1 else 0.0,
-        "schedule": "step",
-    }
+    training = Training(
+        epochs,
+        local_steps,
+        training="each",
+        lr=0.01 if sub_gcns == 1 else 0.05,
+        weight_decay=5e-4 if sub_gcns == 1 else 0.0,
+        schedule="step",
+    )
     return RunConfig(
         dataset=dataset,
         model=ModelConfig("gcn", tuple(hidden), dropout=DROPOUT),

@@ -17,6 +17,7 @@ from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
 from gistgnn.report.formats import mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 
 Pattern = tuple[int, ...]  # the dimensions d_l that are partitioned
 Cell = tuple[str, int]  # a data set and a place in ROWS
@@ -107,14 +108,14 @@ class Table1(Experiment):
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one row of ROWS at one learning rate, weight decay and seed."""
         m, partitioned = ROWS[index]
-        training = {
-            "epochs": self.epochs,
-            "local_steps": 100 if dataset == "ogbn-arxiv" else 20,
-            "training": "each",
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "schedule": "step",
-        }
+        training = Training(
+            self.epochs,
+            local_steps=100 if dataset == "ogbn-arxiv" else 20,
+            training="each",
+            lr=lr,
+            weight_decay=weight_decay,
+            schedule="step",
+        )
         return RunConfig(
             dataset=dataset,
             model=ModelConfig("gcn", (256, 256), dropout=DROPOUT),

@@ -19,6 +19,7 @@ from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Training
 
 SUB_GCNS = (1, 2, 4, 8)
 GAT_EPOCHS = 4  # times those of GraphSAGE, at the small scale
@@ -65,7 +66,7 @@ def large_run(
         model=model,
         sub_gcns=sub_gcns,
         device=device,
-        training={"epochs": epochs, "local_steps": local_steps, "lr": lr, "evaluate_every": every},
+        training=Training(epochs, local_steps, lr=lr, evaluate_every=every),
         sampler=sampler,
         runner=runner,
         inductive=True,

@@ -18,6 +18,7 @@ from gistgnn.paper.experiment import Experiment, Outcome, Verdict
 from gistgnn.report.formats import duration, mean_sd
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
+from gistgnn.settings import Training
 
 SUB_GCNS = (1, 2, 4)
 WIDTH, DROPOUT = 256, 0.2
@@ -66,12 +67,12 @@ class Ladies(Experiment):
     def config(self, dataset: str, hidden: int, sub_gcns: int, seed: int) -> RunConfig:
         """Return the run of one row and seed."""
         reddit = "reddit" in dataset
-        training = {
-            "epochs": self.epochs,
-            "local_steps": self.local_steps or (500 if reddit else 50),
-            "lr": 0.001 if reddit else 0.01,
-            "schedule": "step",
-        }
+        training = Training(
+            self.epochs,
+            local_steps=self.local_steps or (500 if reddit else 50),
+            lr=0.001 if reddit else 0.01,
+            schedule="step",
+        )
         return RunConfig(
             dataset=dataset,
             model=ModelConfig("gcn", (WIDTH,) * hidden, dropout=DROPOUT),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.checkpoint import Checkpoint, Part
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.slices import Slices
@@ -57,7 +57,7 @@ class Said:
     """
 
     losses: dict[int, float]
-    error: InputError | None = None
+    error: GistError | None = None
 
 
 class Pending(ABC):
