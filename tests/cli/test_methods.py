@@ -48,10 +48,10 @@ def test_an_ensemble_is_one_model_of_its_members(tmp_path: Path, own_graph: Path
         (("--method", "data-parallel"), "data-parallel gives each worker"),
         (("--method", "local-sgd", *CLUSTERS, "--partition-dims", 1), "the method is local-sgd, which splits nothing"),
         (("--method", "data-parallel", *CLUSTERS, "--partition", "categorical"), "which splits nothing"),
-        (("--method", "data-parallel", *CLUSTERS, "--store", "mapped"), "every worker holds all of Θ: use memory"),
+        (("--method", "data-parallel", *CLUSTERS, "--store", "disk"), "every worker holds all of Θ: use memory"),
         (("--method", "data-parallel", *CLUSTERS, "--sub-gcns", 0), "workers is 0"),
         (("--method", "ensemble", "--partition-dims", 0, 1), "an ensemble's members see all of them"),
-        (("--method", "ensemble", "--store", "mapped"), "an ensemble's members are in memory"),
+        (("--method", "ensemble", "--store", "disk"), "an ensemble's members are in memory"),
         (("--method", "ensemble", "--sub-gcns", 9), "sub_gcns is 9, more than the 8 features of d_1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to stop at the next whole Θ."""
+"""Ctrl-C as a request to stop after the round."""
 
 import signal
 import sys
@@ -8,7 +8,11 @@ from gistgnn.cli.join_ranks import leads
 
 
 class Interrupt:
-    """Within the block the first Ctrl-C asks the run to end after its round; a second one ends it at once."""
+    """Inside the block the first Ctrl-C only sets `asked`; the second one interrupts.
+
+    Attributes:
+        asked: the user has pressed Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.asked = False

@@ -87,14 +87,14 @@ class RunConfig:
     """
 
     dataset: str
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = field(default=ModelConfig())
     sub_gcns: int = 1
     method: str = "gist"
     partitioned: tuple[int, ...] | None = None
     partition: str = "balanced"
     seed: int = 0
     device: str = "cpu"
-    training: Training = Training(epochs=400)
+    training: Training = field(default=Training(epochs=400))
     sampler: "Sampling | None" = None
     runner: str = "in-turn"
     inductive: bool = False
