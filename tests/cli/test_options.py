@@ -29,17 +29,13 @@ def test_every_setting_of_training_is_an_option() -> None:
 
 
 def test_names_are_those_of_the_library() -> None:
-    from gistgnn.baselines import METHODS as methods
-    from gistgnn.baselines import UNSPLIT as unsplit
-    from gistgnn.nn import MODELS as models
-    from gistgnn.runners import RUNNERS as runners
-    from gistgnn.sampling import SAMPLINGS
+    from gistgnn import baselines, nn, runners, sampling
 
-    assert list(METHODS) == list(methods)
-    assert set(UNSPLIT) == set(unsplit)
-    assert set(MODELS) == set(models)
-    assert set(RUNNERS) == set(runners)
-    assert list(SAMPLERS) == ["full", *SAMPLINGS]
+    assert list(METHODS) == list(baselines.METHODS)
+    assert set(UNSPLIT) == set(baselines.UNSPLIT)
+    assert set(MODELS) == set(nn.MODELS)
+    assert set(RUNNERS) == set(runners.RUNNERS)
+    assert list(SAMPLERS) == ["full", *sampling.SAMPLINGS]
     assert list(STORES) == ["memory", "host", "disk", "sharded"]
 
 
