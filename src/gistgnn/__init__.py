@@ -4,13 +4,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gistgnn.errors import DivergedError, GistError, InputError, RankLostError
-    from gistgnn.gist import GIST
-    from gistgnn.graphs import Graph
-    from gistgnn.round import Round
-    from gistgnn.session.result import Result
-    from gistgnn.session.saving import Saving
-    from gistgnn.settings import Training
+    from gistgnn.errors import DivergedError as DivergedError
+    from gistgnn.errors import GistError as GistError
+    from gistgnn.errors import InputError as InputError
+    from gistgnn.errors import RankLostError as RankLostError
+    from gistgnn.gist import GIST as GIST
+    from gistgnn.graphs import Graph as Graph
+    from gistgnn.round import Round as Round
+    from gistgnn.session.result import Result as Result
+    from gistgnn.session.saving import Saving as Saving
+    from gistgnn.settings import Training as Training
 
 __version__ = "0.1.0"
 
@@ -26,20 +29,6 @@ _HOMES = {
     "Saving": "session.saving",
     "Training": "settings",
 }
-
-__all__ = [
-    "GIST",
-    "DivergedError",
-    "GistError",
-    "Graph",
-    "InputError",
-    "RankLostError",
-    "Result",
-    "Round",
-    "Saving",
-    "Training",
-    "__version__",
-]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,12 @@
 import argparse
 import math
 import re
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
+    from argparse import _ActionsContainer as Options  # a parser, or a group of one
+
     from gistgnn.evaluation import Evaluation
 
 # The merge replaces these lines by imports from the modules that define them.
@@ -13,14 +16,7 @@ CLUSTER_METHODS = ("metis", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 
-class Options(Protocol):
-    """Takes options: a parser, or a group of one."""
-
-    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Add an option; see `argparse`."""
-
-
-def add_field(options: Options, kind: type, name: str, text: str = "", **extra: Any) -> None:
+def add_field(options: "Options", kind: type, name: str, text: str = "", **extra: Any) -> None:
     """Add the option for a field of a dataclass, with its type and its default.
 
     Args:
@@ -41,7 +37,7 @@ def add_field(options: Options, kind: type, name: str, text: str = "", **extra: 
     options.add_argument(flag, dest=extra.pop("dest", name), help=f"{text} {note}".strip(), **extra)
 
 
-def add_data_options(options: Options, *, default: str | None) -> None:
+def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     shown = default or "the data set of the run"
     options.add_argument(
@@ -59,12 +55,12 @@ def add_data_options(options: Options, *, default: str | None) -> None:
     )
 
 
-def add_device_option(options: Options) -> None:
+def add_device_option(options: "Options") -> None:
     """Add --device."""
     options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
-def add_memory_option(options: Options) -> None:
+def add_memory_option(options: "Options") -> None:
     """Add --memory."""
     options.add_argument(
         "--memory",
@@ -119,41 +115,27 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
 
 def gibibytes(text: str) -> int:
     """Read a positive number of GiB; return bytes."""
-    size = _number(text) * 2**30
-    if not 1 <= size < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of GiB above 0")
-    return int(size)
+    return int(_number(text, "a number of GiB above 0", lambda size: size * 2**30 >= 1) * 2**30)
 
 
 def seconds(text: str) -> float:
     """Read a positive number of seconds."""
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
-    return value
+    return _number(text, "a number of seconds above 0", lambda value: value > 0)
 
 
 def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
-    value = _number(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds >= 0")
-    return value / 1000
+    return _number(text, "a number of milliseconds >= 0", lambda value: value >= 0) / 1000
 
 
 def count(text: str) -> int:
     """Read an integer >= 1."""
-    value = int(text) if text.lstrip("+-").isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1")
-    return value
+    return _integer(text, 1)
 
 
 def natural(text: str) -> int:
     """Read an integer >= 0."""
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 0")
-    return int(text)
+    return _integer(text, 0)
 
 
 def bits(text: str) -> float:
@@ -164,9 +146,18 @@ def bits(text: str) -> float:
     return float(match[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / 8
 
 
-def _number(text: str) -> float:
-    """Read a number; -1 for other texts."""
+def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        return -1.0
+        value = math.nan
+    if not (math.isfinite(value) and fits(value)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+    return value
+
+
+def _integer(text: str, least: int) -> int:
+    value = int(text) if text.lstrip("+-").isdigit() else least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
+    return value

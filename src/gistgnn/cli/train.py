@@ -11,7 +11,6 @@ from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.interrupt import Interrupt
 from gistgnn.cli.join_ranks import joined, leads
 from gistgnn.cli.options import (
-    Options,
     add_data_options,
     add_device_option,
     add_evaluation_options,
@@ -22,16 +21,16 @@ from gistgnn.cli.options import (
 )
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.errors import DivergedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from gistgnn.cli.options import Options
     from gistgnn.distributed import Ranks
-    from gistgnn.errors import DivergedError
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.session.result import Result
     from gistgnn.session.saving import Saving
 
 
@@ -45,7 +44,7 @@ def add_parser(commands: Any) -> None:
     _add_run_options(parser.add_argument_group("run"))
 
 
-def _add_run_options(group: Options) -> None:
+def _add_run_options(group: "Options") -> None:
     add = group.add_argument
     add("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)
@@ -80,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None") -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     from gistgnn.distributed import lead, load_once
-    from gistgnn.errors import DivergedError
     from gistgnn.planning import GraphSizes
+    from gistgnn.runs.run_folder import result_json, write_run
     from gistgnn.session.tensorboard import require_tensorboard
 
     first, scale, diverged = leads(), None, None
@@ -110,7 +109,9 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
         if first:
             print(f"gistgnn: interrupted; resume with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    record = gist.theta.led(lambda: _write(args, config, out, graph, result, scale, diverged))
+    record = gist.theta.led(
+        lambda: write_run(out, result_json(config, graph, result, args.data_root, diverged), result.model, scale)
+    )
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
@@ -155,25 +156,6 @@ def _saving(args: argparse.Namespace, config: "RunConfig", out: Path) -> "Saving
     from gistgnn.session.saving import Saving
 
     return Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-
-
-def _write(
-    args: argparse.Namespace,
-    config: "RunConfig",
-    out: Path,
-    graph: "Graph",
-    result: "Result",
-    scale: "Standardisation | None",
-    diverged: "DivergedError | None",
-) -> dict[str, Any]:
-    """Write the run folder and return what result.json holds."""
-    from gistgnn.runs.run_folder import result_json, write_run
-
-    record = result_json(config, graph, result, args.data_root)
-    if diverged:
-        record["diverged"] = str(diverged)
-    write_run(out, record, result.model, scale)
-    return record
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:

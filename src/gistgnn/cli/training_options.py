@@ -9,12 +9,13 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import CLUSTER_METHODS, Options, add_field, count, evaluation_of, natural
+from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
 from gistgnn.errors import InputError
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import CHOICES, PRECISIONS, Training
 
 if TYPE_CHECKING:
+    from gistgnn.cli.options import Options
     from gistgnn.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     _add_settings(parser.add_argument_group("optimiser"), _OPTIMISER)
 
 
-def _add_model_options(group: Options) -> None:
+def _add_model_options(group: "Options") -> None:
     add_field(group, ModelConfig, "name", flag="--model", dest="model", choices=MODELS)
     add_field(
         group,
@@ -88,7 +89,7 @@ def _add_model_options(group: Options) -> None:
     add_field(group, ModelConfig, "heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
 
 
-def _add_gist_options(group: Options, several: str) -> None:
+def _add_gist_options(group: "Options", several: str) -> None:
     if several:
         group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
@@ -119,7 +120,7 @@ def _add_gist_options(group: Options, several: str) -> None:
     add_field(group, RunConfig, "store_precision", "type of the numbers in the files of disk", choices=PRECISIONS)
 
 
-def _add_batch_options(group: Options) -> None:
+def _add_batch_options(group: "Options") -> None:
     group.add_argument(
         "--sampler",
         choices=SAMPLERS,
@@ -136,7 +137,7 @@ def _add_batch_options(group: Options) -> None:
     )
 
 
-def _add_sampler_options(group: Options) -> None:
+def _add_sampler_options(group: "Options") -> None:
     """Add the options of single samplers; `gistgnn.sampling` has their defaults, and a test compares the texts."""
     add, number = group.add_argument, partial(group.add_argument, type=int)
     number("--clusters", metavar="C", help="c, number of clusters that the graph is cut into")
@@ -159,7 +160,7 @@ def _add_sampler_options(group: Options) -> None:
     add("--batches", choices=("shared", "independent"), help=text)
 
 
-def _add_settings(group: Options, settings: dict[str, tuple[str | None, str]]) -> None:
+def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
     """Add the options of some settings of `Training`."""
     for name, (metavar, text) in settings.items():
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import DivergedError, InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.io.models import find_model, write_model
@@ -33,8 +33,10 @@ FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
 
 
-def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
-    """Return what result.json holds."""
+def result_json(
+    config: RunConfig, graph: Graph, result: Result, data_root: str, diverged: DivergedError | None = None
+) -> dict[str, Any]:
+    """Return what result.json holds; its entry "diverged" is the message of a run that diverged."""
     sizes = {
         "name": graph.name,
         "nodes": graph.num_nodes,
@@ -43,11 +45,24 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    return {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    record = {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    return {**record, "diverged": str(diverged)} if diverged else record
 
 
-def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
-    """Write a finished run into its folder, result.json last: if it is there, the other files are there too."""
+def write_run(
+    out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
+) -> dict[str, Any]:
+    """Write a finished run into its folder, result.json last: if it is there, the other files are there too.
+
+    Args:
+        out: the run folder.
+        record: what result.json is to hold.
+        model: the trained model.
+        scale: how the features were standardised; None: they were not.
+
+    Returns:
+        The record.
+    """
     from gistgnn.report.plots import plot_curves  # matplotlib is slow to import
     from gistgnn.report.run_page import run_page
 
@@ -63,6 +78,7 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     Checkpoints(out / CHECKPOINTS).remove()
     shutil.rmtree(out / THETA, ignore_errors=True)
+    return record
 
 
 def read_record(out: Path) -> dict[str, Any]:
