@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.few_rounds import warn_of_few_rounds
-from gistgnn.cli.interrupt import Interrupt
+from gistgnn.cli.interrupt import stop_on_interrupt
 from gistgnn.cli.join_ranks import joined, leads
 from gistgnn.cli.options import (
     add_data_options,
@@ -99,10 +99,10 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "Ranks | None")
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     if first:
         warn_of_few_rounds(config, GraphSizes.of_graph(graph))
-    with Interrupt() as interrupt, _events(out, written=args.tensorboard and first) as report:
-        hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config, out), "progress": first}
+    with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
-            result = config.fit(gist, graph, report=report, **hooks)
+            saving = _saving(args, config, out)
+            result = config.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
         except DivergedError as error:
             diverged, result = error, error.result
     if result.interrupted:
