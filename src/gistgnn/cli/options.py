@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
-    from argparse import _ActionsContainer as Options  # a parser, or a group of one
-
     from gistgnn.evaluation import Evaluation
+
+    Options = argparse._ActionsContainer  # a parser, or a group of one
 
 # The merge replaces these lines by imports from the modules that define them.
 CLUSTER_METHODS = ("metis", "random")
