@@ -11,6 +11,7 @@ from benchmarks.tables import describe_machine, on, table
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import SAMPLINGS, ClusterSampling
+from gistgnn.settings import Training
 
 ALLOWED = 2.0  # points
 WEIGHED = ("ladies", "fastgcn")  # have no attention
@@ -54,14 +55,13 @@ def config(model: str, sampler: str, m: int, options: argparse.Namespace) -> Run
         model=ModelConfig(model, (width,) * options.hidden_layers, **each),
         sub_gcns=m,
         seed=options.seed,
-        training={"lr": options.lr, "epochs": options.full_epochs, "local_steps": options.local_steps},
+        training=Training(options.full_epochs, options.local_steps, lr=options.lr),
         runner="fused",
     )
     if sampler == "full":
         return plain
     chosen = ClusterSampling(options.clusters) if sampler == "clusters" else SAMPLINGS[sampler]()
-    training = {**plain.training, "epochs": options.epochs}
-    return replace(plain, sampler=chosen, training=training)
+    return replace(plain, sampler=chosen, training=replace(plain.training, epochs=options.epochs))
 
 
 def row(sampler: str, model: str, m: int, record: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from gistgnn.cli.main import main
 
 status = main()
 if status == 0 and "TORCHELASTIC_RUN_ID" in os.environ:
-    # All is written. Threads of Gloo's have been seen to abort the interpreter on its way out, once in many runs,
-    # which torchrun takes for a rank that has failed.
+    # Everything is written. In rare runs a thread of Gloo aborts the interpreter while it shuts down; torchrun would
+    # take that for a rank that failed.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -1,29 +1,40 @@
-"""The errors that a user can cause and mend, and their one-line messages."""
+"""The errors that a user can cause and fix. Their messages are one line; the command line prints them as they are."""
 
 from typing import Any
 
 _LONGEST = 160
 
 
-class InputError(ValueError):
-    """A value that gistgnn cannot work with.
+class GistError(Exception):
+    """Base of the errors that gistgnn raises on purpose.
 
-    The message is one line that says what is wrong, which value, and what to do; the command line
-    prints it as it is and exits with status 2.
+    The message is one line: what is wrong, the value, and what to do. The command line prints it and exits with
+    status 2.
 
     Attributes:
-        relayed: all ranks of a run raise it, and rank 0 alone has to say so.
+        relayed: every rank of the run raises this error, and rank 0 alone has to print it.
     """
 
     relayed = False
 
 
-class DivergedError(InputError):
-    """A sub-GCN's loss or parameters became NaN or infinite; Θ is as it was before that round.
+class InputError(GistError, ValueError):
+    """A value, a file or a setting that gistgnn cannot work with."""
+
+
+class RankLostError(GistError):
+    """Another rank has died, hangs, or cannot be reached."""
+
+
+class DivergedError(GistError):
+    """The loss or the parameters of a sub-GCN became NaN or infinite; Θ is as it was before that round.
 
     Args:
-        round_number: t of the round in which it happened, from 0; the message counts from 1, as result.json does.
+        round_number: t, the round in which it happened, from 0. The message counts from 1, as result.json does.
         what: the value that is not finite.
+
+    Attributes:
+        result: what `GIST.fit` had reached, a `Result`; None outside of `fit`.
     """
 
     def __init__(self, round_number: int, what: str) -> None:
@@ -32,21 +43,17 @@ class DivergedError(InputError):
             "try a smaller learning rate or clip the gradient"
         )
         self.round_number, self.what = round_number, what
-        self.result: Any = None  # of `GIST.fit`: what the run had reached
+        self.result: Any = None
 
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
-        """Let the error cross processes; the result stays behind."""
+        """Let the error travel between processes, without the result."""
         return type(self), (self.round_number, self.what)
 
 
 def reason(error: BaseException) -> str:
-    """The type and text of an error on one line, cut to a length that a terminal shows.
+    """Return the type and text of another library's error on one line, such as "BadZipFile: File is not a zip file".
 
-    Args:
-        error: what another library raised; its text may run over many lines.
-
-    Returns:
-        For example ``"BadZipFile: File is not a zip file"``.
+    Long texts are cut to what a terminal shows.
     """
     text = " ".join(str(error).split())
     if len(text) > _LONGEST:

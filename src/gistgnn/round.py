@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Theta
@@ -107,7 +107,7 @@ class Round:
             self._check_losses(report.losses)
             self._keep_all()
             self._theta.wait_for_reader()
-        except InputError as error:
+        except GistError as error:
             report.error = error
         report = self._theta.agree(report)
         means = [report.losses[i] for i in sorted(report.losses)]

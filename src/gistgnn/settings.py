@@ -1,21 +1,33 @@
-"""How a model is trained: the settings of a run, checked where they enter, and the learning rate they imply."""
+"""The settings of a training run, checked where they enter, and what follows from them: steps, rates, optimiser.
+
+Torch is imported inside the functions that need it, so that the command line reads names and defaults here quickly.
+"""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.optim import Optimizer
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
 
-OPTIMIZERS: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
-SCHEDULES = ("constant", "step", "cosine")
-TRAININGS = ("split", "each")
-OPTIMIZER_STATES = ("reset", "carry")
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+"""Optimisers by their names here, and their names in `torch.optim`."""
+
 PRECISIONS = ("float32", "bf16")
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "training": ("split", "each"),
+    "optimizer": tuple(OPTIMIZERS),
+    "schedule": ("constant", "step", "cosine"),
+    "optimizer_state": ("reset", "carry"),
+    "precision": PRECISIONS,
+}
+"""The values that a setting of `Training` may have, by the setting's name."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +37,20 @@ class Training:
     Args:
         epochs: E, passes over the training nodes.
         local_steps: ζ, steps of every sub-GCN between two aggregations.
-        training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take the baseline's steps
-            (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
+        training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
+            baseline (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
         optimizer: "adam", "adamw" or "sgd".
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
-        momentum: of SGD; the others have none to set.
+        momentum: momentum of SGD; the other optimisers have none.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
             Both follow the progress of the whole run, not of a round.
-        optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets its moments
+        optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets the moments
             travel with the parameters. With m = 1 they are always kept: the baseline is ordinary training.
         precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters, moments, sparse
             products and the loss stay in float32.
-        clip_norm: largest norm of a sub-GCN's gradient, or None.
-        patience: stop after this many evaluations without a better validation score, or None.
+        clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
+        patience: stop after this many evaluations without a better validation score; None: never.
         evaluate_every: rounds between evaluations.
 
     Raises:
@@ -63,13 +75,7 @@ class Training:
         """Check every value."""
         for name in ("epochs", "local_steps", "evaluate_every", "patience"):
             _check_count(name, getattr(self, name), optional=name == "patience")
-        for name, choices in (
-            ("training", TRAININGS),
-            ("optimizer", tuple(OPTIMIZERS)),
-            ("schedule", SCHEDULES),
-            ("optimizer_state", OPTIMIZER_STATES),
-            ("precision", PRECISIONS),
-        ):
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
         _check_number("lr", self.lr, above=True, below=1e6)
@@ -93,15 +99,20 @@ class Training:
             return self.lr * 0.5 * (1 + math.cos(math.pi * progress))
         return self.lr
 
-    def make_optimizer(self, parameters: Iterable[Tensor]) -> Optimizer:
-        """Return a new optimiser of the parameters, which takes one pass over them in a step."""
+    def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
+        """Return a new optimiser of the parameters."""
+        import torch
+
+        # fused: one pass over the parameters in a step, on the CPU as well
         options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay, "fused": True}
         if self.optimizer == "sgd":
             options["momentum"] = self.momentum
-        return OPTIMIZERS[self.optimizer](parameters, **options)
+        return getattr(torch.optim, OPTIMIZERS[self.optimizer])(parameters, **options)
 
-    def autocast(self, device: torch.device) -> torch.autocast:
+    def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""
+        import torch
+
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
@@ -113,7 +124,7 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
         settings: single settings by name; those that are None have their default.
 
     Raises:
-        InputError: both are given, or `epochs` is missing, or a setting does not exist.
+        InputError: both are given, or neither a Training nor `epochs`.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     if training is not None:
@@ -123,11 +134,6 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
     if "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
-
-
-def make_training(settings: dict[str, Any]) -> Training:
-    """Return settings by name as a `Training`; see there."""
-    return Training(**settings)
 
 
 def _check_count(name: str, value: Any, *, optional: bool) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gistgnn.checkpoint import Checkpoints, Part
-from gistgnn.checkpoint.storage import read_parts, saved_parts, write_parts
+from gistgnn.checkpoint import Checkpoints, Part, storage
+from gistgnn.checkpoint.storage import read_parts, saved_tensors, write_parts
 from tests.helpers.refusals import refused
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
@@ -49,22 +49,36 @@ def test_what_some_write_others_read(
     for rank in range(writers):
         if parts := cut(tensors, writers, rank):
             write_parts(folder, parts, rank)
-    found = {name: (shape, dtype) for name, (shape, dtype, _) in saved_parts(folder).items()}
-    assert found == {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+    saved = saved_tensors(folder)
+    found = {name: (tensor.shape, tensor.dtype, tensor.numel) for name, tensor in saved.items()}
+    assert found == {name: (tensor.shape, tensor.dtype, tensor.numel()) for name, tensor in tensors.items()}
     read = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
     for rank in range(readers):
-        read_parts(folder, cut(read, readers, rank))
+        read_parts(saved, cut(read, readers, rank))
     for name, tensor in tensors.items():
         assert torch.equal(read[name], tensor), name
 
 
-def test_large_tensors_have_files_of_their_own(tmp_path: Path) -> None:
-    """A copy of a file is made before it is written."""
-    mib = torch.zeros(2**18)
-    write_parts(tmp_path, {"a": Part.whole(mib.repeat(65)), **{str(k): Part.whole(mib.clone()) for k in range(70)}}, 3)
-    sizes = sorted(file.stat().st_size // 2**20 for file in tmp_path.iterdir())
-    assert sizes == [6, 64, 65]
-    assert all(file.name.startswith("shard-00004-") for file in tmp_path.iterdir())
+def test_tensors_are_copied_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_PIECE", 40)
+    whole = torch.randn(50, 3)
+    for rank, first in enumerate((0, 21)):
+        rows = whole[first : (21, 50)[rank]]
+        write_parts(tmp_path, {"a": Part(rows, whole.shape, first)}, rank)
+    read = torch.zeros(33, 3)
+    read_parts(saved_tensors(tmp_path), {"a": Part(read, whole.shape, 7)})
+    assert torch.equal(read, whole[7:40])
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *args: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "write_tensors", full)
+    with pytest.raises(OSError, match="No space"):
+        write_parts(tmp_path, {"a": Part.whole(torch.ones(2))}, 0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_rows_that_are_missing_are_named(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _stop(process: Process, run: Path, number: signal.Signals) -> tuple[int | No
 
 
 @pytest.mark.parametrize(
-    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "memory"), (signal.SIGKILL, "mapped")]
+    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "memory"), (signal.SIGKILL, "disk")]
 )
 def test_a_stopped_run_goes_on_to_the_same_model(
     cli: Cli, tmp_path: Path, unbroken: Path, number: signal.Signals, store: str

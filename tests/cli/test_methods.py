@@ -44,17 +44,14 @@ def test_an_ensemble_is_one_model_of_its_members(tmp_path: Path, own_graph: Path
     ("options", "message"),
     [
         (("--method", "best"), "invalid choice: 'best'"),
-        (("--method", "local-sgd"), "local-sgd gives each worker its own batches, but the sampler is full"),
+        (("--method", "local-sgd"), "local-sgd gives each worker batches of its own, but the sampler is full"),
         (("--method", "data-parallel"), "data-parallel gives each worker"),
         (("--method", "local-sgd", *CLUSTERS, "--partition-dims", 1), "the method is local-sgd, which splits nothing"),
         (("--method", "data-parallel", *CLUSTERS, "--partition", "categorical"), "which splits nothing"),
-        (
-            ("--method", "data-parallel", *CLUSTERS, "--store", "mapped"),
-            "data-parallel holds all of Θ in memory: use memory",
-        ),
+        (("--method", "data-parallel", *CLUSTERS, "--store", "disk"), "data-parallel holds all of Θ in memory"),
         (("--method", "data-parallel", *CLUSTERS, "--sub-gcns", 0), "workers is 0"),
         (("--method", "ensemble", "--partition-dims", 0, 1), "an ensemble's members see all of them"),
-        (("--method", "ensemble", "--store", "mapped"), "ensemble holds all of Θ in memory"),
+        (("--method", "ensemble", "--store", "disk"), "ensemble holds all of Θ in memory"),
         (("--method", "ensemble", "--sub-gcns", 9), "sub_gcns is 9, more than the 8 features of d_1"),
     ],
 )

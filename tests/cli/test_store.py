@@ -17,21 +17,27 @@ TRAIN = ("train", "--hidden", 64, 64, "--epochs", 40, "--local-steps", 2, "--opt
 
 def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> None:
     """In files in a process of its own, in the host's memory in this one."""
-    done = cli(*TRAIN, "--out", "mapped", "--store", "mapped")
+    done = cli(*TRAIN, "--out", "disk", "--store", "disk")
     assert done.returncode == 0, done.stderr
+    assert "gistgnn: note" not in done.stderr
     for store in ("memory", "host"):
         assert run(*TRAIN, "--out", tmp_path / store, "--store", store) == 0
-    models = {(tmp_path / store / "model.safetensors").read_bytes() for store in ("memory", "host", "mapped")}
+    models = {(tmp_path / store / "model.safetensors").read_bytes() for store in ("memory", "host", "disk")}
     assert len(models) == 1
-    left = sorted(path.name for path in (tmp_path / "mapped").iterdir())
+    left = sorted(path.name for path in (tmp_path / "disk").iterdir())
     assert left == ["curves.png", "model.safetensors", "report.html", "result.json"]
-    assert json.loads((tmp_path / "mapped/result.json").read_text())["config"]["store"] == "mapped"
+    assert json.loads((tmp_path / "disk/result.json").read_text())["config"]["store"] in ("disk", "mapped")
+
+
+def test_the_old_name_of_the_disk_store_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*TRAIN, "--out", tmp_path / "run", "--store", "mapped") == 0
+    assert "note: the store mapped is now called disk: use --store disk\n" in capsys.readouterr().err
 
 
 def test_what_a_run_left_without_a_checkpoint_is_in_nobody_s_way(tmp_path: Path) -> None:
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
-    assert run(*TRAIN, "--out", tmp_path / "run", "--store", "mapped") == 0
+    assert run(*TRAIN, "--out", tmp_path / "run", "--store", "disk") == 0
 
 
 def test_half_precision_belongs_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,9 +45,9 @@ def test_half_precision_belongs_to_files(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_run_in_half_precision_is_not_resumed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mapped = (*TRAIN, "--out", tmp_path / "run", "--store", "mapped")
-    assert run(*mapped, "--store-precision", "bf16") == 0
-    refused(capsys, "store_precision was 'bf16'", *mapped, "--resume")
+    disk = (*TRAIN, "--out", tmp_path / "run", "--store", "disk")
+    assert run(*disk, "--store-precision", "bf16") == 0
+    refused(capsys, "store_precision was 'bf16'", *disk, "--resume")
 
 
 def run_with_small_files(*args: object) -> int:
@@ -52,7 +58,7 @@ def run_with_small_files(*args: object) -> int:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process's files")
 def test_a_disk_that_fills_up_is_said_in_one_line(tmp_path: Path) -> None:
     """No file may grow beyond 20 kB: Θ's first one is larger."""
-    done = Forked(tmp_path, run_with_small_files, *TRAIN, "--out", "run", "--store", "mapped").completed()
+    done = Forked(tmp_path, run_with_small_files, *TRAIN, "--out", "run", "--store", "disk").completed()
     assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,23 +15,24 @@ from gistgnn.compare.turns import take_turns
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 
 Advance = Callable[[int, int], None]
 
 
 def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> RunConfig:
-    training = {"epochs": rounds, "local_steps": 1, "training": "each"}
+    training = Training(rounds, 1, training="each")
     return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, seed=seed, training=training)
 
 
 def slow(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
     """Rounds that take longer than a turn; notes when each begins and ends."""
     spans = []
-    for k in range(config.training["epochs"]):
+    for k in range(config.training.epochs):
         begun = time.time()
         time.sleep(0.6 if config.sub_gcns == 2 else 0.3)
         spans.append((begun, time.time()))
-        advance(k + 1, config.training["epochs"])
+        advance(k + 1, config.training.epochs)
         stop()
     return {"spans": spans}
 

@@ -105,7 +105,7 @@ def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None
 
 def resume_what_rank_0_has(ranks: Ranks, folder: Path) -> None:
     own = folder if ranks.leads else folder / "elsewhere"
-    with refused("there is no", "elsewhere/round-00000002 to go on from", "all machines see the same files"):
+    with refused("there is no", "elsewhere/round-00000002 to resume from", "all machines see the same files"):
         fitted(MODELS[0], ranks, "memory", saving=Saving(own, resume=True))
 
 

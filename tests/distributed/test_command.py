@@ -84,7 +84,7 @@ def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    for line in ("stopping after this round", "interrupted; go on with the same command and --out cut --resume"):
+    for line in ("stopping after this round", "interrupted; resume with the same command and --out cut --resume"):
         assert said.count(f"gistgnn: {line}") == 1, said
     assert not (tmp_path / "cut/result.json").exists()
     for out in ("cut", "whole"):

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 
 
 @contextlib.contextmanager
-def refused(*parts: str, error: type[InputError] = InputError) -> Iterator[None]:
+def refused(*parts: str, error: type[GistError] = InputError) -> Iterator[None]:
     """Expect an InputError of one line that holds all the parts."""
     with pytest.raises(error) as caught:
         yield

@@ -64,7 +64,7 @@ def entry(begin: int, end: int, *shape: int, dtype: str = "F32") -> dict[str, ob
     ("header", "size", "said"),
     [
         (b"{torn", 0, "JSONDecodeError"),
-        (b"[1]", 0, "has no attribute"),
+        (b"[1]", 0, "TypeError"),
         ({"t": entry(0, 8, 2)}, 7, "its tensors take"),
         ({"t": entry(0, 8, 2)}, 9, "its tensors take"),
         ({"t": entry(0, 8, 3)}, 8, "'t' [3] has 8 bytes"),

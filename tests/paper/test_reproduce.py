@@ -97,14 +97,14 @@ def test_the_full_scale_is_the_paper_s_setting() -> None:
     assert run.inductive
     assert run.sampler is not None
     assert run.sampler.clusters_per_batch == 10
-    assert run.training["evaluate_every"] == 1
+    assert run.training.evaluate_every == 1
 
 
 def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:
     for m in (1, 2, 4, 8):
         run = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
         rounds = 80 * 300 / m / 50
-        assert 24 <= rounds / run.training["evaluate_every"] <= 40
+        assert 24 <= rounds / run.training.evaluate_every <= 40
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.paper.table1 import PAPER, ROWS, Table1, row_of
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 from tests.cli.in_process import run
 from tests.helpers.commands import start_command
 
@@ -39,8 +40,7 @@ def test_each_row_splits_what_it_says(index: int) -> None:
 
 
 def _config(seed: int) -> RunConfig:
-    training = {"epochs": 2, "local_steps": 1}
-    return RunConfig("digits", ModelConfig(hidden=(4,)), sub_gcns=2, seed=seed, training=training)
+    return RunConfig("digits", ModelConfig(hidden=(4,)), sub_gcns=2, seed=seed, training=Training(2, 1))
 
 
 def test_a_run_is_done_once(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ def test_a_run_is_of_the_paper_s_settings() -> None:
     assert run.sub_gcns == 4
     assert [repeated.seed for repeated in with_seeds([run], 2)] == [0, 1]
     assert run.sampler == LadiesSampling(batch_size=512, nodes_per_layer=512, row_normalise=True)
-    assert run.training["local_steps"] == 500
-    assert run.training["epochs"] == 80
-    assert run.training["lr"] == 0.001
+    assert run.training.local_steps == 500
+    assert run.training.epochs == 80
+    assert run.training.lr == 0.001
     assert run.inductive
     small = Ladies.at("small").config("digits", 2, 1)
     assert not small.inductive
-    assert small.training["lr"] == 0.01
-    assert small.training["local_steps"] == 50
+    assert small.training.lr == 0.01
+    assert small.training.local_steps == 50

@@ -18,6 +18,7 @@ from gistgnn.planning.rehearsal import rehearse
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
@@ -42,7 +43,7 @@ SIZES = GraphSizes.of_graph(GRAPH)
 
 
 def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
-    training = {"epochs": 4, "local_steps": 2, **options.pop("training", {})}
+    training = Training(**{"epochs": 4, "local_steps": 2, **options.pop("training", {})})
     model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
     return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
 

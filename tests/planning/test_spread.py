@@ -1,14 +1,17 @@
 """Projections of a run on many ranks."""
 
+from dataclasses import replace
+
 import pytest
 
 from gistgnn.planning import GraphSizes, Network, spread
 from gistgnn.planning.spread import DELAYS
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
 SIZES = GraphSizes("g", 2000, 20000, 100, 10, 1000)
-CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training={"epochs": 4, "local_steps": 50})
+CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training=Training(4, 50))
 
 
 def test_more_ranks_train_less_each_and_send_less_each() -> None:
@@ -36,7 +39,7 @@ def test_as_many_sub_gcns_as_ranks_unless_it_is_said() -> None:
 
 
 def test_carried_moments_travel_too() -> None:
-    carried = RunConfig("g", CONFIG.model, training={**CONFIG.training, "optimizer_state": "carry"})
+    carried = RunConfig("g", CONFIG.model, training=replace(CONFIG.training, optimizer_state="carry"))
     reset, carry = (spread(config, SIZES, [4], Network(1e9))[0].costs.gist for config in (CONFIG, carried))
     assert carry == pytest.approx(3 * reset, rel=1e-3)  # Adam's two, and its counts of steps
 

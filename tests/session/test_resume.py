@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gistgnn import GIST, Saving
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.checkpoint.storage import saved_parts
+from gistgnn.checkpoint.storage import saved_tensors
 from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
 
@@ -124,7 +124,7 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     fit(make(2), stop=after(best), saving=Saving(path), **options)
     place = Checkpoints(path).newest()
     assert place
-    assert any(name.startswith("best/") for name in saved_parts(place))
+    assert any(name.startswith("best/") for name in saved_tensors(place))
     resumed = make(2)
     result = fit(resumed, saving=Saving(path, resume=True), **options)
     assert result.progress.best_round == best

@@ -1,6 +1,6 @@
-"""A run's state on disk, from which it goes on as if it had never stopped."""
+"""The saved states of a run, from which it resumes as if it had never stopped."""
 
-from gistgnn.checkpoint.checkpoints import FILE_BYTES, KEPT, Checkpoint, Checkpoints, require_same_run
-from gistgnn.checkpoint.part import Part
+from gistgnn.checkpoint.checkpoints import KEPT, Checkpoint, Checkpoints, require_same_run
+from gistgnn.checkpoint.storage import Part
 
-__all__ = ["FILE_BYTES", "KEPT", "Checkpoint", "Checkpoints", "Part", "require_same_run"]
+__all__ = ["KEPT", "Checkpoint", "Checkpoints", "Part", "require_same_run"]

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which there are, which are whole, and what they hold."""
+"""The checkpoints of a run: where they lie, which of them are complete, and what they hold."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from typing import Any, TypeVar
 
 import torch
 
-from gistgnn.checkpoint.part import Part
+from gistgnn.checkpoint.storage import Part, SavedTensor, read_parts, saved_tensors
 from gistgnn.errors import InputError, reason
 from gistgnn.io.whole_files import replacing
 
 T = TypeVar("T")
 
-KEPT = 2  # of the last checkpoints
-FILE_BYTES = 64 * 2**20  # of a file of tensors, unless one takes more; torch copies each file twice to write it
+KEPT = 2  # checkpoints of a run that are kept: the last ones
 _STATE = "state.json"
-_VERSION = 1
+_VERSION = 2
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)  # what reading damaged files raises
 
 
 class Checkpoints:
-    """The last checkpoints of a run, in a folder that holds nothing else.
+    """The last checkpoints of a run, in a folder of their own.
 
-    `round-00000012/` is the one after 12 rounds: the files of tensors of one or several processes (see
-    `gistgnn.checkpoint.storage`), and state.json, which is written last: where it is missing the checkpoint is torn,
-    and is not looked at.
+    `round-00000012/` is the checkpoint after 12 rounds. It holds the tensors in a file of each rank (see
+    `gistgnn.checkpoint.storage`), and state.json. That file is written last: without it the checkpoint is incomplete,
+    and is ignored.
 
     Args:
-        folder: where they are; it need not exist.
+        folder: where the checkpoints lie; it need not exist.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def place(self, rounds: int) -> Path:
-        """The folder of the checkpoint after some rounds."""
+        """Return the folder of the checkpoint after some rounds."""
         return self.folder / f"round-{rounds:08d}"
 
     def whole(self) -> list[Path]:
-        """The folders of the checkpoints that are not torn, in order."""
+        """Return the folders of the complete checkpoints, oldest first."""
         return sorted(path for path in self._all() if (path / _STATE).exists())
 
     def newest(self) -> Path | None:
-        """The last of them, or None where there is none."""
+        """Return the folder of the last complete checkpoint; None: there is none."""
         return next(reversed(self.whole()), None)
 
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], shapes: Mapping[str, torch.Size]
     ) -> None:
-        """Declare a checkpoint whole, once all processes have written their tensors; older than the last two go.
+        """Complete a checkpoint once all ranks have written their tensors, and remove all but the last two.
 
         Args:
-            rounds: that are done.
-            state: history, best scores: what JSON can hold.
-            run: what was being run; a checkpoint is resumed only by the same run.
-            shapes: of all tensors.
+            rounds: number of rounds that are done.
+            state: history and best scores, as JSON.
+            run: the settings of the run; another run cannot resume from this checkpoint.
+            shapes: shapes of all tensors.
 
         Raises:
-            InputError: some rows are missing, or the disk does not take it.
+            InputError: some rows are missing, or the disk is full.
         """
         place = self.place(rounds)
         if shapes:
@@ -75,58 +75,59 @@ class Checkpoints:
             _remove(old)
 
     def remove_torn(self) -> None:
-        """Remove what a killed process has begun to write."""
+        """Remove incomplete checkpoints, which a killed process left."""
         for path in self._all() - set(self.whole()):
             shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove them all, and the folder where it holds nothing else."""
+        """Remove all checkpoints, and the folder if nothing else is in it."""
         for path in sorted(self._all()):
             _remove(path)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
     def _all(self) -> set[Path]:
-        found = self.folder.iterdir() if self.folder.is_dir() else ()
-        return {path for path in found if re.fullmatch(r"round-\d{8,}", path.name)}
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
 
 
 class Checkpoint:
-    """One checkpoint, open to be gone on from.
+    """A checkpoint opened for resuming.
 
     Args:
-        place: its folder.
-        run: what is to go on.
+        place: the folder of the checkpoint.
+        run: the settings of the run that resumes.
 
     Attributes:
-        tensors: the shape and type of each.
+        tensors: shape and type of every tensor.
 
     Raises:
-        InputError: it is not there, damaged, or of another run (the differing setting is named).
+        InputError: the checkpoint is missing, damaged, or of another run (the message names the differing setting).
     """
 
     def __init__(self, place: Path, run: dict[str, Any]) -> None:
         self._place = place
         if not place.is_dir():
-            raise InputError(f"there is no {place} to go on from: put it where all machines see the same files")
+            raise InputError(f"there is no {place} to resume from: put it where all machines see the same files")
         try:
             record = json.loads((place / _STATE).read_text(encoding="utf-8"))
             if record["version"] != _VERSION:
                 raise ValueError(f"it is of version {record['version']}, this is {_VERSION}")
             if not all(isinstance(record[key], dict) for key in ("state", "run", "files")):
-                raise ValueError("it is not what this version writes")
+                raise ValueError("it lacks what this version writes")
             self._state: dict[str, Any] = record["state"]
             _require_files(place, record["files"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._saved: dict[str, SavedTensor] = saved_tensors(place)
+        except _DAMAGE as error:
             raise self._damaged(error) from error
         require_same_run(place, record["run"], run)
-        self.tensors = self._specs() if record["files"] else {}
+        self.tensors = {name: (saved.shape, saved.dtype) for name, saved in self._saved.items()}
 
     def state_as(self, kind: Callable[..., T]) -> T:
-        """What was saved of the run beside tensors.
+        """Return the saved state as an object: `kind` is called with its entries.
 
         Raises:
-            InputError: it does not have the fields of this kind.
+            InputError: the state does not have the fields of this kind.
         """
         try:
             return kind(**self._state)
@@ -139,61 +140,56 @@ class Checkpoint:
         Raises:
             InputError: they cannot be read.
         """
-        from gistgnn.checkpoint.storage import read_parts  # slow to import
-
         try:
-            read_parts(self._place, parts)
-        except Exception as error:  # of torch, safetensors or the system
+            read_parts(self._saved, parts)
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def read_whole(self, name: str, device: torch.device | str = "cpu") -> torch.Tensor:
-        """Read all of a tensor."""
+        """Return a whole tensor."""
         shape, dtype = self.tensors[name]
-        found = torch.empty(shape, dtype=dtype, device=device)
-        self.read({name: Part.whole(found)})
-        return found
-
-    def _specs(self) -> dict[str, tuple[torch.Size, torch.dtype]]:
-        from gistgnn.checkpoint.storage import saved_parts
-
-        try:
-            return {name: (shape, dtype) for name, (shape, dtype, _) in saved_parts(self._place).items()}
-        except Exception as error:  # of torch, safetensors or the system
-            raise self._damaged(error) from error
+        tensor = torch.empty(shape, dtype=dtype, device=device)
+        self.read({name: Part.whole(tensor)})
+        return tensor
 
     def _damaged(self, error: Exception) -> InputError:
         before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
-        where = f"go on from {before[-1].name}" if before else "start again"
-        return InputError(f"the checkpoint {self._place} cannot be read ({reason(error)}): delete it to {where}")
+        advice = f"resume from {before[-1].name}" if before else "start again"
+        return InputError(f"the checkpoint {self._place} cannot be read ({reason(error)}): delete it to {advice}")
 
 
-def require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise InputError, naming the first setting that differs, unless a file's run is the one that is wanted."""
+def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise InputError, naming the first setting that differs, unless a file is of the run that is wanted.
+
+    Args:
+        path: the file, for the message.
+        saved: settings of the run that wrote the file.
+        wanted: settings of this run.
+    """
     wanted = json.loads(json.dumps(wanted))
-    for key in sorted(found.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
-        if found.get(key) != wanted.get(key):
+    for key in sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
+        if saved.get(key) != wanted.get(key):
             raise InputError(
-                f"{path} is of another run: {key} was {found.get(key)!r}, now {wanted.get(key)!r}; "
+                f"{path} is of another run: {key} was {saved.get(key)!r}, now {wanted.get(key)!r}; "
                 "use the same settings or another output directory"
             )
 
 
 def _require_files(place: Path, files: Mapping[str, int]) -> None:
+    """Raise OSError or ValueError unless every file is there and has its size."""
     for name, size in files.items():
-        if (found := (place / name).stat().st_size) != size:
-            raise ValueError(f"{name} has {found} bytes, not {size}")
+        if (actual := (place / name).stat().st_size) != size:
+            raise ValueError(f"{name} has {actual} bytes, not {size}")
 
 
 def _require_all(place: Path, shapes: Mapping[str, torch.Size]) -> None:
-    """Refuse a checkpoint of whose tensors some rows were written elsewhere."""
-    from gistgnn.checkpoint.storage import saved_parts
-
+    """Raise InputError if the files in a checkpoint's folder do not hold all rows of every tensor."""
     try:
-        held = {name: count for name, (_, _, count) in saved_parts(place).items()}
-    except Exception as error:  # of torch, safetensors or the system
-        raise InputError(f"the checkpoint {place} cannot be read ({reason(error)}): see to the disk") from error
+        saved = saved_tensors(place)
+    except _DAMAGE as error:
+        raise InputError(f"the checkpoint {place} cannot be read ({reason(error)}): check the disk") from error
     for name, shape in shapes.items():
-        if held.get(name, 0) != shape.numel():
+        if name not in saved or saved[name].numel != shape.numel():
             raise InputError(
                 f"the checkpoint {place} lacks rows of '{name}', which another rank has written: put it where all "
                 "machines see the same files"
@@ -201,6 +197,6 @@ def _require_all(place: Path, shapes: Mapping[str, torch.Size]) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove a checkpoint, which is torn from the first moment on."""
+    """Remove a checkpoint; without its state it is incomplete at once."""
     (place / _STATE).unlink(missing_ok=True)
     shutil.rmtree(place, ignore_errors=True)

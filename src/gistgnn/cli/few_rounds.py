@@ -1,4 +1,4 @@
-"""A run that would leave much of Θ untrained is pointed out."""
+"""A warning about runs that would leave much of Θ untrained."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -11,10 +11,13 @@ log = logging.getLogger(__name__)
 
 
 def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
-    """Say so where a weight between two split layers is trained in less than a round: it is in 1/m of them."""
-    from gistgnn.settings import make_training
+    """Warn if a weight between two split layers trains in less than one round on average: it is in 1/m of the rounds.
 
-    training, m = make_training(config.training), config.sub_gcns
+    Args:
+        config: the run.
+        sizes: of its graph.
+    """
+    training, m = config.training, config.sub_gcns
     seen = sizes.training() if config.inductive else sizes
     expected = seen.expected(config.sampler, config.model.layers)
     steps = training.steps(expected.steps if expected else 1, m)

@@ -1,32 +1,33 @@
-"""Ctrl-C as a request to stop at the next whole Θ."""
+"""Ctrl-C as a request to stop after the round."""
 
 import signal
 import sys
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from gistgnn.cli.join_ranks import leads
 
 
-class Interrupt:
-    """Within the block the first Ctrl-C asks the run to end after its round; a second one ends it at once."""
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Inside the block the first Ctrl-C asks the run to stop after its round; the second one interrupts.
 
-    def __init__(self) -> None:
-        self.asked = False
+    Yields:
+        A function that returns whether the user has asked to stop.
+    """
+    asked = False
 
-    def __enter__(self) -> "Interrupt":
-        """Take over SIGINT."""
-        self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give SIGINT back."""
-        signal.signal(signal.SIGINT, self._before)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
             raise KeyboardInterrupt
-        self.asked = True
+        asked = True
         if leads():
             print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

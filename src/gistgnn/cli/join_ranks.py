@@ -1,4 +1,4 @@
-"""A command that torchrun has started on several ranks."""
+"""The ranks of a command that torchrun has started."""
 
 import argparse
 import os
@@ -14,16 +14,21 @@ if TYPE_CHECKING:
 
 
 def leads() -> bool:
-    """Whether this process is the one that speaks to the user: rank 0, or the only one."""
+    """Return whether this process prints messages: it is rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
-    """The ranks of the run while the block lasts, or `Alone` where torchrun has not started this process.
+    """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process.
+
+    Args:
+        args: the options of the command: interface, timeout and resume.
+        device: where this rank trains.
 
     Raises:
-        InputError: they cannot be reached, or an option does not go with them.
+        InputError: an option does not fit the way the process was started.
+        RankLostError: the other ranks cannot be reached.
     """
     from gistgnn.distributed import Alone, Ranks, started_by_torchrun
 
@@ -35,15 +40,13 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
     if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and not args.resume:
         raise InputError(
             "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR, "
-            "so that they go on from the last checkpoint"
+            "so that they resume from the last checkpoint"
         )
-    ranks = Ranks(_local(device), args.timeout, args.interface)
+    # "cuda" means one GPU for each rank of this machine
+    ranks = Ranks(
+        f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device, args.timeout, args.interface
+    )
     try:
         yield ranks
     finally:
         ranks.close()
-
-
-def _local(device: str) -> str:
-    """The GPU of this rank on its machine, where it is to be a GPU and none is named."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device

@@ -1,6 +1,6 @@
 """`gistgnn`: reads the command line and runs one command.
 
-A command is a module with `add_parser(commands)` and `run(args) -> int`; it imports what is slow inside `run`, so that
+A command is a module with `add_parser(commands)` and `run(args) -> int`. It imports slow modules inside `run`, so that
 `gistgnn --help` answers at once.
 """
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from gistgnn.cli import compare, datasets, evaluate, partition_graph, plan, predict, reproduce, theory, train
 from gistgnn.cli.join_ranks import leads
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import GistError, reason
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
@@ -32,12 +32,13 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for command in (train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce, theory):
         command.add_parser(commands)
+    parser.set_defaults(commands=", ".join(commands.choices))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 130 when interrupted."""
-    # Threads that wait by spinning slow torch tenfold on a machine that runs anything else; read when torch is loaded.
+    # Threads that wait by spinning slow torch tenfold on a busy machine. Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     parser = make_parser()
     args = parser.parse_args(argv)
@@ -47,9 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gistgnn {__version__}")
         return 0
     if not hasattr(args, "run"):
-        parser.error(
-            "give a command: train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce or theory"
-        )
+        parser.error(f"give a command: {args.commands}")
     from gistgnn.utils.console import show_log
 
     show_log(shown=leads())
@@ -57,16 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = args.run(args)
         sys.stdout.flush()
         return status
-    except InputError as error:
+    except GistError as error:
         if leads():
             print(f"gistgnn: error: {error}", file=sys.stderr)
         elif not error.relayed:
             print(f"gistgnn: error: rank {os.environ['RANK']}: {error}", file=sys.stderr)
         return BAD_INPUT
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the program that reads our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except OSError as error:  # of a path that could not even be asked about
+    except OSError as error:  # a path that the system refuses to look at
         print(f"gistgnn: error: {reason(error)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

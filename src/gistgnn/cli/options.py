@@ -1,78 +1,104 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how their values are read."""
 
 import argparse
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
 
-# As gistgnn.graphs.clustering has them, whose import would take seconds.
+    Options = argparse._ActionsContainer  # a parser, or a group of one
+
+# The merge replaces these lines by imports from the modules that define them.
 CLUSTER_METHODS = ("metis", "random")
+EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 
-def add_data_options(parser: argparse.ArgumentParser, *, default: str | None) -> None:
-    """Add --dataset and --data-root."""
-    said = f" (default: {default})" if default else " (default: the one that the run was trained on)"
-    parser.add_argument(
+def add_field(options: "Options", kind: type, name: str, text: str = "", **extra: Any) -> None:
+    """Add the option for a field of a dataclass, with its type and its default.
+
+    Args:
+        options: where to add it.
+        kind: the dataclass.
+        name: name of the field; `local_steps` becomes --local-steps.
+        text: what the option does; the default is appended.
+        extra: arguments of `add_argument`, which win over the field's. `shown` is the default for the help text.
+    """
+    field = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    default = extra.setdefault("default", field.default)
+    if "choices" not in extra:
+        extra.setdefault("type", next(iter(get_args(field.type)), field.type))
+    shown = extra.pop("shown", default)
+    shown = f"{shown:g}" if isinstance(shown, float) else shown
+    note = "" if shown is None else f"(default: {shown})"
+    flag = extra.pop("flag", f"--{name.replace('_', '-')}")
+    options.add_argument(flag, dest=extra.pop("dest", name), help=f"{text} {note}".strip(), **extra)
+
+
+def add_data_options(options: "Options", *, default: str | None) -> None:
+    """Add --dataset and --data-root; without a default they are the run's."""
+    shown = default or "the data set of the run"
+    options.add_argument(
         "--dataset",
         default=default,
         metavar="NAME|FILE",
-        help=f"a name from `gistgnn datasets`, or a .npz or .pt{said}",
+        help=f"a name from `gistgnn datasets`, or a .npz or .pt (default: {shown})",
     )
     root = "data" if default else None
-    said = " (default: data)" if default else " (default: the run's)"
-    parser.add_argument(
-        "--data-root", default=root, metavar="DIR", help=f"where named data sets are, or are downloaded to{said}"
+    options.add_argument(
+        "--data-root",
+        default=root,
+        metavar="DIR",
+        help=f"where named data sets are, or are downloaded to (default: {root or 'as in the run'})",
     )
 
 
-def add_device_option(parser: argparse.ArgumentParser) -> None:
+def add_device_option(options: "Options") -> None:
     """Add --device."""
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
-def add_memory_option(parser: argparse.ArgumentParser) -> None:
+def add_memory_option(options: "Options") -> None:
     """Add --memory."""
-    parser.add_argument(
+    options.add_argument(
         "--memory",
         type=gibibytes,
         metavar="GIB",
-        help="what the run may take where the model is, on the host or the GPU (default: what is available)",
+        help="memory that the run may take on the device of the model, host or GPU (default: what is available)",
     )
 
 
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
-    """Add --evaluation, --evaluation-memory and --parts; a sample of the parts is for scores alone."""
-    said = default or "the run's"
-    group = parser.add_argument_group("evaluation")
-    group.add_argument(
+    """Add --evaluation, --evaluation-memory, --parts and, if there are scores, --parts-sample.
+
+    Args:
+        parser: of the command.
+        default: the default method; None: that of the run.
+        sample: add --parts-sample.
+    """
+    add = parser.add_argument_group("evaluation").add_argument
+    add(
         "--evaluation",
-        choices=("auto", "whole", "layers", "parts"),
-        help="the whole graph at once; layer by layer within a budget of memory, exact; by parts, approximate; "
-        f"auto: layer by layer where the whole graph would take more than the budget (default: {said})",
+        choices=EVALUATION_METHODS,
+        help="whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
+        f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})",
     )
-    group.add_argument(
+    add(
         "--evaluation-memory",
         type=gibibytes,
         metavar="GIB",
-        help="the budget of auto, layers and parts, beside the graph and the model (default: half of what is "
-        "available)",
+        help="memory for auto, layers and parts, beside the graph and the model (default: half of what is available)",
     )
-    group.add_argument("--parts", type=count, metavar="P", help="into how many METIS cuts the graph")
+    add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
     if sample:
-        said = "all" if default else "the run's, or all where --parts is given"
-        group.add_argument(
-            "--parts-sample",
-            type=count,
-            metavar="K",
-            help=f"how many of the parts, drawn by the seed, are run and scored (default: {said})",
-        )
+        shown = "all" if default else "as in the run; all, if --parts is given"
+        add("--parts-sample", type=count, metavar="K", help=f"score K random parts, by the seed (default: {shown})")
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
-    """Return the evaluation that is asked for; what is not said is as in the run, unless it is another method.
+    """Return the evaluation that the options describe. With the method of a run, its values are the defaults.
 
     Raises:
         InputError: options that do not go together.
@@ -89,55 +115,49 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
 
 def gibibytes(text: str) -> int:
     """Read a positive number of GiB; return bytes."""
-    try:
-        size = int(float(text) * 2**30)
-    except (ValueError, OverflowError):
-        size = 0
-    if size < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of GiB above 0")
-    return size
+    return int(_number(text, "a number of GiB above 0", lambda size: size * 2**30 >= 1) * 2**30)
 
 
 def seconds(text: str) -> float:
     """Read a positive number of seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
-    return value
-
-
-def count(text: str) -> int:
-    """Read an integer >= 1."""
-    value = int(text) if text.lstrip("+-").isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1")
-    return value
-
-
-def natural(text: str) -> int:
-    """Read an integer >= 0."""
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 0")
-    return int(text)
-
-
-def bits(text: str) -> float:
-    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
-    if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
-    return float(found[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[found[2]] / 8
+    return _number(text, "a number of seconds above 0", lambda value: value > 0)
 
 
 def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
+    return _number(text, "a number of milliseconds >= 0", lambda value: value >= 0) / 1000
+
+
+def count(text: str) -> int:
+    """Read an integer >= 1."""
+    return _integer(text, 1)
+
+
+def natural(text: str) -> int:
+    """Read an integer >= 0."""
+    return _integer(text, 0)
+
+
+def bits(text: str) -> float:
+    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
+    return float(match[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / 8
+
+
+def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds >= 0")
-    return value / 1000
+        value = math.nan
+    if not (math.isfinite(value) and fits(value)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+    return value
+
+
+def _integer(text: str, least: int) -> int:
+    value = int(text) if text.lstrip("+-").isdigit() else least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
+    return value

@@ -1,4 +1,4 @@
-"""The directory of a run: chosen, checked, and not written over unasked."""
+"""The folder of a run: chosen, checked, and never replaced without being asked."""
 
 import argparse
 import shutil
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
-    """Return the directory of the run: --out, or a new one in runs/.
+    """Return the folder of the run: --out, or a new one in runs/.
 
     Raises:
-        InputError: it cannot be written, or holds a run that was not asked to be replaced or resumed.
+        InputError: it cannot be written, or holds another run and neither --resume nor --overwrite is given.
     """
     from gistgnn.checkpoint import Checkpoints
     from gistgnn.io.whole_files import check_writable
@@ -24,7 +24,7 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
     from gistgnn.runs.run_folder import CHECKPOINTS, RESULT
 
     if args.out is None and args.resume:
-        raise InputError("--resume needs --out: say which run is to go on")
+        raise InputError("--resume needs --out: say which run to resume")
     out: Path = args.out or _new_directory(config)
     check_writable(out)
     checkpoints = Checkpoints(out / CHECKPOINTS)
@@ -34,16 +34,16 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
         raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
     elif (out / RESULT).exists() and not args.resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    if not checkpoints.newest():  # of a run that came to no checkpoint, or is written over
+    if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
         shutil.rmtree(out / THETA, ignore_errors=True)
     return out
 
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
-    """Return the record of this very run where it is finished, or None where there is still something to do.
+    """Return the result.json of this run if it is finished; None: there is something left to do.
 
     Raises:
-        InputError: the finished run is another one, or diverged.
+        InputError: the folder holds another finished run, or this one diverged.
     """
     from gistgnn.checkpoint import Checkpoints, require_same_run
     from gistgnn.runs.run_folder import CHECKPOINTS, RESULT, config_of, read_record
@@ -51,7 +51,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None
     record = read_record(out)
-    require_same_run(out / RESULT, config_of(record).goes_on_from, config.goes_on_from)
+    require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity)
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record
@@ -60,7 +60,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
 def _new_directory(config: "RunConfig") -> Path:
     from gistgnn.graphs import find
 
-    # A point in a synthetic graph's fraction begins no suffix, and a colon belongs in no file name.
+    # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     method = "" if config.method == "gist" else f"-{config.method}"
     stem = f"{dataset}-{config.model.name}{method}-m{config.sub_gcns}-seed{config.seed}"

@@ -3,13 +3,13 @@
 import argparse
 import json
 import sys
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.few_rounds import warn_of_few_rounds
-from gistgnn.cli.interrupt import Interrupt
-from gistgnn.cli.join_ranks import joined, leads
+from gistgnn.cli.interrupt import stop_on_interrupt
+from gistgnn.cli.join_ranks import joined
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -20,15 +20,17 @@ from gistgnn.cli.options import (
     seconds,
 )
 from gistgnn.cli.run_directory import choose_directory, finished_run
-from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.errors import DivergedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from gistgnn.cli.options import Options
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.session.result import Result
     from gistgnn.session.saving import Saving
 
 
@@ -39,159 +41,143 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     add_training_options(parser)
     add_evaluation_options(parser, default="auto")
-    _add_run_options(parser)
+    _add_run_options(parser.add_argument_group("run"))
 
 
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("run")
-    group.add_argument("--seed", type=natural, default=0, help="(default: 0)")
-    add_device_option(group)  # type: ignore[arg-type]  # a group takes options as a parser does
-    add_memory_option(group)  # type: ignore[arg-type]
-    group.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
-    group.add_argument("--overwrite", action="store_true", help="replace the results that DIR holds")
-    group.add_argument(
-        "--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)"
-    )
-    group.add_argument(
+def _add_run_options(group: "Options") -> None:
+    add = group.add_argument
+    add("--seed", type=natural, default=0, help="(default: 0)")
+    add_device_option(group)
+    add_memory_option(group)
+    add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
+    add("--overwrite", action="store_true", help="replace the results in DIR")
+    add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
+    add(
         "--timeout",
         type=seconds,
         default=1800.0,
         metavar="SECONDS",
-        help="how long another rank is waited for, where torchrun has started several (default: 1800)",
+        help="with torchrun: how long to wait for another rank (default: 1800)",
     )
-    group.add_argument(
+    add(
         "--interface",
         metavar="NAME",
-        help="the network interface, such as eth0, that ranks listen on and reach each other through",
+        help="with torchrun: the network interface, such as eth0, through which the ranks reach each other",
     )
-    group.add_argument("--resume", action="store_true", help="go on from the last checkpoint in DIR, if there is one")
-    group.add_argument(
-        "--tensorboard", action="store_true", help="write the history to DIR/tensorboard as well, as it comes"
-    )
-    group.add_argument(
-        "--json", action="store_true", help="print result.json on standard output, and nothing else there"
-    )
+    add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
+    add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
+    add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    config = config_of(args, args.sub_gcns, args.store)
+    config = config_of(args, args.sub_gcns, store_name(args.store))
     with joined(args, config.device) as ranks:
         return _train(args, config, ranks)
 
 
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int:
-    """Run the command on this rank, or in the only process."""
-    from gistgnn.errors import DivergedError
+    """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
+    from gistgnn.distributed import load_once
     from gistgnn.planning import GraphSizes
+    from gistgnn.runs.run_folder import result_json, write_run
     from gistgnn.session.tensorboard import require_tensorboard
 
+    first, scale, diverged = ranks.leads, None, None
     if args.tensorboard:
         ranks.lead(require_tensorboard)
-    out = args.out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
-    if finished := ranks.lead(lambda: finished_run(out, config)) if args.resume else None:
-        _report(finished, out, args.json)
-        return 0
-    graph, scale = _load(args, config, ranks)
+    out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
+    if args.resume and (record := ranks.lead(lambda: finished_run(out, config))):
+        return _report(record, out, args.json, shown=first)
+
+    def read() -> "Graph":
+        nonlocal scale
+        graph, scale = _read_graph(args, config, out, check=not ranks.several)
+        return graph
+
+    graph = load_once(ranks, read)
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
-    if leads():
+    if first:
         warn_of_few_rounds(config, GraphSizes.of_graph(graph))
-    with Interrupt() as interrupt, _events(args) as report:
-        hooks = {"stop": lambda: interrupt.asked, "saving": _saving(args, config), "progress": leads()}
-        hooks["report"] = report
+    with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
-            result = config.fit(gist, graph, **hooks)
+            saving = _saving(args, config, out)
+            result = config.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
         except DivergedError as error:
-            found, why = error.result, str(error)
-            gist.theta.read_on_rank_0(lambda: _finish(config, graph, found, args, scale, diverged=why))
-            raise
+            diverged, result = error, error.result
     if result.interrupted:
-        if leads():
-            print(f"gistgnn: interrupted; go on with the same command and --out {args.out} --resume", file=sys.stderr)
+        if first:
+            print(f"gistgnn: interrupted; resume with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    _report(gist.theta.read_on_rank_0(lambda: _finish(config, graph, result, args, scale)), out, args.json)
-    return 0
+    record = gist.theta.read_on_rank_0(
+        lambda: write_run(out, result_json(config, graph, result, args.data_root, diverged), result.model, scale)
+    )
+    if diverged:
+        raise diverged
+    return _report(record, out, args.json, shown=first)
 
 
-def _load(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> "tuple[Graph, Standardisation | None]":
-    """The graph, and how its features were scaled (on rank 0, which writes it); a run that cannot fit is refused."""
-    from gistgnn.distributed import load_once
+def _read_graph(
+    args: argparse.Namespace, config: "RunConfig", out: Path, *, check: bool
+) -> "tuple[Graph, Standardisation | None]":
+    """Return the graph, and how its features were scaled.
+
+    Args:
+        args: options of the command.
+        config: the run.
+        out: the run folder.
+        check: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
+    """
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Resources, require_room
 
-    resources = None if ranks.several else Resources.here(config.device, args.out, args.memory)
-    if resources and (known := find(args.dataset)):
+    known = find(args.dataset)
+    resources = Resources.here(config.device, out, args.memory) if check else None
+    if resources and known:
         require_room(config, GraphSizes.of_dataset(known), resources)
-    scale: Standardisation | None = None
-
-    def loaded() -> "Graph":
-        nonlocal scale
-        graph = load(args.dataset, args.data_root)
-        if resources and not known:
-            require_room(config, GraphSizes.of_graph(graph), resources)
-        scale = config.scale(graph)
-        return scale.graph(graph) if scale else graph
-
-    return load_once(ranks, loaded), scale
+    graph = load(args.dataset, args.data_root)
+    if resources and not known:
+        require_room(config, GraphSizes.of_graph(graph), resources)
+    scale = config.scale(graph)
+    return scale.graph(graph) if scale else graph, scale
 
 
-@contextmanager
-def _events(args: argparse.Namespace) -> "Iterator[Callable[[dict[str, Any]], None]]":
-    """What is called with every entry of the history: it writes TensorBoard's events, where they are wanted."""
-    if not (args.tensorboard and leads()):
-        yield lambda _: None
-        return
+def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":
+    """Return a context manager around the function that writes an entry of the history for TensorBoard."""
+    if not written:
+        return nullcontext(lambda _: None)
     from gistgnn.session.tensorboard import FOLDER, Events
 
-    with closing(Events(args.out / FOLDER)) as events:
-        yield events
+    return closing(Events(out / FOLDER))
 
 
-def _saving(args: argparse.Namespace, config: "RunConfig") -> "Saving":
-    """Where the run is saved."""
+def _saving(args: argparse.Namespace, config: "RunConfig", out: Path) -> "Saving":
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.session.saving import Saving
 
-    return Saving(args.out / CHECKPOINTS, args.checkpoint_every, args.resume, config.goes_on_from)
+    return Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
 
 
-def _finish(
-    config: "RunConfig",
-    graph: "Graph",
-    result: "Result",
-    args: argparse.Namespace,
-    scale: "Standardisation | None",
-    diverged: str | None = None,
-) -> dict[str, Any]:
-    """Write the run's directory and return its record."""
-    from gistgnn.runs.run_folder import result_json, write_run
-
-    record = result_json(config, graph, result, args.data_root)
-    if diverged:
-        record["diverged"] = diverged
-    write_run(args.out, record, result.model, scale)
-    return record
-
-
-def _report(record: dict[str, Any], out: Path, as_json: bool) -> None:
-    """Print the result: as JSON, or as a table and where the files are; on rank 0 alone."""
-    if not leads():
-        return
+def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:
+    """Print the result, as JSON or as a table, and return the exit status 0."""
+    if not shown:
+        return 0
     if as_json:
         print(json.dumps(record, indent=2))
-        return
+        return 0
     from gistgnn.cli.score_table import print_scores
     from gistgnn.io.models import model_path
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
-    together = config.get("method") == "ensemble"  # it has its members at their best, at its end
-    best = "each member at its best" if together else f"at best validation (round {record['best_round']})"
+    ensemble = config.get("method") == "ensemble"  # its result is the members at their best, not a round
+    best = "each member at its best" if ensemble else f"at best validation (round {record['best_round']})"
     print_scores(
         f"{record['graph']['name']}, {config['model']['name']}, {method}m = {config['sub_gcns']}",
         {f"{split}, {best}": record[split] for split in ("validation", "test")}
-        | {f"{split} at the end": None if together else record["last"].get(split) for split in ("validation", "test")},
+        | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
     print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
     print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
+    return 0

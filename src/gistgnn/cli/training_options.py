@@ -1,80 +1,94 @@
-"""The options that say which model is trained and how, and the run that they describe."""
+"""Options that say which model is trained and how, and the configuration that they describe.
+
+Names and defaults come from the dataclasses of `gistgnn.settings` and `gistgnn.runs.config`, which import no torch.
+"""
 
 import argparse
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import CLUSTER_METHODS, count, evaluation_of, natural
+from gistgnn.baselines.registry import METHODS
+from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
 from gistgnn.errors import InputError
+from gistgnn.runners.registry import RUNNERS
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import CHOICES, PRECISIONS, Training
+from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
-    from gistgnn.runs.config import RunConfig
+    from gistgnn.cli.options import Options
     from gistgnn.sampling import Sampling
 
+log = logging.getLogger(__name__)
 
-# As gistgnn.baselines and gistgnn.sampling have them, whose import would take seconds.
-METHODS = ("gist", "data-parallel", "local-sgd", "ensemble")
+MODELS = ("gcn", "graphsage", "gat")
+NORMS = ("none", "layer", "batch")
+PARTITIONS = ("balanced", "categorical")
 SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
-_OPTION = {"method": "cluster_method", "fanouts": "fanout"}  # what a setting is called on the command line
+
+_METHOD_HELP = (
+    "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local SGD "
+    "(full models averaged after N steps), an ensemble of M sub-GCNs that are never merged"
+)
+_GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar and help
+    "local_steps": ("N", "ζ, steps in a round"),
+    "epochs": ("E", ""),
+    "training": (None, "E/m epochs for each sub-GCN, or E"),
+    "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
+}
+_OPTIMISER: dict[str, tuple[str | None, str]] = {
+    "optimizer": (None, ""),
+    "lr": (None, "learning rate"),
+    "weight_decay": ("W", ""),
+    "momentum": (None, "of sgd"),
+    "schedule": (None, "step divides the rate by 10 at 50 %% and 75 %% of the run"),
+    "precision": (None, "of dense products; parameters are float32"),
+    "clip_norm": ("C", "largest norm of a sub-GCN's gradient"),
+    "patience": ("K", "stop after K evaluations without a better score"),
+    "evaluate_every": ("K", "rounds between evaluations"),
+}
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
-    """Add the options of the model, of GIST, of batches and of the optimiser; `several`: many m, and what they are."""
-    _add_model_options(parser)
-    _add_gist_options(parser, several=several)
-    _add_sampler_options(parser)
-    _add_optimizer_options(parser)
+    """Add the options of the model, of GIST, of batches and of the optimiser.
+
+    Args:
+        parser: of the command.
+        several: the command takes several m and no method or store; this is the help of --sub-gcns.
+    """
+    _add_model_options(parser.add_argument_group("model"))
+    _add_gist_options(parser.add_argument_group("GIST"), several)
+    _add_batch_options(parser.add_argument_group("batches"))
+    _add_settings(parser.add_argument_group("optimiser"), _OPTIMISER)
 
 
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", choices=("gcn", "graphsage", "gat"), default="gcn", help="(default: gcn)")
-    group.add_argument(
-        "--hidden",
+def _add_model_options(group: "Options") -> None:
+    add_field(group, ModelConfig, "name", flag="--model", dest="model", choices=MODELS)
+    add_field(
+        group,
+        ModelConfig,
+        "hidden",
+        "width of each hidden layer (of each head, for gat)",
         type=count,
         nargs="+",
-        default=[256, 256],
         metavar="D",
-        help="width of each hidden layer (of each head, for gat) (default: 256 256)",
+        shown=" ".join(map(str, ModelConfig.hidden)),
     )
-    group.add_argument("--dropout", type=float, default=0.5, help="on hidden features (default: 0.5)")
-    group.add_argument("--norm", choices=("none", "layer", "batch"), default="none", help="(default: none)")
-    group.add_argument("--heads", type=count, help="attention heads of gat (default: 4)")
+    add_field(group, ModelConfig, "dropout", "on hidden features")
+    add_field(group, ModelConfig, "norm", choices=NORMS)
+    add_field(group, ModelConfig, "heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
 
 
-def _add_gist_options(parser: argparse.ArgumentParser, *, several: str) -> None:
-    group = parser.add_argument_group("GIST")
+def _add_gist_options(group: "Options", several: str) -> None:
     if several:
-        group.add_argument(
-            "--sub-gcns",
-            type=int,
-            nargs="+",
-            metavar="M",
-            help=several,
-        )
+        group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
-        group.add_argument("--sub-gcns", type=int, default=4, metavar="M", help="m; 1 is the baseline (default: 4)")
-        group.add_argument(
-            "--method",
-            dest="trained_by",  # `method` is the clusters'
-            choices=METHODS,
-            default="gist",
-            help="gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), "
-            "local SGD (full models averaged after N steps), an ensemble of M sub-GCNs that are never merged "
-            "(default: gist)",
-        )
-    group.add_argument("--local-steps", type=int, default=20, metavar="N", help="ζ, steps in a round (default: 20)")
-    group.add_argument("--epochs", type=int, default=400, metavar="E", help="(default: 400)")
-    group.add_argument(
-        "--training",
-        choices=("split", "each"),
-        default="split",
-        help="E/m epochs for each sub-GCN, or E (default: split)",
-    )
-    _add_partition_options(group)
-    _add_store_options(group, several=several)
-
-
-def _add_partition_options(group: argparse._ArgumentGroup) -> None:
+        add_field(group, RunConfig, "sub_gcns", "m; 1 is the baseline", default=4, metavar="M")
+        # --cluster-method takes the name `method`
+        add_field(group, RunConfig, "method", _METHOD_HELP, dest="trained_by", choices=METHODS)
+    _add_settings(group, _GIST)
     group.add_argument(
         "--partition-dims",
         type=natural,
@@ -82,45 +96,23 @@ def _add_partition_options(group: argparse._ArgumentGroup) -> None:
         metavar="L",
         help="the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)",
     )
-    group.add_argument(
-        "--partition",
-        choices=("balanced", "categorical"),
-        default="balanced",
-        help="how blocks are drawn (default: balanced)",
+    add_field(group, RunConfig, "partition", "how blocks are drawn", choices=PARTITIONS)
+    add_field(
+        group,
+        RunConfig,
+        "runner",
+        "the sub-GCNs one after another, or all in one pass over each batch",
+        choices=RUNNERS,
     )
-    group.add_argument(
-        "--optimizer-state",
-        choices=("reset", "carry"),
-        default="reset",
-        help="a new optimiser in every round, or moments that travel with the parameters (default: reset)",
-    )
-    group.add_argument(
-        "--runner",
-        choices=("in-turn", "fused"),
-        default="in-turn",
-        help="the sub-GCNs one after another, or all in one pass over each batch (default: in-turn)",
-    )
-
-
-def _add_store_options(group: argparse._ArgumentGroup, *, several: str) -> None:
     if not several:
-        group.add_argument(
-            "--store",
-            choices=("memory", "host", "mapped", "sharded"),
-            default="memory",
-            help="where Θ is between rounds: on the device; in the host's memory, with one sub-GCN at a time on the "
-            "device; in files in DIR, with one at a time in memory; by rows over the ranks (default: memory)",
-        )
-    group.add_argument(
-        "--store-precision",
-        choices=("float32", "bf16"),
-        default="float32",
-        help="of the numbers in the files of mapped (default: float32)",
-    )
+        where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())
+        names = (*STORES, *ALIASES)
+        metavar = f"{{{','.join(STORES)}}}"
+        add_field(group, RunConfig, "store", f"where Θ lies between rounds; {where}", choices=names, metavar=metavar)
+    add_field(group, RunConfig, "store_precision", "type of the numbers in the files of disk", choices=PRECISIONS)
 
 
-def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("batches")
+def _add_batch_options(group: "Options") -> None:
     group.add_argument(
         "--sampler",
         choices=SAMPLERS,
@@ -128,11 +120,7 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
         help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
         "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )
-    _add_cluster_options(group)
-    _add_drawing_options(group)
-    group.add_argument(
-        "--batches", choices=("shared", "independent"), help="the same for all sub-GCNs, or not (default: shared)"
-    )
+    _add_sampler_options(group)
     group.add_argument(
         "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
     )
@@ -141,109 +129,62 @@ def _add_sampler_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--clusters", type=int, metavar="C", help="c, how many clusters the graph is cut into")
-    add("--clusters-per-batch", type=int, metavar="Q", help="(default: 10)")
+def _add_sampler_options(group: "Options") -> None:
+    """Add the options of single samplers; `gistgnn.sampling` has their defaults, and a test compares the texts."""
+    add, number = group.add_argument, partial(group.add_argument, type=int)
+    number("--clusters", metavar="C", help="c, number of clusters that the graph is cut into")
+    number("--clusters-per-batch", metavar="Q", help="(default: 10)")
     add("--cluster-method", dest="method", choices=CLUSTER_METHODS, help="(default: metis)")
-    add(
-        "--no-precompute",
-        dest="precompute",
-        action="store_false",
-        default=None,
-        help="clusters: the first layer sums over the batch's edges, not over all of the graph's",
-    )
+    text = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
+    add("--no-precompute", dest="precompute", action="store_false", default=None, help=text)
+    text = "output nodes of a batch (default: 512); saint-*: nodes, edges or walks drawn for one"
+    number("--batch-size", metavar="B", help=f"{text} (default: 6000, 4000, 2000)")
+    text = "ladies, fastgcn: nodes drawn for a layer; one number, or one for each layer (default: 512)"
+    number("--nodes-per-layer", nargs="+", metavar="S", help=text)
+    text = "ladies, fastgcn: scale rows to the sums they have in the graph; without, sums are unbiased (default: do)"
+    add("--row-normalise", action=argparse.BooleanOptionalAction, help=text)
+    text = "neighbor: neighbours drawn for a node; one number, or one for each hop from the output nodes on; -1: all"
+    number("--fanout", dest="fanouts", nargs="+", metavar="K", help=f"{text} (default: 10)")
+    number("--walk-length", metavar="H", help="saint-rw: steps of a walk (default: 2)")
+    text = "saint-rw: walks from every node, counted before training to estimate probabilities (default: 20)"
+    number("--sample-coverage", metavar="K", help=text)
+    text = "the same for all sub-GCNs, or different ones (default: shared)"
+    add("--batches", choices=("shared", "independent"), help=text)
 
 
-def _add_drawing_options(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--batch-size",
-        type=int,
-        metavar="B",
-        help="output nodes of a batch (default: 512); saint-*: nodes, edges or "
-        "walks drawn for one (default: 6000, 4000, 2000)",
-    )
-    add(
-        "--nodes-per-layer",
-        type=int,
-        nargs="+",
-        metavar="S",
-        help="ladies, fastgcn: nodes drawn for a layer; one number, or one for each layer (default: 512)",
-    )
-    add(
-        "--row-normalise",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="ladies, fastgcn: scale rows to the sums they have in the graph; without, sums are unbiased (default: do)",
-    )
-    add(
-        "--fanout",
-        dest="fanouts",
-        type=int,
-        nargs="+",
-        metavar="K",
-        help="neighbor: neighbours drawn for a node; one number, or one for each hop from the output nodes on; "
-        "-1: all (default: 10)",
-    )
-    add("--walk-length", type=int, metavar="H", help="saint-rw: steps of a walk (default: 2)")
-    add(
-        "--sample-coverage",
-        type=int,
-        metavar="K",
-        help="saint-rw: walks from every node that are counted for its chances, before training (default: 20)",
-    )
+def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
+    """Add the options of some settings of `Training`."""
+    for name, (metavar, text) in settings.items():
+        extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
+        if name == "epochs":
+            extra["default"] = RunConfig.training.epochs
+        add_field(group, Training, name, text, **extra)
 
 
-def _add_optimizer_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("optimiser")
-    group.add_argument("--optimizer", choices=("adam", "adamw", "sgd"), default="adam", help="(default: adam)")
-    group.add_argument("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
-    group.add_argument("--weight-decay", type=float, default=0.0, metavar="W", help="(default: 0)")
-    group.add_argument("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
-    group.add_argument(
-        "--schedule",
-        choices=("constant", "step", "cosine"),
-        default="constant",
-        help="step divides the rate by 10 at 50 %% and 75 %% of the run (default: constant)",
-    )
-    group.add_argument(
-        "--precision",
-        choices=("float32", "bf16"),
-        default="float32",
-        help="of dense products; parameters are float32 (default: float32)",
-    )
-    group.add_argument("--clip-norm", type=float, metavar="C", help="largest norm of a sub-GCN's gradient")
-    group.add_argument("--patience", type=int, metavar="K", help="stop after K evaluations without a better score")
-    group.add_argument("--evaluate-every", type=int, default=1, metavar="K", help="rounds (default: 1)")
-
-
-def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig":
+def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     """Return the run that the options describe.
 
     Args:
-        args: what `add_training_options` and the other options of `train` have read.
+        args: values of the options of `add_training_options` and of the data, evaluation, seed and device options.
         sub_gcns: m.
-        store: where Θ is.
+        store: where Θ lies.
 
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    from gistgnn.runs.config import ModelConfig, RunConfig
-    from gistgnn.runs.run_folder import choose_device
-    from gistgnn.settings import Training, make_training
-
-    training = {name: getattr(args, name) for name in Training.__dataclass_fields__}
-    make_training(training)  # refuses a bad value before anything is loaded
+    training = Training(**{field.name: getattr(args, field.name) for field in fields(Training)})
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
-    method = getattr(args, "trained_by", "gist")
-    if method in METHODS[1:3] and (args.partition_dims or args.partition != "balanced"):
+    method = getattr(args, "trained_by", RunConfig.method)
+    if not METHODS[method].splits and (args.partition_dims or args.partition != RunConfig.partition):
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
-    heads = {} if args.heads is None else {"heads": args.heads}
+
+    from gistgnn.runs.run_folder import choose_device
+
+    heads = ModelConfig.heads if args.heads is None else args.heads
     return RunConfig(
         dataset=args.dataset,
-        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, **heads),
+        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, heads),
         sub_gcns=sub_gcns,
         method=method,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
@@ -261,20 +202,28 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> "RunConfig
     )
 
 
-def _sampler(args: argparse.Namespace) -> "Sampling | None":
-    from dataclasses import fields
+def store_name(name: str) -> str:
+    """Return the name of a store; note it if the name is one of an earlier version."""
+    if name in ALIASES:
+        log.warning(f"the store {name} is now called {ALIASES[name]}: use --store {ALIASES[name]}")
+    return ALIASES.get(name, name)
 
+
+def _sampler(args: argparse.Namespace) -> "Sampling | None":
+    """Return the sampler that the options describe; None: every step sees the whole graph."""
     from gistgnn.sampling import SAMPLINGS
 
-    options = {name: [field.name for field in fields(each)] for name, each in SAMPLINGS.items()}
-    every = dict.fromkeys(name for names in options.values() for name in names)
-    given = {name: getattr(args, name) for name in every if getattr(args, name) is not None}
-    given = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
-    for name in given:
-        if name not in options.get(args.sampler, []):
-            takes = [sampler for sampler, names in options.items() if name in names]
-            said = f"{_OPTION.get(name, name)} is given, but the sampler is {args.sampler}"
-            raise InputError(f"{said}: add --sampler {' or '.join(takes)}")
+    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLINGS.items()}
+    values = {}
+    for name in dict.fromkeys(name for names in settings.values() for name in names):
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if name not in settings.get(args.sampler, []):
+            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
+            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
+            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
+        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     if args.sampler == "clusters" and args.clusters is None:
         raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-    return SAMPLINGS[args.sampler](**given) if args.sampler != "full" else None
+    return SAMPLINGS[args.sampler](**values) if args.sampler != "full" else None

@@ -228,9 +228,9 @@ def comparison_record(
 
 
 def _note_on_steps(run: RunConfig) -> str:
-    if run.training.get("patience"):
+    if run.training.patience:
         return "A run stops early when its validation score no longer rises."
-    if run.training.get("training", "split") == "each":
+    if run.training.training == "each":
         return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     return "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
 

@@ -101,7 +101,7 @@ class RunStore:
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""
-        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.goes_on_from)
+        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.resume_identity)
         return _train(config, self.data_root, advance=advance, stop=stop, saving=saving)
 
     def _checkpoints(self, config: RunConfig) -> Path:

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from gistgnn.compare.processes import process_context, set_up_process
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 from gistgnn.runs.config import RunConfig
 
 TURN = 0.5  # seconds; a turn lasts at least one round
@@ -95,7 +95,7 @@ def _work(config: RunConfig, train: Train, threads: int, pipe: Connection) -> No
     turn = _Turn(pipe)
     try:
         pipe.send(("done", train(config, turn.advance, turn.pause)))
-    except InputError as error:
+    except GistError as error:
         pipe.send(("failed", str(error)))
 
 

@@ -2,9 +2,10 @@
 
 from gistgnn.distributed.communication import communication
 from gistgnn.distributed.costs import Costs, costs
-from gistgnn.distributed.ranks import RankLostError, Ranks, started_by_torchrun
+from gistgnn.distributed.ranks import Ranks, started_by_torchrun
 from gistgnn.distributed.shared_memory import Machine, load_once
 from gistgnn.distributed.world import Alone, Traffic, World
+from gistgnn.errors import RankLostError
 
 __all__ = [
     "Alone",

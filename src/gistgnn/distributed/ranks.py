@@ -18,13 +18,9 @@ from torch import Tensor
 
 from gistgnn.distributed.rendezvous import meet
 from gistgnn.distributed.world import Traffic, World
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, RankLostError, reason
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
-
-
-class RankLostError(InputError):
-    """Another rank has died, hangs, or cannot be reached."""
 
 
 def started_by_torchrun() -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.world import Alone, World, error_message, raise_first
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import GistError, InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.io.tensors import DTYPES, NAMES
 
@@ -58,7 +58,7 @@ class Machine:
                 handle = _write(made) if len(self._here) > 1 else None
                 where = None if handle is None else f"/proc/{os.getpid()}/fd/{handle}"
                 note = [where, {name: (list(tensor.shape), NAMES[tensor.dtype]) for name, tensor in made.items()}]
-            except InputError as caught:
+            except GistError as caught:
                 error = caught
         try:
             if handle is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from gistgnn.errors import DivergedError, InputError
+from gistgnn.errors import DivergedError, GistError, InputError
 
 T = TypeVar("T")
 
@@ -72,13 +72,13 @@ class World(ABC):
             meanwhile: what the other ranks do; it returns when rank 0 is done.
 
         Raises:
-            InputError: the work has raised it; all ranks raise the same error.
+            GistError: the work has raised it; all ranks raise the same error.
         """
         result, error = None, None
         if self.leads:
             try:
                 result = work()
-            except InputError as caught:
+            except GistError as caught:
                 error = caught
         else:
             meanwhile()
@@ -90,12 +90,12 @@ class World(ABC):
         """Do some work on every rank, and return this rank's result.
 
         Raises:
-            InputError: the work has raised it on some rank; all ranks raise the error of the first such rank.
+            GistError: the work has raised it on some rank; all ranks raise the error of the first such rank.
         """
         result, error = None, None
         try:
             result = work()
-        except InputError as caught:
+        except GistError as caught:
             error = caught
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
@@ -120,14 +120,14 @@ class Alone(World):
         return [value]
 
 
-def error_message(error: InputError | None) -> list[Any] | None:
+def error_message(error: GistError | None) -> list[Any] | None:
     """Return an error as something that JSON can hold."""
     if error is None:
         return None
     return ["diverged", error.round_number, error.what] if isinstance(error, DivergedError) else ["input", str(error)]
 
 
-def raise_first(messages: list[list[Any] | None], own: InputError | None) -> None:
+def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
     """Raise an error if some rank has one: this rank's own error, or else that of the first rank.
 
     Args:

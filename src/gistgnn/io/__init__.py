@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, tensors read in parts, and models whose large weights stay on disk."""
+"""Files that are written completely or not at all; safetensors files and models, read in parts."""

@@ -1,7 +1,7 @@
-"""A model's tensors in safetensors files: one, or several shards and an index of them, as Hugging Face has it.
+"""The files of a model: its tensors in one safetensors file, or in several shards and an index, as at Hugging Face.
 
-A folder holds `model.safetensors`; or, where the tensors take more than a limit, `model-00001-of-00003.safetensors` and
-so on, and `model.safetensors.index.json`, which says in which shard each of them lies.
+A folder holds `model.safetensors`; or, if the tensors take more than a limit, `model-00001-of-00003.safetensors` and so
+on, and `model.safetensors.index.json`, which names the shard of each tensor.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 from gistgnn.io.stored_tensor import StoredTensor
-from gistgnn.io.tensors import LIMIT, NAMES, Place, find_tensors, make_header, shards_of
+from gistgnn.io.tensors import LIMIT, Place, find_tensors, shards_of, write_tensors
 from gistgnn.io.whole_files import replacing
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
+_Sizes = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of every tensor, by name
+
 
 def model_path(folder: Path) -> Path:
-    """Return the file to begin with in a folder that holds a model: the index, or the only file."""
+    """Return the main file of the model in a folder: the index of the shards, or the only file."""
     single, index = folder / SINGLE, folder / INDEX
     return index if index.exists() and not single.exists() else single
 
@@ -36,87 +38,77 @@ def find_model(folder: Path) -> dict[str, Place]:
     """Return where every tensor of a model lies, by name, in one file or in shards.
 
     Raises:
-        InputError: there is no model, or a file of it is missing, cut short, or does not fit the index.
+        InputError: there is no model, or one of its files is missing, cut short, or does not fit the index.
     """
     path = model_path(folder)
     if path.name == SINGLE:
         return find_tensors(path)
     files, total = _read_index(path)
-    held = {name: find_tensors(folder / name) for name in sorted(set(files.values()))}
-    if missing := sorted(name for name, file in files.items() if name not in held[file]):
+    shards = {name: find_tensors(folder / name) for name in sorted(set(files.values()))}
+    if missing := sorted(name for name, file in files.items() if name not in shards[file]):
         raise InputError(f"{folder / files[missing[0]]} does not hold '{missing[0]}', as {INDEX} says: make it again")
-    places = {name: held[file][name] for name, file in files.items()}
-    if total != (found := sum(place.nbytes for place in places.values())):
-        raise InputError(f"the tensors of {path} take {found} bytes, not {total} as it says: make it again")
+    places = {name: shards[file][name] for name, file in files.items()}
+    if total != (actual := sum(place.nbytes for place in places.values())):
+        raise InputError(f"the tensors of {path} take {actual} bytes, not {total} as it says: make it again")
     return places
 
 
 def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT) -> None:
-    """Write a model's tensors; a model that the folder holds already is replaced once all of the new one is written.
+    """Write a model's tensors, and replace a model that is in the folder once the new one is written.
 
-    At every moment either of them loads, and in the end no file of the old one is left. (Where new shards take the
-    names of old ones on a file system without hard links, nothing loads between the first and the last renaming.)
+    At every moment one of the two loads, and in the end no file of the old one is left. (Except where new shards take
+    the names of old ones on a file system without hard links: nothing loads between the first and the last renaming.)
 
     Args:
         folder: made if it is not there.
-        tensors: by name. They may be made when they are asked for: each is asked for twice, for its size and for its
-            values, and one is held at a time. A `StoredTensor` is copied block by block.
-        limit: bytes of a file; a tensor that takes more has one to itself.
+        tensors: by name. The mapping is asked for each tensor twice, for its size and for its values, and one is held
+            at a time; so it may make them on demand. A `StoredTensor` is copied block by block.
+        limit: bytes of a file; a tensor that takes more has a file of its own.
 
     Raises:
-        InputError: the folder cannot be written, or a tensor is of a type that safetensors files do not have.
+        InputError: the folder cannot be written, or safetensors has no such type of numbers.
     """
-    heads = {name: _head(name, tensor) for name, tensor in tensors.items()}
-    shards, old = shards_of({name: head.nbytes for name, head in heads.items()}, limit), _old_names(folder)
+    sizes = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+    shards, old = shards_of({name: _nbytes(*size) for name, size in sizes.items()}, limit), _old_names(folder)
     if len(shards) == 1:
         with replacing(folder / SINGLE) as path:
-            _write(path, heads, tensors)
+            _write(path, sizes, tensors)
         _remove(folder, [INDEX, *(old - {SINGLE})])
         return
     names = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
     with ExitStack() as stack:
         paths = [stack.enter_context(replacing(folder / name)) for name in names]
         for path, shard in zip(paths, shards, strict=True):
-            _write(path, {name: heads[name] for name in shard}, tensors)
-        # Shards cannot all take the place of old ones at once; the index can, and the shards have other names first.
+            _write(path, {name: sizes[name] for name in shard}, tensors)
+        # Several shards cannot be replaced in one step; the index can. So it first names second names of the shards.
         others = _link(paths) if old & set(names) else []
         if others:
             try:
-                _write_index(folder, shards, others, heads)
+                _write_index(folder, shards, others, sizes)
             except InputError:
                 _remove(folder, others)
                 raise
-    _write_index(folder, shards, names, heads)
+    _write_index(folder, shards, names, sizes)
     _remove(folder, [SINGLE, *others, *(old - set(names))])
 
 
-def _head(name: str, tensor: Tensor) -> Tensor:
-    """A tensor's size and type, without its values."""
-    if tensor.dtype not in NAMES:
-        raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+def _nbytes(shape: torch.Size, dtype: torch.dtype) -> int:
+    return shape.numel() * dtype.itemsize
 
 
-def _write(path: Path, heads: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    header, order, _ = make_header({name: (head.shape, head.dtype) for name, head in heads.items()})
-    with path.open("wb") as file:
-        file.write(header)
-        for name in order:
-            for piece in _pieces(tensors[name]):
-                file.write(piece.contiguous().view(-1).view(torch.uint8).numpy().data)
-        file.flush()
-        os.fsync(file.fileno())
+def _write(path: Path, sizes: _Sizes, tensors: Mapping[str, Tensor]) -> None:
+    write_tensors(path, sizes, lambda name: _pieces(tensors[name]))
 
 
 def _pieces(tensor: Tensor) -> Iterable[Tensor]:
-    """A tensor's values on the host, in order."""
-    if isinstance(tensor, StoredTensor) and not tensor.turned:
+    """Return a tensor's values on the host, in pieces that follow each other."""
+    if isinstance(tensor, StoredTensor) and not tensor.transposed:
         return (block for _, block in tensor.cpu().blocks())  # type: ignore[attr-defined]
     return [tensor.detach().cpu()]
 
 
 def _link(paths: Sequence[Path]) -> list[str]:
-    """Give files second names beside their own, and return these; none where the file system has no hard links."""
+    """Give files second names and return these; none where the file system has no hard links."""
     others = [path.with_name(f"{path.stem}-new{path.suffix}") for path in paths]
     try:
         for path, other in zip(paths, others, strict=True):
@@ -127,11 +119,9 @@ def _link(paths: Sequence[Path]) -> list[str]:
     return [other.name for other in others]
 
 
-def _write_index(
-    folder: Path, shards: Sequence[Sequence[str]], files: Sequence[str], heads: Mapping[str, Tensor]
-) -> None:
+def _write_index(folder: Path, shards: Sequence[Sequence[str]], files: Sequence[str], sizes: _Sizes) -> None:
     index = {
-        "metadata": {"total_size": sum(head.nbytes for head in heads.values())},
+        "metadata": {"total_size": sum(_nbytes(*size) for size in sizes.values())},
         "weight_map": {name: file for shard, file in zip(shards, files, strict=True) for name in shard},
     }
     with replacing(folder / INDEX) as path:
@@ -139,7 +129,7 @@ def _write_index(
 
 
 def _read_index(path: Path) -> tuple[dict[str, str], int]:
-    """Which file each tensor lies in, by name, and the bytes of all."""
+    """Return the file of each tensor, and the bytes of all tensors."""
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         files, total = dict(index["weight_map"]), int(index["metadata"]["total_size"])
@@ -151,15 +141,15 @@ def _read_index(path: Path) -> tuple[dict[str, str], int]:
 
 
 def _old_names(folder: Path) -> set[str]:
-    """The files of the models that a folder holds, but for the index."""
+    """Return the names of the model files in a folder, without the index."""
     try:
-        found = {path.name for path in folder.iterdir() if path.name == SINGLE or _SHARD.fullmatch(path.name)}
+        names = {path.name for path in folder.iterdir() if path.name == SINGLE or _SHARD.fullmatch(path.name)}
     except OSError:  # it is not there, or writing will say what is wrong
         return set()
     try:
-        return found | set(_read_index(folder / INDEX)[0].values())
+        return names | set(_read_index(folder / INDEX)[0].values())
     except InputError:  # there is none, or it is damaged
-        return found
+        return names
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:

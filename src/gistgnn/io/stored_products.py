@@ -1,4 +1,4 @@
-"""What is computed with a stored tensor without ever holding it whole."""
+"""Operations on stored tensors that never hold the whole tensor. Importing this module registers them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gistgnn.io.stored_tensor import BY_BLOCKS, StoredTensor
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    """X Wᵀ + b: [..., d_out], for ``x``: [..., d_in] and ``weight``: [d_out, d_in]."""
-    if isinstance(x, StoredTensor) or not _is_matrix(weight, turned=False):
+    """X Wᵀ + b: [..., d_out], for `x`: [..., d_in] and `weight`: [d_out, d_in]."""
+    if isinstance(x, StoredTensor) or not _is_matrix(weight, transposed=False):
         return NotImplemented
     if not x.shape[:-1].numel():
         return x.new_empty(*x.shape[:-1], len(weight))
@@ -23,12 +23,12 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     out: Tensor | None = None
     with closing(weight.moved(x.device).blocks()) as blocks:
         for rows, block in blocks:
-            found = F.linear(x, block, None if bias is None else bias[rows])
+            columns = F.linear(x, block, None if bias is None else bias[rows])
             if len(block) == len(weight):
-                return found
+                return columns
             if out is None:  # autocast decides on its type
-                out = found.new_empty(*found.shape[:-1], len(weight))
-            out[..., rows] = found
+                out = columns.new_empty(*columns.shape[:-1], len(weight))
+            out[..., rows] = columns
     return out
 
 
@@ -36,21 +36,21 @@ def _matmul(x: Tensor, other: Tensor) -> Any:
     """X W or X Wᵀ."""
     if isinstance(x, StoredTensor) or x.layout != torch.strided:
         return NotImplemented
-    if _is_matrix(other, turned=True):
+    if _is_matrix(other, transposed=True):
         return _linear(x, other.t())
-    if not _is_matrix(other, turned=False) or x.shape[-1] != len(other):
+    if not _is_matrix(other, transposed=False) or x.shape[-1] != len(other):
         return NotImplemented
     out: Tensor | None = None
     with closing(other.moved(x.device).blocks()) as blocks:
         for rows, block in blocks:
-            found = x[..., rows] @ block
-            out = found if out is None else out + found
+            product = x[..., rows] @ block
+            out = product if out is None else out + product
     return out
 
 
 def _addmm_(out: Tensor, one: Tensor, other: Tensor, **scales: float) -> Any:
-    """The product of sparse features ``one``: [n, d_in] with Wᵀ, into ``out``: [n, d_out]."""
-    if isinstance(out, StoredTensor) or isinstance(one, StoredTensor) or not _is_matrix(other, turned=True):
+    """Add the product of sparse features `one`: [n, d_in] with Wᵀ to `out`: [n, d_out]."""
+    if isinstance(out, StoredTensor) or isinstance(one, StoredTensor) or not _is_matrix(other, transposed=True):
         return NotImplemented
     if len(out):
         with closing(other.moved(out.device).blocks()) as blocks:
@@ -61,7 +61,7 @@ def _addmm_(out: Tensor, one: Tensor, other: Tensor, **scales: float) -> Any:
 
 def _item(tensor: StoredTensor, index: Any) -> Any:
     slices = index if isinstance(index, tuple) else (index,)
-    if tensor.turned or len(slices) > (2 if tensor.dim() == 2 else 1):
+    if tensor.transposed or len(slices) > (2 if tensor.dim() == 2 else 1):
         return NotImplemented
     if not all(isinstance(cut, slice) and cut.step in (None, 1) for cut in slices):
         return NotImplemented
@@ -76,26 +76,27 @@ def _to(tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def _new(method: str, tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
-    """A tensor of this one's type, and where this one is."""
+    """Call a method such as `new_zeros` on an empty tensor of the same type and device."""
     return getattr(torch.empty(0, dtype=tensor.dtype, device=tensor.device), method)(*args, **kwargs)
 
 
-def _turned(tensor: StoredTensor) -> Any:
-    return tensor.turn() if tensor.dim() == 2 else NotImplemented
+def _transpose(tensor: StoredTensor) -> Any:
+    return tensor.transpose_matrix() if tensor.dim() == 2 else NotImplemented
 
 
-def _is_matrix(weight: Any, *, turned: bool) -> TypeGuard[StoredTensor]:
-    """Whether it is a stored matrix with entries."""
-    return isinstance(weight, StoredTensor) and weight.dim() == 2 and weight.turned == turned and weight.numel() > 0
+def _is_matrix(weight: Any, *, transposed: bool) -> TypeGuard[StoredTensor]:
+    """Return whether it is a stored matrix that is not empty."""
+    stored = isinstance(weight, StoredTensor) and weight.dim() == 2 and weight.numel() > 0
+    return stored and weight.transposed == transposed
 
 
 BY_BLOCKS[F.linear] = _linear
 for _name in ("matmul", "mm", "__matmul__"):
     BY_BLOCKS[getattr(Tensor, _name)] = _matmul
 BY_BLOCKS |= {torch.matmul: _matmul, torch.mm: _matmul, Tensor.addmm_: _addmm_}
-BY_BLOCKS |= {Tensor.__getitem__: _item, Tensor.to: _to, Tensor.t: _turned, torch.t: _turned}
+BY_BLOCKS |= {Tensor.__getitem__: _item, Tensor.to: _to, Tensor.t: _transpose, torch.t: _transpose}
 for _name in ("T", "mT"):
-    BY_BLOCKS[getattr(Tensor, _name).__get__] = _turned
+    BY_BLOCKS[getattr(Tensor, _name).__get__] = _transpose
 for _name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor"):
     BY_BLOCKS[getattr(Tensor, _name)] = partial(_new, _name)
 BY_BLOCKS[Tensor.cpu] = lambda tensor: tensor.moved("cpu")

@@ -1,4 +1,4 @@
-"""A tensor that lies in a file."""
+"""Stored tensors: their values stay in a file, and are read in blocks when something is computed with them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from gistgnn.io.tensors import Place, Readable, TensorFile, row_pieces
 from gistgnn.utils.prefetch import ahead
 
 BLOCK = 2**26  # bytes of rows that are read at once
-_BLOCKS = 4  # in memory at once: in use, waiting, being made, and as it was read
-READING = _BLOCKS * BLOCK  # bytes that a model with weights in files takes for them while it runs, at most
+_BLOCKS = 4  # in memory at once: in use, waiting, being converted, and as it was read
+READING = _BLOCKS * BLOCK  # bytes that the stored tensors of a model take while it runs, at most
 
 BY_BLOCKS: dict[Any, Callable[..., Any]] = {}
-"""The operations that never read the whole tensor (see `stored_products`); NotImplemented: this one must."""
+"""Functions of torch, and how to compute them without reading the whole tensor (see `stored_products`).
+
+A value that returns NotImplemented cannot do so for its arguments; then the whole tensor is read.
+"""
 
 _HALF = (torch.float16, torch.bfloat16)
 _METHODS = ("size", "dim", "numel", "nelement", "element_size", "is_floating_point", "is_complex", "__len__")
 _ATTRIBUTES = ("shape", "dtype", "device", "layout", "ndim", "nbytes", "itemsize", "is_cuda", "is_cpu", "is_meta")
-_ABOUT = {getattr(Tensor, name) for name in _METHODS}  # what is known without a value
-_ABOUT |= {getattr(Tensor, name).__get__ for name in (*_ATTRIBUTES, "requires_grad", "is_leaf", "grad_fn", "grad")}
+_WITHOUT_VALUES = {getattr(Tensor, name) for name in _METHODS}
+_WITHOUT_VALUES |= {getattr(Tensor, n).__get__ for n in (*_ATTRIBUTES, "requires_grad", "is_leaf", "grad_fn", "grad")}
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows and columns of a tensor in a file, columns None where it is no matrix."""
+    """Some rows and columns of a tensor in a file; columns are None if it is no matrix."""
 
     file: Readable
     place: Place
@@ -43,7 +46,7 @@ class _Part:
         return (self.rows.stop - self.rows.start, *rest)
 
     def cut(self, rows: slice, columns: slice = slice(None)) -> _Part:
-        """Some rows and columns of these, counted from the first of these."""
+        """Return some rows and columns of this part, counted from its first ones."""
         cut = replace(self, rows=_within(self.rows, rows))
         return cut if self.columns is None else replace(cut, columns=_within(self.columns, columns))
 
@@ -52,47 +55,54 @@ class _Part:
 
 
 class StoredTensor(Tensor):
-    """A tensor that lies in a file and is read when something is computed with it.
+    """A tensor whose values stay in a file and are read when something is computed with it.
 
-    `F.linear(x, W, b)` and products with W or its transpose on the right read W block of rows by block of rows, the
-    next one in the background, and hold no more than a few blocks. Slices of rows and columns ``W[a:b, c:d]``,
-    ``W.t()``, ``W.detach()`` and ``W.to(device)`` read nothing and give a stand-in again. Every other operation reads
-    the whole tensor for as long as it runs. Numbers of half precision become float32. Its device is where what was
-    read is moved to. The values cannot be changed, and no gradient is computed for them.
+    `F.linear(x, W, b)`, and products with W or its transpose on the right, read W block of rows by block of rows, the
+    next block in the background. They hold no more than a few blocks. Slices `W[a:b, c:d]`, `W.t()`, `W.detach()` and
+    `W.to(device)` read nothing and return a stored tensor again. Every other operation reads the whole tensor for as
+    long as it runs.
+
+    Numbers in half precision become float32. Blocks are moved to the tensor's device when they have been read. The
+    values cannot be changed, and no gradient is computed for them.
 
     Raises:
-        InputError: from any operation: the file was cut short, or the operation would change the tensor.
+        InputError: from any operation: the file is cut short, or the operation would change the tensor.
     """
 
     part: _Part
-    turned: bool
+    transposed: bool
 
     @staticmethod
     def __new__(
-        cls, part: _Part, dtype: torch.dtype, device: torch.device | str = "cpu", *, turned: bool = False
+        cls, part: _Part, dtype: torch.dtype, device: torch.device | str = "cpu", *, transposed: bool = False
     ) -> StoredTensor:
-        """The stand-in of a part of a file, ``turned``: of its transpose; see `at`."""
-        shape = part.shape[::-1] if turned else part.shape
-        stand_in = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=torch.device(device))
-        stand_in.part, stand_in.turned = part, turned
-        return stand_in
+        """Make a stored tensor of a part of a file, or of its transpose. Users call `at`."""
+        shape = part.shape[::-1] if transposed else part.shape
+        stored = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=torch.device(device))
+        stored.part, stored.transposed = part, transposed
+        return stored
 
     @classmethod
     def at(cls, place: Place, file: Readable | None = None) -> StoredTensor:
-        """The stand-in of a tensor with at least one dimension; ``file`` is its file, where that is open already."""
+        """Return the stored tensor at a place; it has at least one dimension.
+
+        Args:
+            place: where the values lie.
+            file: an open file, or another source; None: the file of the place is opened.
+        """
         columns = slice(0, place.shape[1]) if len(place.shape) == 2 else None
         part = _Part(file or TensorFile(place.path), place, slice(0, place.shape[0]), columns)
         return cls(part, torch.float32 if place.dtype in _HALF else place.dtype)
 
     def load(self) -> Tensor:
-        """The tensor itself, in fresh memory on its device."""
-        read = self.part.read().to(self.device, self.dtype)
-        return read.t() if self.turned else read
+        """Return the tensor in new memory on its device."""
+        values = self.part.read().to(self.device, self.dtype)
+        return values.t() if self.transposed else values
 
     def blocks(self) -> Generator[tuple[slice, Tensor], None, None]:
-        """Consecutive rows, as they lie in the file: which, and their values on the tensor's device.
+        """Yield blocks of consecutive rows, as they lie in the file: which rows, and their values on the device.
 
-        The caller closes the iterator where it does not exhaust it.
+        Close the generator if you do not exhaust it.
         """
         part, device, dtype = self.part, self.device, self.dtype
         rows, *rest = part.shape
@@ -106,16 +116,16 @@ class StoredTensor(Tensor):
                 yield piece, block.to(device)
 
     def cut(self, rows: slice, columns: slice = slice(None)) -> StoredTensor:
-        """The stand-in of some rows and columns of a tensor that is not turned."""
+        """Return some rows and columns, as a stored tensor; not for a transposed one."""
         return type(self)(self.part.cut(rows, columns), self.dtype, self.device)
 
-    def turn(self) -> StoredTensor:
-        """The stand-in of a matrix's transpose."""
-        return type(self)(self.part, self.dtype, self.device, turned=not self.turned)
+    def transpose_matrix(self) -> StoredTensor:
+        """Return the transpose of a matrix, as a stored tensor."""
+        return type(self)(self.part, self.dtype, self.device, transposed=not self.transposed)
 
     def moved(self, device: torch.device | str | None, dtype: torch.dtype | None = None) -> StoredTensor:
-        """The stand-in on another device, or with numbers of another type."""
-        return type(self)(self.part, dtype or self.dtype, device or self.device, turned=self.turned)
+        """Return the same tensor on another device, or with another type of numbers."""
+        return type(self)(self.part, dtype or self.dtype, device or self.device, transposed=self.transposed)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"StoredTensor(shape={tuple(self.shape)}, dtype={self.dtype}, file='{self.part.place.path}')"
@@ -125,41 +135,41 @@ class StoredTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute by blocks what can be."""
+        """Compute a function of torch, by blocks where that is possible."""
         kwargs = kwargs or {}
-        if func in _ABOUT:
+        if func in _WITHOUT_VALUES:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if func in BY_BLOCKS and (found := BY_BLOCKS[func](*args, **kwargs)) is not NotImplemented:
-            return found
+        if func in BY_BLOCKS and (out := BY_BLOCKS[func](*args, **kwargs)) is not NotImplemented:
+            return out
         return _with_values(func, args, kwargs)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Compute what torch calls from inside."""
+        """Compute what torch calls internally, with whole tensors."""
         return _with_values(func, args, kwargs or {})
 
 
 def reading_bytes(module: nn.Module) -> int:
-    """The memory that a model's stored tensors take while it runs; 0 where it has none."""
+    """Return the memory that a model's stored tensors take while it runs; 0: it has none."""
     return _BLOCKS * BLOCK if any(isinstance(buffer, StoredTensor) for buffer in module.buffers()) else 0
 
 
 def _with_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Read whole tensors and compute with them."""
-    read: dict[int, Tensor] = {}
+    """Read the stored tensors among the arguments whole, and call the function."""
+    loaded: dict[int, Tensor] = {}
 
     def values(argument: Any) -> Any:
         if isinstance(argument, StoredTensor):
-            if id(argument) not in read:
-                read[id(argument)] = argument.load()
-            return read[id(argument)]
+            if id(argument) not in loaded:
+                loaded[id(argument)] = argument.load()
+            return loaded[id(argument)]
         return type(argument)(map(values, argument)) if type(argument) in (list, tuple) else argument
 
     out = func(*values(args), **{key: values(argument) for key, argument in kwargs.items()})
-    if any(not tensor.is_inference() and tensor._version for tensor in read.values()):
+    if any(not tensor.is_inference() and tensor._version for tensor in loaded.values()):
         name = getattr(func, "__name__", func)
         raise InputError(f"'{name}' changes a weight that lies in a file: load the model into memory to change it")
     return out

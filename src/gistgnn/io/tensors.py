@@ -1,15 +1,16 @@
-"""Tensors in safetensors files: where they lie, and reading parts of them without mapping the file.
+"""Safetensors files: where the tensors lie, reading parts of them, and writing them.
 
-A mapping's pages count as the process's memory, and a file that is cut short ends the process with a signal; what is
-read into fresh memory does neither.
+Files are read, not mapped. The pages of a mapping count as the process's memory, and a mapped file that is cut short
+ends the process with a signal.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -31,11 +32,11 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""The types of numbers by their names in a header."""
+"""The types of numbers by their names in a file's header."""
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
-_MOST_HEADER = 100_000_000  # bytes, as the safetensors library allows
+_LONGEST_HEADER = 100_000_000  # bytes, as the safetensors library allows
 _PAGE = 4096
 
 
@@ -45,9 +46,9 @@ class Place:
 
     Attributes:
         path: the safetensors file.
-        offset: of the tensor's first byte in the file.
-        shape: its sizes.
-        dtype: the type of its numbers in the file.
+        offset: position of the tensor's first byte in the file.
+        shape: shape of the tensor.
+        dtype: type of the numbers in the file.
     """
 
     path: Path
@@ -68,55 +69,64 @@ def find_tensors(path: Path) -> dict[str, Place]:
         InputError: the file is missing, unreadable, no safetensors file, or cut short.
     """
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            size = path.stat().st_size
-            if size < 8 or length > min(_MOST_HEADER, size - 8):
-                raise ValueError(f"it has {size} bytes, and no header of safetensors")
-            header = json.loads(file.read(length))
-            return _places(path, header, 8 + length, size)
+        return read_header(path)[0]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} cannot be loaded ({reason(error)}): make it again") from error
 
 
+def read_header(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
+    """Return where every tensor of a safetensors file lies, and the metadata of the file.
+
+    Raises:
+        OSError: the file cannot be read.
+        Exception: a ValueError, KeyError, TypeError or AttributeError; the file is damaged.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = path.stat().st_size
+        if size < 8 or length > min(_LONGEST_HEADER, size - 8):
+            raise ValueError(f"it has {size} bytes, and no header of safetensors")
+        header = json.loads(file.read(length))
+    metadata = header.pop("__metadata__", {})
+    return _places(path, header, 8 + length, size), metadata
+
+
 def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[str, Place]:
-    """Check that the tensors of a header fill the file from ``start`` to ``size`` without a gap."""
-    found, spans = {}, []
+    """Return the places in a header; the tensors must fill the file from `start` to `size` without a gap."""
+    places, spans = {}, []
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
         begin, end = entry["data_offsets"]
         place = Place(path, start + begin, tuple(map(int, entry["shape"])), DTYPES[entry["dtype"]])
         if min(place.shape, default=0) < 0 or end - begin != place.nbytes:
             raise ValueError(f"'{name}' {list(place.shape)} has {end - begin} bytes")
-        found[name] = place
+        places[name] = place
         spans.append((begin, end))
-    before = 0
+    covered = 0
     for begin, end in sorted(spans):
-        if begin != before:
-            raise ValueError(f"its tensors leave a gap at byte {before}")
-        before = end
-    if start + before != size:
-        raise ValueError(f"it has {size} bytes, its tensors take {start + before}")
-    return found
+        if begin != covered:
+            raise ValueError(f"its tensors leave a gap at byte {covered}")
+        covered = end
+    if start + covered != size:
+        raise ValueError(f"it has {size} bytes, its tensors take {start + covered}")
+    return places
 
 
 class Readable(Protocol):
-    """What gives tensors and parts of them."""
+    """A source of tensors that can be read in parts: a file, memory, or other ranks."""
 
     def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """See `TensorFile.read`."""
+        """Read a tensor, or some rows and columns of it; see `TensorFile.read`."""
 
 
 class TensorFile:
-    """An open file that several threads may read; it stays readable when its name is given to another file.
+    """An open safetensors file that several threads may read. It stays readable when another file takes its name.
 
     Args:
         path: the file.
-        mode: "rb", or "r+b" to write it as well.
+        mode: "rb" to read, "r+b" to write as well.
 
     Raises:
-        InputError: it cannot be opened.
+        InputError: the file cannot be opened.
     """
 
     def __init__(self, path: Path, mode: Literal["rb", "r+b"] = "rb") -> None:
@@ -127,18 +137,18 @@ class TensorFile:
             raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
 
     def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Read a tensor of this file, or a part of a matrix, into fresh memory on the host.
+        """Read a tensor of this file, or a part of it, into new memory on the host.
 
         Args:
-            place: of the tensor.
-            rows: along the first dimension, start and stop given; None: all.
-            columns: of a matrix, likewise.
+            place: where the tensor lies.
+            rows: which rows, with start and stop; None: all of the tensor.
+            columns: which columns of a matrix, with start and stop; None: all.
 
         Returns:
-            [rows, columns] of a matrix, [rows, ...] of another tensor, in the file's type of numbers.
+            [rows, columns] for a matrix, [rows, ...] for other tensors, in the file's type of numbers.
 
         Raises:
-            InputError: the file was cut short, or cannot be read.
+            InputError: the file is cut short, or cannot be read.
         """
         if rows is None:
             out = torch.empty(place.shape, dtype=place.dtype, device="cpu")
@@ -148,7 +158,7 @@ class TensorFile:
         offset = place.offset + rows.start * width * place.dtype.itemsize
         columns = columns or slice(0, width)
         wanted = columns.stop - columns.start
-        if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # whole rows come from the disk in either case
+        if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # the disk gives whole pages, so whole rows
             out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype, device="cpu")
             self.fill(out, offset)
             return out if wanted == width else out[:, columns].contiguous()
@@ -162,18 +172,18 @@ class TensorFile:
         self._file.close()
 
     def fill(self, out: Tensor, offset: int) -> None:
-        """Read consecutive bytes into a contiguous tensor.
+        """Read consecutive bytes, from a position of the file on, into a contiguous tensor.
 
         Raises:
-            InputError: the file was cut short, or cannot be read.
+            InputError: the file is cut short, or cannot be read.
         """
         self.fill_from(out, [(offset, out.nbytes)])
 
     def fill_from(self, out: Tensor, spans: Sequence[tuple[int, int]]) -> None:
-        """Read stretches of the file, each an offset and a number of bytes, into a contiguous tensor one after another.
+        """Read several spans of the file, each a position and a number of bytes, one after another into a tensor.
 
         Raises:
-            InputError: the file was cut short, or cannot be read.
+            InputError: the file is cut short, or cannot be read.
         """
         data, done = memoryview(out.view(-1).view(torch.uint8).numpy().data), 0
         try:
@@ -189,20 +199,48 @@ class TensorFile:
             raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
 
 
-def make_header(specs: Mapping[str, tuple[Sequence[int], torch.dtype]]) -> tuple[bytes, list[str], int]:
-    """What a safetensors file begins with.
+Specs = Mapping[str, tuple[Sequence[int], torch.dtype]]  # the shape and type of every tensor, by name
+
+
+def write_tensors(
+    path: Path, specs: Specs, values: Callable[[str], Iterable[Tensor]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file, and wait until it is on the disk.
 
     Args:
-        specs: the shape and type of every tensor, by name.
+        path: the file.
+        specs: shape and type of every tensor.
+        values: returns the values of a tensor on the host, in pieces that follow each other. It is called once for each
+            tensor, so that one is held at a time.
+        metadata: texts by name, for `read_header`.
 
-    Returns:
-        The bytes, the names in the order in which the values follow, and how many bytes these take.
+    Raises:
+        InputError: safetensors has no such type of numbers.
+        OSError: the file cannot be written.
     """
-    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))  # so that numbers are aligned
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header, order, _ = make_header(specs, metadata)
+    with path.open("wb") as file:
+        file.write(header)
+        for name in order:
+            for piece in values(name):
+                file.write(piece.contiguous().view(-1).view(torch.uint8).numpy().data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tuple[bytes, list[str], int]:
+    """Return the header of a safetensors file, the names in the order of the values, and the bytes of all values.
+
+    Raises:
+        InputError: safetensors has no such type of numbers.
+    """
+    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))  # aligns the numbers
+    header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
     begin = 0
     for name in order:
         shape, dtype = specs[name]
+        if dtype not in NAMES:
+            raise InputError(f"'{name}' is {dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
         end = begin + math.prod(shape) * dtype.itemsize
         header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
@@ -212,9 +250,11 @@ def make_header(specs: Mapping[str, tuple[Sequence[int], torch.dtype]]) -> tuple
 
 
 def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
-    """Deal tensors of these bytes out to files: as many as the limit allows, in their order; at least one file.
+    """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
 
-    A tensor that takes more than the limit has a file of its own, after the others.
+    Args:
+        sizes: bytes of every tensor.
+        limit: bytes of a file. A tensor that takes more has a file of its own, after the others.
     """
     shards: list[list[str]] = [[]]
     large, held = [], 0
@@ -231,7 +271,7 @@ def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
-    """Consecutive rows of about ``most`` bytes each, at least one row."""
+    """Yield slices of consecutive rows, of at most `most` bytes each but at least one row."""
     step = max(most // max(row_bytes, 1), 1)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from gistgnn.errors import InputError, reason
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; what was written there takes the name `path` when the block ends well.
+    """Yield a temporary path beside `path`. What is written there becomes `path` if the block ends without an error.
 
     Raises:
-        InputError: the directory cannot be made or written, or the disk is full; what stood at `path` is untouched.
+        InputError: the folder cannot be made or written, or the disk is full. An older file at `path` is unchanged.
     """
     temporary = None
     try:
@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except (OSError, SafetensorError) as error:  # safetensors wraps the system's own errors
+    except (OSError, SafetensorError) as error:  # safetensors wraps the system's errors
         raise _unwritable(path, error) from error
     finally:
         if temporary is not None:
@@ -37,7 +37,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_writable(directory: Path) -> None:
-    """Raise InputError now rather than after the work if nothing can be written there; leaves no trace."""
+    """Raise InputError before the work starts if a folder cannot be written; leave no trace."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _unwritable(path: Path, error: Exception) -> InputError:
 
 
 def _umask() -> int:
-    """Return the process's umask; the system call can only be read by setting it."""
+    """Return the umask of the process, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from gistgnn.graphs import find
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Training
 
 CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the paper's c, and the sizes of its graphs
 
@@ -61,7 +62,7 @@ def large_run(
         model=model,
         sub_gcns=sub_gcns,
         device=device,
-        training={"epochs": epochs, "local_steps": local_steps, "lr": lr, "evaluate_every": every},
+        training=Training(epochs, local_steps, lr=lr, evaluate_every=every),
         sampler=sampler,
         runner=runner,
         inductive=True,

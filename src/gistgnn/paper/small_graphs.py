@@ -14,6 +14,7 @@ from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.paper.experiment import Chart, Experiment, Series
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
 from gistgnn.utils.formats import mean_sd
 
 DROPOUT = 0.5
@@ -86,12 +87,12 @@ def small_run(
         model=ModelConfig("gcn", hidden, dropout=DROPOUT),
         sub_gcns=sub_gcns,
         device=experiment.device,
-        training={
-            "epochs": experiment.epochs,
-            "local_steps": local_steps,
-            "training": "each",
-            "lr": (0.01 if alone else 0.05) if lr is None else lr,
-            "weight_decay": (5e-4 if alone else 0.0) if weight_decay is None else weight_decay,
-            "schedule": "step",
-        },
+        training=Training(
+            experiment.epochs,
+            local_steps,
+            training="each",
+            lr=(0.01 if alone else 0.05) if lr is None else lr,
+            weight_decay=(5e-4 if alone else 0.0) if weight_decay is None else weight_decay,
+            schedule="step",
+        ),
     )

@@ -19,6 +19,7 @@ from gistgnn.compare.turns import Record
 from gistgnn.paper.experiment import GroupedExperiment, Part, Verdict, paper_cells, points_lost
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
+from gistgnn.settings import Training
 from gistgnn.utils.formats import duration, mean_sd
 
 SUB_GCNS = (1, 2, 4)
@@ -67,12 +68,12 @@ class Ladies(GroupedExperiment):
             model=ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
             sub_gcns=sub_gcns,
             device=self.device,
-            training={
-                "epochs": self.epochs,
-                "local_steps": self.local_steps or (500 if reddit else 50),
-                "lr": 0.001 if reddit else 0.01,
-                "schedule": "step",
-            },
+            training=Training(
+                self.epochs,
+                self.local_steps or (500 if reddit else 50),
+                lr=0.001 if reddit else 0.01,
+                schedule="step",
+            ),
             sampler=LadiesSampling(),
             runner="fused",
             inductive=reddit,

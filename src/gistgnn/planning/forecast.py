@@ -17,7 +17,6 @@ from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import THETA, RunConfig
-from gistgnn.settings import make_training
 from gistgnn.utils.available import available_bytes
 
 SUB_GCNS = (1, 2, 4, 8, 16)
@@ -229,7 +228,7 @@ def said(size: int) -> str:
 def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:
     place, limits = torch.device(config.device).type, resources.limits
     peaks = {name: found.peak(name) for name in limits}
-    training, m = make_training(config.training), config.sub_gcns
+    training, m = config.training, config.sub_gcns
     moved = [2 * size + 2 * moments for size, moments in zip(found.slices, found.carried, strict=True)]
     return Option(
         sub_gcns=m,
@@ -251,7 +250,7 @@ def _option(config: RunConfig, store: str, found: Found, resources: Resources, r
 
 
 def _seconds(config: RunConfig, found: Found, moved: int, rates: Rates) -> Seconds:
-    training, m = make_training(config.training), config.sub_gcns
+    training, m = config.training, config.sub_gcns
     steps = training.steps(found.steps_per_epoch, m)
     step, in_round = rates.seconds(found.step), min(training.local_steps, steps)
     every = step if found.fused else m * step

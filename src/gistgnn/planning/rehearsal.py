@@ -10,10 +10,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from gistgnn.checkpoint import FILE_BYTES, KEPT
+from gistgnn.checkpoint import KEPT
 from gistgnn.errors import InputError
 from gistgnn.io.stored_tensor import READING
-from gistgnn.io.tensors import shards_of
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn import GNN
 from gistgnn.planning.evaluation_memory import Evaluating
@@ -182,14 +181,12 @@ class _Rehearsal:
         return sum(both) if self._shapes.fused else both[0]
 
     def _saved(self, theta: InMemory) -> list[Tensor]:
-        """What checkpoints take, unless Θ is in files: the last ones and the next, on disk; two copies of a file."""
+        """What checkpoints take, unless Θ is in files: the last ones and the next, on disk."""
         if self._mapped:
             return []
-        sizes = {name: part.tensor.nbytes for name, part in theta.checkpoint().items()}
-        largest = max(sum(sizes[name] for name in names) for names in shards_of(sizes, FILE_BYTES))
+        size = sum(part.tensor.nbytes for part in theta.checkpoint().values())
         with self._ledger.placed(DISK):
-            files = passing((KEPT + 1) * sum(sizes.values()))
-        return [files, passing(2 * largest)]
+            return [passing((KEPT + 1) * size)]
 
     def _construct(self, widths: Widths) -> nn.Module:
         with torch.device(self._config.device):

@@ -12,7 +12,7 @@ from gistgnn.layout.axes import Layout, Widths, candidate_layouts
 from gistgnn.partition import Blocks, Partition
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.settings import Training, make_training
+from gistgnn.settings import Training
 
 
 class Shapes:
@@ -28,7 +28,7 @@ class Shapes:
 
     def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
         self.config, self.sizes = config, sizes
-        self.training: Training = make_training(config.training)
+        self.training: Training = config.training
         self.widths: Widths = (sizes.features, *config.model.hidden)
         dims = range(len(self.widths))
         if unknown := sorted(config.partitioned_dims - set(dims)):

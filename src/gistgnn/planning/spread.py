@@ -14,7 +14,6 @@ from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.settings import make_training
 
 DELAYS = 14  # messages that wait for one another in a round: words at its end, two exchanges, whether to stop
 
@@ -97,7 +96,7 @@ def spread(
 
 
 def _project(config: RunConfig, ranks: int, m: int, found: Found, steps: dict[int, float], network: Network) -> Spread:
-    local_steps = make_training(config.training).local_steps
+    local_steps = config.training.local_steps
     slices = [own + moments for own, moments in zip(found.slices, found.carried, strict=True)]
     sent = costs(found.theta, slices, ranks, local_steps, sharded=True)
     training = local_steps * -(-m // ranks) * steps[m]

@@ -1,8 +1,8 @@
-"""A run of one of our models on one data set, and the directory that it leaves behind.
+"""The run folder: what a run leaves on disk, written and read.
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
-shards and their index, see `gistgnn.io.models`), curves.png, report.html; features.safetensors, where features are
-standardised; and, while the run is not finished, checkpoints/ and, where Θ is in files, theta/.
+shards and their index, see `gistgnn.io.models`), curves.png and report.html; features.safetensors, if features are
+standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
 import json
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import DivergedError, InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.io.models import find_model, write_model
@@ -25,15 +25,18 @@ from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import described
 from gistgnn.session.result import Result
+from gistgnn.settings import Training
 from gistgnn.utils.available import available_bytes
 
 RESULT, CURVES = "result.json", "curves.png"
-FEATURES = "features.safetensors"  # how they are standardised
-CHECKPOINTS = "checkpoints"  # folder of a run that goes on
+FEATURES = "features.safetensors"  # mean and deviation of every feature
+CHECKPOINTS = "checkpoints"
 
 
-def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str) -> dict[str, Any]:
-    """Return what result.json holds."""
+def result_json(
+    config: RunConfig, graph: Graph, result: Result, data_root: str, diverged: DivergedError | None = None
+) -> dict[str, Any]:
+    """Return what result.json holds; its entry "diverged" is the message of a run that diverged."""
     sizes = {
         "name": graph.name,
         "nodes": graph.num_nodes,
@@ -42,18 +45,31 @@ def result_json(config: RunConfig, graph: Graph, result: Result, data_root: str)
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    return {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    record = {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    return {**record, "diverged": str(diverged)} if diverged else record
 
 
-def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None) -> None:
-    """Write a finished run into its directory, result.json last: where it stands, the rest stands too."""
+def write_run(
+    out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
+) -> dict[str, Any]:
+    """Write a finished run into its folder, result.json last: if it is there, the other files are there too.
+
+    Args:
+        out: the run folder.
+        record: what result.json is to hold.
+        model: the trained model.
+        scale: how the features were standardised; None: they were not.
+
+    Returns:
+        The record.
+    """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
     write_model(out, model.state_dict())
     if scale:
         scale.save(out / FEATURES)
     else:
-        (out / FEATURES).unlink(missing_ok=True)  # of a run that this one replaces
+        (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
     with replacing(out / CURVES) as path:
         plot_curves(record, path)
     write_report(out / REPORT, run_page(record))
@@ -61,13 +77,14 @@ def write_run(out: Path, record: dict[str, Any], model: nn.Module, scale: Standa
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     Checkpoints(out / CHECKPOINTS).remove()
     shutil.rmtree(out / THETA, ignore_errors=True)
+    return record
 
 
 def read_record(out: Path) -> dict[str, Any]:
     """Read a run's result.json.
 
     Raises:
-        InputError: it is not there, or not a result of gistgnn.
+        InputError: it is missing, or not a result of gistgnn.
     """
     try:
         record = json.loads((out / RESULT).read_text())
@@ -80,12 +97,15 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 def config_of(record: dict[str, Any]) -> RunConfig:
-    """The configuration in a result.json that `read_record` has read, older ones included."""
+    """Return the configuration in a result.json, also in those of earlier versions."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
+    if fields.get("store") == "mapped":  # its name in earlier versions
+        fields["store"] = "disk"
     return RunConfig(
         model=ModelConfig(**model),
+        training=Training(**fields.pop("training")),
         sampler=described(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,
@@ -93,10 +113,10 @@ def config_of(record: dict[str, Any]) -> RunConfig:
 
 
 def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
-    """Return a finished run's configuration, result.json and trained model, in evaluation mode.
+    """Return a finished run's configuration, its result.json, and its model in evaluation mode.
 
-    Of a model that would take more than a quarter of the memory that is available, the large weights stay in their
-    files (see `gistgnn.io.stored_model`).
+    If the model would take more than a quarter of the available memory, its large weights stay in their files (see
+    `gistgnn.io.stored_model`).
 
     Raises:
         InputError: a file is missing, unreadable, or does not fit the others.
@@ -114,19 +134,19 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
 
 
 def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:
-    """Scale the features of a graph, [N, F], as those that a finished run was trained on.
+    """Scale the features of a graph, [N, F], as a finished run scaled those that it was trained on.
 
     Raises:
-        InputError: they are of another number, or the file that says how cannot be read.
+        InputError: another number of features, or features.safetensors cannot be read.
     """
     return Standardisation.load(out / FEATURES).features(x) if config.standardise else x
 
 
 def choose_device(name: str) -> str:
-    """Return the device that a name stands for: "auto" is the GPU where there is one.
+    """Return the device of a name; "auto" is the GPU if there is one.
 
     Raises:
-        InputError: a device that torch does not know, or CUDA where there is none.
+        InputError: an unknown device, or a GPU that torch does not find.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Size
 
-from gistgnn.checkpoint import Checkpoint, Checkpoints, Part
+from gistgnn.checkpoint import Checkpoint, Checkpoints, Part, storage
 from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
 from gistgnn.theta.theta import Theta
@@ -113,20 +113,11 @@ class Saver:
         place = self._checkpoints.place(rounds)
         try:
             if parts:
-                from gistgnn.checkpoint.storage import write_parts  # slow to import
-
-                write_parts(place, parts, shard)
+                storage.write_parts(place, parts, shard)
         except OSError as error:
-            self._give_up(place, shard)
             raise InputError(
                 f"cannot write {place}: {error.strerror or reason(error)}; make room and resume the run: the last "
                 "checkpoint is kept"
             ) from error
         if self._theta.shards == 1:
             self._checkpoints.complete(rounds, state, self._run, {name: part.shape for name, part in parts.items()})
-
-    def _give_up(self, place: Path, shard: int) -> None:
-        from gistgnn.checkpoint.storage import files_of
-
-        for file in files_of(place, shard):
-            file.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.errors import InputError
+from gistgnn.errors import GistError, InputError
 from gistgnn.layout.axes import named_tensors
 
 Moments = dict[str, dict[str, Tensor]]  # parameter -> the optimiser's key -> state
@@ -62,7 +62,7 @@ class RoundReport:
     """
 
     losses: dict[int, float]
-    error: InputError | None = None
+    error: GistError | None = None
 
 
 def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:

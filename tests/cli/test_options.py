@@ -1,0 +1,57 @@
+"""The options of `gistgnn train` against the dataclasses that they fill."""
+
+import re
+from dataclasses import MISSING, fields
+
+import pytest
+
+from gistgnn.cli.main import make_parser
+from gistgnn.cli.training_options import METHODS, MODELS, RUNNERS, SAMPLERS, STORES, UNSPLIT, config_of
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.settings import Training
+
+
+def test_without_options_every_value_is_the_default() -> None:
+    config = config_of(make_parser().parse_args(["train", "--device", "cpu"]), 1, "memory")
+    assert config == RunConfig("digits")
+    assert config.training == Training(epochs=400)
+    assert config.model == ModelConfig()
+
+
+def test_every_setting_of_training_is_an_option() -> None:
+    values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
+    values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
+    values |= {"patience": 4, "evaluate_every": 2}
+    assert values.keys() == {field.name for field in fields(Training)}
+    words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    config = config_of(make_parser().parse_args(["train", "--device", "cpu", *words]), 1, "memory")
+    assert config.training == Training(**values)
+
+
+def test_names_are_those_of_the_library() -> None:
+    from gistgnn import baselines, nn, runners, sampling
+
+    assert list(METHODS) == list(baselines.METHODS)
+    assert set(UNSPLIT) == set(baselines.UNSPLIT)
+    assert set(MODELS) == set(nn.MODELS)
+    assert set(RUNNERS) == set(runners.RUNNERS)
+    assert list(SAMPLERS) == ["full", *sampling.SAMPLINGS]
+    assert list(STORES) == ["memory", "host", "disk", "sharded"]
+
+
+def test_the_defaults_of_samplers_in_the_help_are_theirs(capsys: pytest.CaptureFixture[str]) -> None:
+    from gistgnn.sampling import SAMPLINGS
+
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    checked = 0
+    for kind in SAMPLINGS.values():
+        for field in fields(kind):
+            option = {"method": "cluster-method", "fanouts": "fanout"}.get(field.name, field.name.replace("_", "-"))
+            if field.default is MISSING or isinstance(field.default, bool):
+                continue
+            helps = re.findall(rf"--{option} [^-].*?\(default: .*?\)(?= -|$| [a-z]+:)", text)
+            assert any(str(field.default) in said for said in helps), (kind, field.name)
+            checked += 1
+    assert checked >= 15
