@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from gistgnn.evaluation.budget import Budget, plan_layers
-from gistgnn.evaluation.layers import ByLayers
-from gistgnn.evaluation.whole import Whole
+from gistgnn.evaluation.by_layers import ByLayers
+from gistgnn.evaluation.inference import WholeGraph
 from gistgnn.nn import GAT, GCN, GNN, GraphSAGE
 from gistgnn.sampling import Batch
 
@@ -25,7 +25,7 @@ MODELS: dict[str, GNN] = {
 }
 
 
-def seconds(inference: Whole | ByLayers, model: GNN) -> float:
+def seconds(inference: WholeGraph | ByLayers, model: GNN) -> float:
     start = time.perf_counter()
     inference.logits(model)
     return time.perf_counter() - start
@@ -39,7 +39,7 @@ def main(nodes: int, edges: int) -> None:
     for name, model in MODELS.items():
         model.eval()
         plan = plan_layers(model, batch, Budget(2**34))
-        ways: dict[str, Whole | ByLayers] = {"whole": Whole(batch), "in memory": ByLayers(batch, plan)}
+        ways: dict[str, WholeGraph | ByLayers] = {"whole": WholeGraph(batch), "in memory": ByLayers(batch, plan)}
         for columns in (256, 64):
             ways[f"file, {columns} columns"] = ByLayers(batch, replace(plan, in_file=True, columns=columns))
         expected = ways["whole"].logits(model)

@@ -12,7 +12,7 @@ from gistgnn.errors import DivergedError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta import Said, Theta, Trained, fill
-from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.prefetch import prefetch
 
 Make = Callable[[int, Blocks], nn.Module]
 
@@ -63,7 +63,7 @@ class Round:
         if len(self._held) == len(self.members):
             yield from self.subs
             return
-        with closing(ahead(map(self._pending.slices, self.members))) as slices:
+        with closing(prefetch(map(self._pending.slices, self.members))) as slices:
             for i, values in zip(self.members, slices, strict=True):
                 sub = self._make(0, self.blocks[i])
                 fill(sub, values)

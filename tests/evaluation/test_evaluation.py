@@ -26,7 +26,7 @@ from .cases import random_batch, random_model, whole
     ("options", "parts"),
     [
         ({"method": "fast"}, ["evaluation is 'fast'", "auto, whole, layers, parts"]),
-        ({"method": "parts"}, ["by parts, but not how many"]),
+        ({"method": "parts"}, ["by parts, but parts is not given"]),
         ({"parts": 5}, ["parts is 5, but the evaluation is auto", "choose the method parts"]),
         ({"method": "parts", "parts": 0}, ["parts is 0, expected an integer >= 1"]),
         ({"method": "parts", "parts": 2.5}, ["parts is 2.5, expected an integer >= 1"]),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from gistgnn.evaluation import Evaluation, parts
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation import by_parts as parts
 from gistgnn.evaluation.budget import Budget, plan_layers
-from gistgnn.evaluation.parts import ByParts, nodes_at_once
+from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
 from gistgnn.evaluation.scores import predict
 from gistgnn.io import stored_tensor as tensor
 from gistgnn.io.stored_tensor import StoredTensor
@@ -34,7 +35,7 @@ def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
     taken: list[int] = []
     hook = model.register_forward_pre_hook(lambda _, args: taken.append(len(args[0])))
     with torch.no_grad():
-        found = ByParts(BATCH, 6, 0, lambda _: None, at_once=at_once).logits(model)
+        found = ByParts(BATCH, 6, 0, at_once=at_once).logits(model)
     hook.remove()
     return found, taken
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation import parts as parts_module
+from gistgnn.evaluation import by_parts as parts_module
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import Scores, decide, evaluate, predict, scores
+from gistgnn.evaluation.scores import Scores, evaluate, predict, predicted_labels, score_labels
 from gistgnn.graphs import Graph
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import C, F, tiny_graph
@@ -22,7 +22,7 @@ class Constant(nn.Module):
 
 
 def test_one_label() -> None:
-    found = scores(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
+    found = score_labels(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
     assert found.accuracy == found.f1_micro == pytest.approx(3 / 5)
     assert found.f1_macro == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
 
@@ -30,21 +30,21 @@ def test_one_label() -> None:
 def test_several_labels() -> None:
     truth = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=torch.float32)
     guess = torch.tensor([[1, 0], [0, 1], [0, 1], [0, 1]])
-    found = scores(guess, truth)
+    found = score_labels(guess, truth)
     assert found.accuracy == pytest.approx(2 / 4)  # all labels of a node right
     assert found.f1_micro == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
     assert found.f1_macro == pytest.approx((2 / 3 + 4 / 5) / 2)
 
 
 def test_nothing_predicted_and_nothing_there() -> None:
-    found = scores(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
+    found = score_labels(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
     assert found == Scores(1.0, 0.0, 0.0)
 
 
 def test_decide() -> None:
     logits = torch.tensor([[0.1, -2.0, 0.2], [-1.0, -0.5, -3.0]])
-    assert decide(logits, False).tolist() == [2, 1]
-    assert decide(logits, True).tolist() == [[1, 0, 1], [0, 0, 0]]
+    assert predicted_labels(logits, False).tolist() == [2, 1]
+    assert predicted_labels(logits, True).tolist() == [[1, 0, 1], [0, 0, 0]]
 
 
 def test_each_split_is_scored_on_its_own_nodes() -> None:

@@ -107,7 +107,7 @@ def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -
     adj = Adjacency(random_graph(7, 20, 0), 7, torch.float64)
     x = torch.randn(7, d_in).double()
     if kept:
-        adj.keep(x)
+        adj.cache_products(x)
     gcn, sage = randomise(GCNLayer(d_in, d_out)), randomise(SAGELayer(d_in, d_out))
     own, neighbours = sage.weight.split(d_in, dim=1)
     for features in (x, SparseMatrix.from_dense(x)):
@@ -119,7 +119,7 @@ def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -
 def test_a_kept_product_is_computed_once_and_only_for_the_very_features() -> None:
     adj, asked = Adjacency(random_graph(7, 20, 0), 7), []
     x = torch.randn(7, 3)
-    adj.keep(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
+    adj.cache_products(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
     for _ in range(2):
         assert torch.equal(adj.aggregate("mean", x), torch.full((7, 3), 2.0))
     assert asked == ["mean"]

@@ -29,12 +29,12 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.graphs.clustering import cluster
     from gistgnn.sampling import training_subgraph, whole_graph
-    from gistgnn.utils.console import waiting
+    from gistgnn.utils.console import spinner
 
     graph = load(args.dataset, args.data_root)
     seen = training_subgraph(graph) if args.inductive else whole_graph(graph)
     start = time.perf_counter()
-    with waiting(f"clustering {graph.name}", shown=True):
+    with spinner(f"clustering {graph.name}", shown=True):
         found = cluster(seen.edge_index, len(seen.x), args.clusters, args.method, args.seed)
     facts = {"graph": graph.name, **_facts(args, seen, found), "seconds": time.perf_counter() - start}
     if args.json:

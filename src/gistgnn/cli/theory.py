@@ -40,12 +40,12 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
     from gistgnn.theory import Prediction, check, check_settings, least_eigenvalue, load_problem
-    from gistgnn.utils.console import waiting
+    from gistgnn.utils.console import spinner
 
     chosen = (args.step_size, args.gamma, args.rounds, args.delta)
     check_settings(args.sub_gcns, args.local_steps, args.width, *chosen)
     problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
-    with waiting("computing eigenvalues", shown=not args.json):
+    with spinner("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
         prediction = None
         if least_eigenvalue(problem, args.sub_gcns) > 0:

@@ -18,7 +18,7 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
 from gistgnn.graphs.splits import draw_split
-from gistgnn.utils.console import waiting
+from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
             f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and the "
             "graph is kept in the cache"
         )
-    with waiting("drawing", shown=info.edges > _LARGE):
+    with spinner("drawing", shown=info.edges > _LARGE):
         return draw(info, recipe)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from gistgnn.compare.comparison import Row, compare_groups
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.evaluation.scores import evaluating
+from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.paper.experiment import Outcome, Verdict
@@ -90,7 +90,7 @@ def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
         for taken, members in zip(seconds, models, strict=True):  # by turns, so that noise meets all
             begun = time.perf_counter()
             for member in members:
-                with evaluating(member):
+                with evaluation_mode(member):
                     forward(member, whole_graph(graph))
             if graph.x.is_cuda:
                 torch.cuda.synchronize(graph.x.device)

@@ -20,7 +20,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.io.whole_files import replacing
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.evaluation import Evaluation
-from gistgnn.utils.available import available_bytes
+from gistgnn.utils.process_memory import available_bytes
 from gistgnn.io.models import find_model, write_model
 from gistgnn.report import REPORT, write_report
 from gistgnn.session.result import Result

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.scores import evaluating, score
+from gistgnn.evaluation.scores import evaluation_mode, score
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta import Running, Theta
-from gistgnn.utils.console import waiting
+from gistgnn.utils.console import spinner
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
@@ -55,7 +55,7 @@ class Scorer:
 
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, self._graph.num_classes)
-            with waiting("preparing evaluation", shown=shown):
+            with spinner("preparing evaluation", shown=shown):
                 batch = whole_graph(self._graph)
                 self._inference = self._evaluation.prepare(self._running.module, batch, seed)
             return self._inference.describe()
@@ -76,7 +76,7 @@ class Scorer:
     def _logits(self, model: nn.Module) -> Tensor:
         """The model's output for every node, [N, C], when it is there."""
         assert self._inference is not None
-        with evaluating(model):
+        with evaluation_mode(model):
             logits = self._inference.logits(model)
         if logits.is_cuda:
             torch.cuda.synchronize(logits.device)

@@ -16,7 +16,7 @@ from gistgnn.accounting.phases import Phases
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import chosen
+from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph
 from gistgnn.runners import Schedule
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
@@ -26,7 +26,7 @@ from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Scorer
 from gistgnn.settings import Training
 from gistgnn.theta import Running, build_on_meta
-from gistgnn.utils.console import RoundBar, waiting
+from gistgnn.utils.console import RoundBar, spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Fit:
             return FullGraph(batch)
         model = build_on_meta(gist.build, gist.widths, shared=gist.shared)
         layers = getattr(model, "num_layers", None)  # of ours and PyG's
-        with waiting("preparing batches", shown=options.progress):
+        with spinner("preparing batches", shown=options.progress):
             return options.sampler.sampler(batch, gist.seed, share, layers)
 
     def _monitor(self, scorer: Scorer, bar: RoundBar, rounds: int, phases: Phases) -> Monitor:
@@ -119,7 +119,7 @@ class Fit:
             options.report(entry)
 
         hooks = Hooks(advance, report, options.stop, options.saving)
-        chooses = chosen(self._graph)
+        chooses = selection_metric(self._graph)
         return Monitor(gist.theta, scorer, chooses, self._training, gist.workers, hooks, self._identity(), phases)
 
     def _identity(self) -> dict[str, Any]:
