@@ -12,7 +12,7 @@ from gistgnn.distributed import Ranks
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Widths, check_widths
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.runners import Runner, Schedule, Stretch, make_runner
@@ -58,7 +58,7 @@ class GIST:
         axis_names: what messages about the partition call the axes; None: axis 0, axis 1, ...
 
     Raises:
-        InputError: a value out of range, or a model whose layout along the axes cannot be proved (see `prove_layout`).
+        InputError: a value out of range, or a model whose layout fails the check (see `infer_layout`).
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class GIST:
         self.input_axis = input_axis
         self.seed = seed
         self.device = torch.device(device)
-        self.layout = prove_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
