@@ -1,1 +1,1 @@
-"""The layout of a model: which dimension of which parameter lies along which hidden axis. `check.infer_layout` finds it."""
+"""The layout of a model: which dimension of which parameter lies along which hidden axis. Found by `infer_layout`."""
