@@ -57,8 +57,8 @@ def test_metis_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_labels() -> None:
     graph = tiny_graph(nodes=60, multi_label=True)
     model = nn.Linear(graph.num_features, C)
-    found = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
-    assert found == evaluate(model, graph)
+    actual = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
+    assert actual == evaluate(model, graph)
 
 
 def test_more_parts_than_nodes() -> None:

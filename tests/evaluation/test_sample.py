@@ -24,10 +24,10 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     all_parts = predict(model, BATCH, Evaluation("parts", parts=6))
     inference = SAMPLE.prepare(model, BATCH)
     with torch.no_grad():
-        found = inference.logits(model)
+        actual = inference.logits(model)
     nodes = inference.nodes
-    torch.testing.assert_close(found[nodes], all_parts[nodes])
-    assert found[~nodes].isnan().all()
+    torch.testing.assert_close(actual[nodes], all_parts[nodes])
+    assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
     for split, mask in {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}.items():
         assert scored[split] == score_labels(predicted_labels(all_parts, False)[mask & nodes], GRAPH.y[mask & nodes])
@@ -77,14 +77,14 @@ def test_a_sample_without_a_node_to_score() -> None:
         object.__setattr__(graph, split, lonely)
         with refused(f"the sample of 3 of 6 parts has no {name} node", "raise the sample"):
             SAMPLE.prepare(model, whole_graph(graph))
-        with refused(f"no {name} node is in the sample"):  # of a batch that does not know the splits
+        with refused(f"no {name} node is in the sample"):  # for a batch without splits
             evaluate(model, graph, [name], evaluation=SAMPLE.prepare(model, BATCH))
 
 
 def test_fit_scores_the_same_nodes_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     result = fit(GIST(gcn(), (8,), 2), GRAPH, evaluation=SAMPLE)
-    found = result.as_dict()["evaluation"]
-    assert (found["parts"], found["sample"], found["exact"]) == (6, 3, False)
-    assert found["nodes"]["validation"] > 0
+    actual = result.as_dict()["evaluation"]
+    assert (actual["parts"], actual["sample"], actual["exact"]) == (6, 3, False)
+    assert actual["nodes"]["validation"] > 0
     again = evaluate(result.model, GRAPH, ["test"], evaluation=SAMPLE)
     assert again["test"].as_dict() == result.test

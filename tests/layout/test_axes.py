@@ -47,7 +47,7 @@ def test_graphsage_holds_two_copies_of_its_input_axis() -> None:
 
 def test_gat_holds_a_copy_for_each_head() -> None:
     layout = first(OURS["gat"], (8, 6))
-    assert layout.units == (1, 1)  # a width is that of one head
+    assert layout.units == (1, 1)  # a width counts the channels of one head
     assert layout.dims["convs.0.weight"] == (dim("0", "0"), dim(F))
     assert layout.dims["convs.0.source"] == layout.dims["convs.0.target"] == (dim(2), dim("0"))
     assert layout.dims["convs.1.weight"] == (dim("1", "1"), dim("0", "0"))

@@ -26,7 +26,7 @@ def test_a_model_has_a_layout(name: str) -> None:
     assert all(layout.carriers(axis) for axis in range(len(layout.units)))
 
 
-def test_pyg_norms_are_what_their_names_say() -> None:
+def test_pyg_norms_have_the_right_type() -> None:
     assert isinstance(PYG["gcn"](12, norm="layer_norm").norms[0], pyg.LayerNorm)
     assert isinstance(PYG["gcn"](12, norm="batch_norm").norms[0], pyg.BatchNorm)
 
@@ -95,7 +95,7 @@ def test_a_model_whose_construction_needs_values_has_a_layout() -> None:
 
 
 class Hidden(nn.Module):
-    """One hidden layer, and something done with its features."""
+    """One hidden layer, and a function of its features."""
 
     def __init__(self, widths: Sequence[int], between: Callable[[Tensor], Tensor], inner: int | None = None) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Hidden(nn.Module):
     ],
     ids=["first two", "first", "by position", "cumsum", "flip", "neighbours", "sort", "groups"],
 )
-def test_features_that_are_told_apart_by_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
+def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
     with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
         infer(lambda w: Hidden(w, between), 12)
 
@@ -153,7 +153,7 @@ def test_heads_inside_the_features_are_refused() -> None:
 
 @pytest.mark.parametrize("inner", [lambda d: min(d, 64), lambda d: max(d, 32), lambda d: -(-d // 16) * 16])
 def test_a_size_that_stops_growing_with_the_width_is_refused(inner: Callable[[int], int]) -> None:
-    """At the full width nothing shows it; a sub-GCN would not fit its slice."""
+    """The full width does not show it, but a sub-GCN would not fit its slice."""
 
     def build(widths: tuple[int, ...]) -> nn.Module:
         return nn.Sequential(
@@ -234,7 +234,7 @@ def test_the_users_random_stream_does_not_move() -> None:
 
 
 class Reversed(nn.Module):
-    """Seven layers whose outputs are joined last to first: 5,040 orders, of which the reversed one is right."""
+    """Seven layers whose outputs are joined from last to first: of 5,040 orders the reversed one is right."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()

@@ -76,15 +76,7 @@ class ByLayers:
 
 
 class _Pass:
-    """One layer for all nodes.
-
-    Args:
-        batch: the graph.
-        plan: where features lie.
-        layer: the layer.
-        sizes: the layer's sizes.
-        stack: closes the storage if an error occurs.
-    """
+    """One layer for all nodes. ``stack`` closes the storage if an error occurs."""
 
     def __init__(self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, stack: ExitStack) -> None:
         self._x, self._adj = batch.x, batch.adj

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class Adjacency:
         adjacency.cache_products(None)
         return adjacency
 
-    def with_cached_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Self:
+    def with_cached_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Adjacency:
         """Return the same structure with other cached products; see `cache_products`."""
         other = copy(self)
         other.cache_products(x, product)
