@@ -1,1 +1,1 @@
-"""Side-by-side measurements; see README.md."""
+"""Measurements; README.md says how to run them."""

@@ -1,4 +1,4 @@
-"""Time to cut a batch of clusters out of a graph of Amazon2M's shape: 2,449,029 nodes, 61.9 million edges."""
+"""Times cutting a batch of clusters out of a graph of Amazon2M's size: 2,449,029 nodes, 61.9 million edges."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from gistgnn.sampling import Batch, ClusterBatches
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 TARGET_MS = 5.0
-NEAR = 50  # clusters to either side that count as near
+NEAR = 50  # clusters on each side that count as near
 
 
 def main() -> None:
@@ -50,12 +50,12 @@ def main() -> None:
     print(f"\nPeak memory of the process: {peak / 2**30:.2f} GiB.\n\n## Targets\n")
     print(f"- {'pass' if met else 'MISS'}: a batch is cut in less than {TARGET_MS:g} ms (median)")
     if options.json:
-        found = {"machine": machine, "arguments": sys.argv[1:], "graph": graph, "rows": rows}
-        options.json.write_text(json.dumps(found | {"peak_bytes": peak, "target_met": met}, indent=1))
+        record = {"machine": machine, "arguments": sys.argv[1:], "graph": graph, "rows": rows}
+        options.json.write_text(json.dumps(record | {"peak_bytes": peak, "target_met": met}, indent=1))
 
 
 def make_graph(options: argparse.Namespace, rng: np.random.Generator) -> tuple[Batch, Clusters]:
-    """A graph whose nodes are numbered cluster by cluster, each undirected edge in both directions."""
+    """Draw a graph with nodes numbered cluster by cluster and every undirected edge in both directions."""
     sizes = np.full(options.clusters, options.nodes // options.clusters)
     sizes[: options.nodes % options.clusters] += 1
     clusters = in_order(sizes)
@@ -74,7 +74,7 @@ def make_graph(options: argparse.Namespace, rng: np.random.Generator) -> tuple[B
 def ends(
     options: argparse.Namespace, sizes: np.ndarray, ptr: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends of every edge: [E] int32 each; of the edges that leave a cluster, half lead to near ones."""
+    """Draw both ends of every edge: [E] int32 each. Half of the edges between clusters lead to a near cluster."""
     size, nodes = float(sizes.mean()), options.nodes
     inside = drawn(options.edges * options.inside / len(sizes), size * size / 2) * len(sizes)
     near = round(options.edges * (1 - options.inside) / 2)
@@ -87,14 +87,14 @@ def ends(
 
 
 def measure(whole: Batch, clusters: Clusters, options: argparse.Namespace, precompute: bool) -> list[dict[str, Any]]:
-    """Milliseconds of a batch, cut alone; and of its operators and the first layer's ĀX, which a step adds."""
+    """Measure milliseconds: cutting a batch; computing its operators and the first layer's ĀX, as a step does."""
     start = time.perf_counter()
     sampler = ClusterBatches(whole, clusters, options.clusters_per_batch, options.seed, precompute=precompute)
     with closing(sampler.batches(0, 1)) as first:  # with precompute, the whole graph's ĀX
         prepare(next(first))
     opened = time.perf_counter() - start
     cut, prepared, nodes, edges = [], [], [], []
-    # Nothing else runs: what is waited for is the making of a batch, the time of which is not hidden by any step.
+    # Nothing else runs, so no step hides the time of making a batch.
     with closing(sampler.batches(1, options.batches)) as batches:
         while True:
             start = time.perf_counter()
@@ -117,12 +117,12 @@ def measure(whole: Batch, clusters: Clusters, options: argparse.Namespace, preco
 
 
 def prepare(batch: Batch) -> None:
-    """What GraphSAGE's first step on the batch computes of its structure and features."""
+    """Compute what GraphSAGE's first step on the batch computes from its structure and features."""
     _ = batch.features, batch.adj.mean.t(), batch.adj.aggregate("mean", batch.x)
 
 
 def spread(times: list[float]) -> dict[str, float]:
-    """Median, ninth decile and the longest."""
+    """Return the median, the ninth decile and the maximum."""
     return {"median_ms": float(np.median(times)), "p90_ms": percentile(times, 0.9), "max_ms": max(times)}
 
 
@@ -148,11 +148,11 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.batches", description=__doc__)
     add = parser.add_argument
     add("--nodes", type=int, default=2_449_029)
-    add("--edges", type=int, default=61_859_140, help="undirected")
+    add("--edges", type=int, default=61_859_140, help="undirected edges")
     add("--inside", type=float, default=0.75, help="share of the edges within one cluster")
     add("--features", type=int, default=100)
     add("--classes", type=int, default=47)

@@ -1,4 +1,4 @@
-"""What is measured: one model at one width and precision, on one machine."""
+"""`Case`: one model at one width and precision on one machine."""
 
 from dataclasses import dataclass, replace
 
@@ -9,29 +9,29 @@ from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, ClusterBatches
 from gistgnn.settings import Training
 
-DROPOUT = 0.2  # the paper's, on the large graphs
+DROPOUT = 0.2  # as in the paper on the large graphs
 LR = 1e-3
 
 
 @dataclass(frozen=True)
 class Case:
-    """All that the contenders have in common.
+    """The settings that all contenders share.
 
     Args:
         model: "graphsage", "gcn" or "gat".
         hidden: width of every hidden layer; of every head, for gat.
-        features: of a node.
-        classes: of the graph.
-        heads: of gat.
-        nodes: of a batch.
-        edges: of a batch, both directions counted.
+        features: features of a node.
+        classes: number of classes.
+        heads: attention heads of gat.
+        nodes: nodes of a batch.
+        edges: edges of a batch, both directions counted.
         per_batch: q, clusters in a batch.
-        clusters: c, of the graph.
+        clusters: c, clusters of the graph.
         precision: "float32" or "bf16".
-        device: where the models run.
-        threads: of torch on the host.
-        local_steps: ζ, over which the time for Θ is spread.
-        precompute: our first layer takes ĀX of the whole graph; otherwise that of the batch, as PyG's.
+        device: the models' device.
+        threads: torch's threads on the host.
+        local_steps: ζ; the time for Θ is divided by it.
+        precompute: our first layer uses ĀX of the whole graph; otherwise of the batch, as in PyG.
     """
 
     model: str
@@ -50,7 +50,7 @@ class Case:
     precompute: bool
 
     def sampler(self) -> ClusterBatches:
-        """The batches, on the device."""
+        """Return a sampler with its batches on the device."""
         whole, clusters = communities(
             nodes=self.nodes,
             edges=self.edges,
@@ -62,7 +62,7 @@ class Case:
         return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch, precompute=self.precompute)
 
     def build(self, widths: tuple[int, ...]) -> nn.Module:
-        """Our model at these widths."""
+        """Build our model with these widths."""
         options = {"heads": self.heads} if self.model == "gat" else {}
         model: nn.Module = MODELS[self.model](
             self.features, widths, self.classes, dropout=DROPOUT, norm="layer", **options
@@ -70,10 +70,10 @@ class Case:
         return model
 
     def training(self) -> Training:
-        """Adam, as the paper."""
+        """Return Adam, as in the paper."""
         return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=self.precision)
 
 
 def on_device(batch: Batch, device: str) -> Batch:
-    """The graph with its features and labels on the device; the structure stays where batches are cut from it."""
+    """Move features and labels to the device. The structure stays where batches are cut from it."""
     return replace(batch, x=batch.x.to(device), y=batch.y.to(device), loss_nodes=batch.loss_nodes.to(device))

@@ -1,4 +1,4 @@
-"""Durations: of the host's clock on the CPU, of CUDA events on the GPU."""
+"""Durations, by the host's clock on the CPU and by CUDA events on the GPU."""
 
 import time
 from collections import defaultdict
@@ -14,8 +14,8 @@ from gistgnn.sampling import Batch, Sampler
 class Clock:
     """Adds up the milliseconds spent in named spans, which may nest.
 
-    On a GPU a span lasts from the moment its first kernel could start to the end of its last one: events are recorded
-    in the stream and read at the end, so that measuring does not make the host wait.
+    On a GPU a span lasts from the time when its first kernel could start until its last kernel ends. Events are
+    recorded in the stream and read later, so measuring does not make the host wait.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -24,13 +24,13 @@ class Clock:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Time the body."""
+        """Time the block."""
         start = self._now()
         yield
         self._spans[name].append((start, self._now()))
 
     def read(self) -> dict[str, float]:
-        """The milliseconds of every name since the last time, and start anew."""
+        """Return the milliseconds of every name since the last call, and reset them."""
         if self._cuda:
             torch.cuda.synchronize()
         spans, self._spans = self._spans, defaultdict(list)
@@ -47,7 +47,7 @@ class Clock:
 
 
 class TimedSampler:
-    """A sampler that clocks, as "batches", the waiting for its batches."""
+    """A sampler that times the waiting for its batches, as "batches"."""
 
     def __init__(self, sampler: Sampler, clock: Clock) -> None:
         self._sampler, self._clock = sampler, clock

@@ -1,6 +1,7 @@
-"""Carries packets between two network devices, each after some time: `python -m benchmarks.delay MILLISECONDS A B`.
+"""Forwards packets between two network devices with a delay: `python -m benchmarks.delay MILLISECONDS A B`.
 
-For kernels without netem. The devices are made here, and can be moved to other namespaces; they end with the process.
+For kernels without netem. This program creates the devices. They can be moved to other namespaces, and they disappear
+with the process.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ def main() -> None:
     delay = float(sys.argv[1]) / 1000
     ends = [open_device(name) for name in sys.argv[2:]]
     print("ready", flush=True)
-    queues: list[deque[tuple[float, bytes]]] = [deque() for _ in ends]  # from each end
+    queues: list[deque[tuple[float, bytes]]] = [deque() for _ in ends]  # one per end
     while True:
         due = min((queue[0][0] for queue in queues if queue), default=None)
         patience = None if due is None else max(due - time.monotonic(), 0)
@@ -31,7 +32,7 @@ def main() -> None:
 
 
 def open_device(name: str) -> int:
-    """Make a device whose packets this process reads and writes."""
+    """Create a device whose packets this process reads and writes."""
     end = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(end, _SET_NAME, struct.pack("16sH22x", name.encode(), _PLAIN))
     return end
@@ -40,7 +41,7 @@ def open_device(name: str) -> int:
 def deliver(end: int, packet: bytes) -> None:
     try:
         os.write(end, packet)
-    except OSError:  # the device is down, and so is whoever the packet was for
+    except OSError:  # the device is down, and so is the receiver
         return
 
 

@@ -1,8 +1,8 @@
-"""Seconds of the whole-graph forward, and layer by layer: in memory, and with a temporary file.
+"""Seconds of evaluation on the whole graph, and layer by layer: in memory, and with a temporary file.
 
     python benchmarks/evaluation.py [NODES EDGES]
 
-A random graph with 128 features, two hidden layers of 256 with layer norm, 40 classes.
+The graph is random, with 128 features and 40 classes; the models have two hidden layers of 256 with layer norm.
 """
 
 import sys
@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from gistgnn.evaluation.budget import Budget, plan_layers
-from gistgnn.evaluation.layers import ByLayers
-from gistgnn.evaluation.whole import Whole
+from gistgnn.evaluation.by_layers import ByLayers
+from gistgnn.evaluation.inference import WholeGraph
 from gistgnn.nn import GAT, GCN, GNN, GraphSAGE
 from gistgnn.sampling import Batch
 
@@ -25,7 +25,7 @@ MODELS: dict[str, GNN] = {
 }
 
 
-def seconds(inference: Whole | ByLayers, model: GNN) -> float:
+def seconds(inference: WholeGraph | ByLayers, model: GNN) -> float:
     start = time.perf_counter()
     inference.logits(model)
     return time.perf_counter() - start
@@ -39,14 +39,14 @@ def main(nodes: int, edges: int) -> None:
     for name, model in MODELS.items():
         model.eval()
         plan = plan_layers(model, batch, Budget(2**34))
-        ways: dict[str, Whole | ByLayers] = {"whole": Whole(batch), "in memory": ByLayers(batch, plan)}
+        ways: dict[str, WholeGraph | ByLayers] = {"whole": WholeGraph(batch), "in memory": ByLayers(batch, plan)}
         for columns in (256, 64):
             ways[f"file, {columns} columns"] = ByLayers(batch, replace(plan, in_file=True, columns=columns))
         expected = ways["whole"].logits(model)
         for way in ways.values():
             torch.testing.assert_close(way.logits(model), expected, rtol=1e-3, atol=1e-4)
         times = [{how: seconds(way, model) for how, way in ways.items()} for _ in range(REPEATS)]
-        best = {how: min(each[how] for each in times) for how in ways}
+        best = {how: min(seconds_of[how] for seconds_of in times) for how in ways}
         row = ", ".join(f"{how} {best[how]:.2f} s ({best[how] / best['whole']:.2f})" for how in ways)
         print(f"{name}: {row}", flush=True)
 

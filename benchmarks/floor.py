@@ -1,4 +1,4 @@
-"""The least time that a step can take on this machine, from counted work and measured rates."""
+"""The least time of a step on this machine, from counted work and measured rates."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +13,11 @@ class Floor:
     """Milliseconds of a step of one model or sub-GCN.
 
     Args:
-        products: the matrix products, each at the speed measured at its shape.
-        at_best_rate: the matrix products, all at the best rate measured at any shape.
-        sparse: the bytes of the sparse products at the speed of a copy.
-        adam: the bytes of Adam at the speed of a copy of as many, in cache or not.
-        gflops: the rate of the products, in 10^9 operations a second.
+        products: matrix products, each at the rate measured for its shape.
+        at_best_rate: matrix products, all at the best rate measured for any shape.
+        sparse: the sparse products' bytes at the speed of a copy.
+        adam: Adam's bytes at the speed of a copy of the same size.
+        gflops: rate of the products, in 10^9 operations per second.
     """
 
     products: float
@@ -28,23 +28,23 @@ class Floor:
 
     @property
     def total(self) -> float:
-        """Products at their shapes, sparse products and Adam."""
+        """The sum of products at their shapes, sparse products and Adam."""
         return self.products + self.sparse + self.adam
 
 
 def floors(case: Case, sub_gcns: list[int], size: tuple[int, int], medians: dict[str, float]) -> dict[int, Floor]:
-    """The floor for every m.
+    """Compute the floor for every m.
 
     Args:
-        case: what is measured.
-        sub_gcns: every m, 1 included.
+        case: the shared settings.
+        sub_gcns: the values of m, with 1.
         size: nodes and edges of a batch.
         medians: milliseconds of every part that `Machine` measures.
     """
     counts = {m: count(case, tuple(width // m for width in case.hidden), *size) for m in sub_gcns}
-    all_products = [product for each in counts.values() for product in each.products]
+    all_products = [product for work in counts.values() for product in work.products]
     best = max(product.flops / medians[product_name(product.shape)] for product in all_products)
-    return {m: _floor(each, medians, best) for m, each in counts.items()}
+    return {m: _floor(work, medians, best) for m, work in counts.items()}
 
 
 def _floor(counts: Counts, medians: dict[str, float], best: float) -> Floor:
@@ -61,10 +61,10 @@ def _floor(counts: Counts, medians: dict[str, float], best: float) -> Floor:
 
 
 def bandwidth(medians: dict[str, float], size: int) -> float:
-    """Bytes a millisecond, read and written, of a copy of this size."""
+    """Return the bytes per millisecond that a copy of this size reads and writes."""
     return size / medians[copy_name(size)]
 
 
 def as_dict(floor: Floor) -> dict[str, Any]:
-    """For JSON."""
+    """Convert to a JSON record."""
     return {**vars(floor), "total": floor.total}

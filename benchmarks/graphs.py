@@ -1,4 +1,4 @@
-"""Random graphs of communities, made cluster by cluster, so that METIS is not needed."""
+"""Random graphs of communities. Their clusters are known, so METIS is not needed."""
 
 import math
 
@@ -9,27 +9,27 @@ from gistgnn.graphs.clustering import Clusters
 from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import Batch
 
-INSIDE = 0.9  # of a batch's edges, those within one cluster
+INSIDE = 0.9  # share of a batch's edges inside one cluster
 
 
 def communities(
     *, nodes: int, edges: int, per_batch: int, clusters: int, features: int, classes: int, seed: int = 0
 ) -> tuple[Batch, Clusters]:
-    """A graph whose unions of ``per_batch`` of its clusters have about this many nodes and edges.
+    """Draw a graph whose batches of ``per_batch`` clusters have about this many nodes and edges.
 
     Args:
-        nodes: of a batch.
-        edges: of a batch, both directions counted.
+        nodes: nodes of a batch.
+        edges: edges of a batch, both directions counted.
         per_batch: q, clusters in a batch.
-        clusters: c, of the graph.
-        features: of a node, standard normal.
-        classes: of which every node has a random one.
-        seed: of it all.
+        clusters: c, clusters of the graph.
+        features: features of a node, standard normal.
+        classes: number of classes; every node has a random one.
+        seed: seed of the graph.
     """
     rng = np.random.default_rng(seed)
     size, total = nodes // per_batch, nodes // per_batch * clusters
     inside = drawn(edges * INSIDE / per_batch / 2, size * size / 2) * clusters
-    # A pair of clusters shares a batch in q(q-1) of c(c-1) cases, and its edges are seen in those alone.
+    # Two clusters share a batch in q(q-1) of c(c-1) cases. Only then the edges between them are used.
     pairs = clusters * (clusters - 1) / max(per_batch * (per_batch - 1), 1)
     across = round(edges * (1 - INSIDE) / 2 * pairs)
     one = rng.integers(total, size=inside + across)
@@ -42,18 +42,18 @@ def communities(
 
 
 def drawn(wanted: float, places: float) -> int:
-    """How many edges to draw among so many places, so that about the wanted number differ."""
+    """Return how many edges to draw, with repetition, to get about the wanted number of distinct edges."""
     return round(-places * math.log(1 - min(wanted / places, 0.99)))
 
 
 def pattern_of(target: np.ndarray, source: np.ndarray, nodes: int) -> Pattern:
-    """The pattern of the edges, every one once, and no self-loops: PyG's two layouts take these differently."""
+    """Return the edges' pattern without duplicates and self-loops, which PyG's two layouts treat differently."""
     keys = np.unique((target.astype(np.int64) * nodes + source)[target != source])
     row, col = torch.from_numpy(keys // nodes), torch.from_numpy(keys % nodes)
     return Pattern.from_sorted(row.int(), col.int(), (nodes, nodes))
 
 
 def in_order(sizes: np.ndarray) -> Clusters:
-    """Clusters of these sizes, of nodes that are numbered in their order."""
+    """Return clusters of these sizes for nodes that are numbered cluster by cluster."""
     ptr = np.concatenate([[0], sizes.cumsum()])
     return Clusters(torch.arange(int(ptr[-1])), torch.from_numpy(ptr))

@@ -1,10 +1,10 @@
-"""Kills runs at random times, lets them go on, and compares what they end with with an unbroken run's model.
+"""Kills runs at random times, resumes them, and compares the final model with an uninterrupted run's model.
 
-    python -m benchmarks.kills --kills 20                     # of one process with Θ in files, resumed by another
-    python -m benchmarks.kills --kills 20 --ranks 4           # of one rank of four, which torchrun starts again
-    python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # of all four, at half time; two ranks go on
+    python -m benchmarks.kills --kills 20                     # one process with Θ on disk; another process resumes
+    python -m benchmarks.kills --kills 20 --ranks 4           # one of four ranks; torchrun starts them again
+    python -m benchmarks.kills --kills 20 --ranks 4 --then 2  # all four ranks at half time; two ranks resume
 
-Alone, a run is resumed and killed again until it comes to its end; with ranks, one run is killed once.
+Without ranks, a run is resumed and killed again until it ends. With ranks, every run is killed once.
 """
 
 import argparse
@@ -32,10 +32,10 @@ def main() -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="of both layers")
-    parser.add_argument("--seed", type=int, default=0, help="of the times")
-    parser.add_argument("--ranks", type=int, default=0, metavar="W", help="of a run; 0: one process without torchrun")
-    parser.add_argument("--then", type=int, metavar="W", help="ranks that go on when all have been killed at half time")
+    parser.add_argument("--hidden", type=int, default=3072, metavar="D", help="width of both layers")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the times")
+    parser.add_argument("--ranks", type=int, default=0, metavar="W", help="ranks; 0: one process without torchrun")
+    parser.add_argument("--then", type=int, metavar="W", help="kill all ranks at half time and resume with W ranks")
     parser.add_argument("--folder", type=Path, default=Path("runs/kills"))
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -48,7 +48,7 @@ def main() -> None:
     if run.wait():
         raise SystemExit((options.folder / "whole.log").read_text())
     length, whole = time.perf_counter() - started, digest(options.folder / "whole")
-    print(f"unbroken: {length:.1f} s", flush=True)
+    print(f"uninterrupted: {length:.1f} s", flush=True)
     while killed < options.kills:
         out = options.folder / "cut"
         shutil.rmtree(out, ignore_errors=True)
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def launch(words: list[str], out: Path, ranks: int) -> "subprocess.Popen[bytes]":
-    """Start a run; what it says goes into a file beside its directory."""
+    """Start a run. Its output goes to a file beside its directory."""
     own = Path(sys.executable)
     start = [str(own.with_name("gistgnn"))]
     if ranks:
@@ -76,7 +76,7 @@ def launch(words: list[str], out: Path, ranks: int) -> "subprocess.Popen[bytes]"
 
 
 def to_its_end(words: list[str], out: Path, rng: random.Random, length: float) -> list[str]:
-    """Run until it ends by itself; the times after which it was killed before that."""
+    """Run and kill repeatedly until the run ends by itself. Return the times of the kills."""
     after: list[str] = []
     while True:
         process, patience = launch(words, out, 0), rng.uniform(4, 4 + 0.7 * length)
@@ -91,42 +91,42 @@ def to_its_end(words: list[str], out: Path, rng: random.Random, length: float) -
 
 
 def one_rank_less(words: list[str], out: Path, ranks: int, patience: float, rng: random.Random) -> list[str]:
-    """Kill a rank after some seconds; torchrun starts all of them again."""
+    """Kill one rank after some seconds; torchrun starts all ranks again."""
     process = launch(words, out, ranks)
     time.sleep(patience)
-    while not (found := workers(process.pid)):
+    while not (running := workers(process.pid)):
         if process.poll() is not None:
             return ["its end"] if not process.returncode else failed(out)
         time.sleep(0.05)
-    rank, worker = rng.choice(found)
+    rank, worker = rng.choice(running)
     worker.kill()
     where = newest(out)
     return [f"{patience:.1f} s (rank {rank}, {where})"] if not process.wait() else failed(out)
 
 
 def halved(words: list[str], out: Path, ranks: int, fewer: int, patience: float) -> list[str]:
-    """Kill all ranks after some seconds; fewer go on."""
+    """Kill all ranks after some seconds and resume with fewer ranks."""
     process = launch(words, out, ranks)
     time.sleep(patience)
-    for each in [process, *(worker for _, worker in workers(process.pid))]:
-        each.kill()
+    for target in [process, *(worker for _, worker in workers(process.pid))]:
+        target.kill()
     process.wait()
     where = newest(out)
     return [f"{patience:.1f} s ({where})"] if not launch(words, out, fewer).wait() else failed(out)
 
 
 def workers(torchrun: int) -> list[tuple[int, psutil.Process]]:
-    """The ranks that torchrun has started, with their numbers; there may be none at the moment."""
-    found = []
+    """Return the processes of the ranks by rank number; there may be none at the moment."""
+    running = []
     for child in psutil.Process(torchrun).children():
         with contextlib.suppress(psutil.Error):  # it is ending
             if rank := child.environ().get("RANK"):
-                found.append((int(rank), child))
-    return found
+                running.append((int(rank), child))
+    return running
 
 
 def newest(out: Path) -> str:
-    """The last checkpoint at the time."""
+    """Return the last checkpoint at this time."""
     return max((path.parent.name for path in out.glob("checkpoints/*/state.json")), default="before any checkpoint")
 
 

@@ -1,4 +1,4 @@
-"""What the machine can do: matrix products at given shapes, copying, and cutting batches with nothing beside it."""
+"""The machine's rates: matrix products of given shapes, copying, and cutting batches while nothing else runs."""
 
 import math
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from benchmarks.clock import Clock
 from benchmarks.counts import count
 from gistgnn.utils.process_memory import keep_freed_memory
 
-LARGE = 256 * 2**20  # bytes that no cache holds
+LARGE = 256 * 2**20  # bytes: larger than any cache
 BATCHES = 10
 
 
 class Machine:
-    """Measures, round by round, the parts of the floor for the widths that a case's sub-GCNs have.
+    """Measures, round by round, the parts of the floor for the widths of a case's sub-GCNs.
 
     Args:
-        case: what is measured.
-        sub_gcns: every m.
+        case: the shared settings.
+        sub_gcns: the values of m.
     """
 
     def __init__(self, case: Case, sub_gcns: list[int]) -> None:
@@ -33,12 +33,12 @@ class Machine:
             counts = count(case, tuple(w // m for w in case.hidden), self.nodes, self.edges)
             for product in counts.products:
                 self._add_product(product.shape)
-            self._add_copy(min(LARGE, 16 * counts.parameters))  # what Adam goes over
+            self._add_copy(min(LARGE, 16 * counts.parameters))  # the bytes of Adam
         self._add_copy(LARGE)
         self._repeats = {name: self._calibrate(run) for name, run in self._parts.items()}
 
     def measure(self) -> dict[str, float]:
-        """Milliseconds of every part, and of a batch: cut ("batch"), and with its operators ("batch, prepared")."""
+        """Return milliseconds of every part, of cutting a batch ("batch"), also with operators ("batch, prepared")."""
         times = {}
         clock = Clock(self._case.device)
         for name, run in self._parts.items():
@@ -55,7 +55,7 @@ class Machine:
         def random(*size: int) -> torch.Tensor:
             return torch.randn(size, device=self._case.device).to(dtype)
 
-        # Stored as in a step: X [N, in], G [N, out], W [out, in].
+        # The same layouts as in a step: X [N, in], G [N, out], W [out, in].
         if role == "forward":
             one, other = random(rows, inner), random(columns, inner).t()
         elif role == "weights":
@@ -66,7 +66,7 @@ class Machine:
         self._parts[product_name(shape)] = lambda: torch.mm(one, other, out=out)
 
     def _add_copy(self, size: int) -> None:
-        """Copy so that ``size`` bytes are read and written in all."""
+        """Copy so that reading and writing add up to ``size`` bytes."""
         source = torch.zeros(size // 8, device=self._case.device)
         target = torch.ones_like(source)
         self._parts[copy_name(size)] = lambda: target.copy_(source)
@@ -84,7 +84,7 @@ class Machine:
         return {name: value / BATCHES for name, value in clock.read().items()}
 
     def _calibrate(self, run: Callable[[], object]) -> int:
-        """Repetitions that take some 50 ms."""
+        """Return the number of repetitions that take about 50 ms."""
         run()
         clock = Clock(self._case.device)
         with clock.span("once"):
@@ -93,17 +93,17 @@ class Machine:
 
 
 def product_name(shape: tuple[str, int, int, int]) -> str:
-    """The key of a product's time."""
+    """Return the key of a product's time."""
     return "product {} {}x{}x{}".format(*shape)
 
 
 def copy_name(size: int) -> str:
-    """The key of a copy's time."""
+    """Return the key of a copy's time."""
     return f"copy {size}"
 
 
 def _size(sampler: object, case: Case) -> tuple[int, int]:
-    """Nodes and mean edges of an epoch's full batches."""
+    """Return the nodes and the mean edges of an epoch's full batches."""
     with closing(sampler.batches(0, sampler.steps_per_epoch)) as made:  # type: ignore[attr-defined]
         sizes = [(b.x.shape[0], b.adj.num_edges) for b in made]
     nodes = max(n for n, _ in sizes)

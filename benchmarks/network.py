@@ -1,10 +1,10 @@
-"""Rounds over a slow network between two hosts, beside local SGD and data parallel training.
+"""Rounds of GIST over a slow network between two hosts, compared with local SGD and data parallel training.
 
     python -m benchmarks.network --rate 100mbit --delay 20      # as root, on Linux
 
-The hosts are network namespaces, each with a device that `tc` holds to the rate; `benchmarks.delay` carries packets
-from one to the other. They are on one machine, so that their ranks share its cores: the time of training is this
-machine's, that of exchanges the network's.
+The hosts are network namespaces on one machine. `tc` limits the rate of their devices, and `benchmarks.delay` forwards
+packets between them. The ranks share the machine's cores, so training times are this machine's, and exchange times the
+network's.
 """
 
 import argparse
@@ -29,25 +29,25 @@ def main() -> None:
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--rate", default="100mbit", help="of each direction, as tc takes it")
-    parser.add_argument("--delay", type=float, default=20, help="of each direction, in milliseconds")
-    parser.add_argument("--hidden", type=int, default=1024, metavar="D", help="of both layers of GraphSAGE")
-    parser.add_argument("--features", type=int, default=100, help="of a node")
+    parser.add_argument("--rate", default="100mbit", help="rate of each direction, in the syntax of tc")
+    parser.add_argument("--delay", type=float, default=20, help="delay of each direction, in milliseconds")
+    parser.add_argument("--hidden", type=int, default=1024, metavar="D", help="width of both layers of GraphSAGE")
+    parser.add_argument("--features", type=int, default=100, help="features of a node")
     parser.add_argument("--sub-gcns", type=int, default=8, metavar="M")
     parser.add_argument("--local-steps", type=int, default=500, metavar="ZETA")
-    parser.add_argument("--repeat", type=int, default=4, help="rounds, or averages")
-    parser.add_argument("--json", type=Path, help="where all samples go")
+    parser.add_argument("--repeat", type=int, default=4, help="number of rounds or averages")
+    parser.add_argument("--json", type=Path, help="file for all samples")
     options = parser.parse_args()
     with hosts(options.rate, options.delay):
-        found = {method: run(method, options) for method in ("gist", "local-sgd", "data-parallel")}
+        results = {method: run(method, options) for method in ("gist", "local-sgd", "data-parallel")}
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2))
-    report(found, options)
+        options.json.write_text(json.dumps(results, indent=2))
+    report(results, options)
 
 
 @contextlib.contextmanager
 def hosts(rate: str, delay: float) -> Iterator[None]:
-    """Two namespaces with one shaped link between them."""
+    """Create two namespaces and a shaped link between them."""
     carrier = None
     try:
         for host in HOSTS:
@@ -57,7 +57,7 @@ def hosts(rate: str, delay: float) -> Iterator[None]:
             [sys.executable, "-m", "benchmarks.delay", str(delay), *ENDS], stdout=subprocess.PIPE
         )
         assert carrier.stdout
-        carrier.stdout.readline()  # the devices are there
+        carrier.stdout.readline()  # the devices exist
         for host, end, address, other in zip(HOSTS, ENDS, ADDRESSES, ADDRESSES[::-1], strict=True):
             do("ip", "link", "set", end, "netns", host, "name", DEVICE)
             inside(host, "ip", "address", "add", address, "peer", other, "dev", DEVICE)
@@ -73,7 +73,7 @@ def hosts(rate: str, delay: float) -> Iterator[None]:
 
 
 def run(method: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Start a rank on each host; return what rank 0 prints."""
+    """Start a rank on each host and return the output of rank 0."""
     names = ("hidden", "features", "sub_gcns", "local_steps", "repeat")
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -83,19 +83,19 @@ def run(method: str, options: argparse.Namespace) -> dict[str, Any]:
         torchrun += ["--master-addr", ADDRESSES[0], "--master-port", "29400", "-m", "benchmarks.on_network"]
         command = ["ip", "netns", "exec", host, *torchrun, "--method", method, "--interface", DEVICE, *words]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True))
-    said = [process.communicate()[0] for process in started]
+    outputs = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
-        raise SystemExit(f"{method} has failed")
-    result: dict[str, Any] = json.loads(said[0])
+        raise SystemExit(f"{method} failed")
+    result: dict[str, Any] = json.loads(outputs[0])
     return result
 
 
-def report(found: dict[str, Any], options: argparse.Namespace) -> None:
-    """Print the table: of a round, what is sent and how long it takes."""
-    gist, zeta = found["gist"], options.local_steps
+def report(results: dict[str, Any], options: argparse.Namespace) -> None:
+    """Print a table of the bytes and seconds of a round."""
+    gist, zeta = results["gist"], options.local_steps
     mean = {
-        method: {key: statistics.fmean(each[key] for each in result["rounds"]) for key in result["rounds"][0]}
-        for method, result in found.items()
+        method: {key: statistics.fmean(entry[key] for entry in result["rounds"]) for key in result["rounds"][0]}
+        for method, result in results.items()
     }
     own, sgd, parallel = (mean[method] for method in ("gist", "local-sgd", "data-parallel"))
     training = own["seconds"] - own["exchange"] - own["waited"]

@@ -1,4 +1,4 @@
-"""One rank of `benchmarks.network`; rank 0 prints what it measured as JSON."""
+"""One rank of `benchmarks.network`. Rank 0 prints its measurements as JSON."""
 
 import argparse
 import json
@@ -35,14 +35,14 @@ def main() -> None:
     case = Case("graphsage", widths, options.features, 47, 1, 1600, 47600, 10, 100, "float32", "cpu", 1,
                 options.local_steps, True)  # fmt: skip
     measure = of_gist if options.method == "gist" else of_averages
-    found = measure(case, options, ranks)
+    results = measure(case, options, ranks)
     if ranks.leads:
-        print(json.dumps(found), flush=True)
+        print(json.dumps(results), flush=True)
     ranks.close()
 
 
 def of_gist(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[str, Any]:
-    """Rounds of training: their seconds, those of exchanging and waiting, and bytes sent."""
+    """Measure rounds of training: seconds, seconds of exchanges and waiting, and bytes sent."""
     gist = GIST(case.build, case.hidden, options.sub_gcns, store="sharded", ranks=ranks)
     sampler = case.sampler()
     epochs = -(-options.repeat * options.local_steps // sampler.steps_per_epoch)
@@ -64,7 +64,7 @@ def of_gist(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[str, 
 
 
 def of_averages(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[str, Any]:
-    """Averages of all of Θ: local SGD takes one in a round, data parallel training one of gradients in a step."""
+    """Measure averages of all of Θ: local SGD averages once a round, data parallel training at every step."""
     theta = sum(tensor.nbytes for tensor in named_tensors(case.build(case.hidden)).values())
     values, rounds = torch.zeros(theta // 4), []
     for _ in range(options.repeat):
@@ -76,14 +76,14 @@ def of_averages(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[s
 
 
 def since(before: dict[str, float], ranks: Ranks, interface: str) -> dict[str, float]:
-    """What has happened since a snapshot, all that has been sent by now included."""
+    """Return the changes since a snapshot, when everything has been sent."""
     seconds = time.perf_counter()
-    time.sleep(1)  # until it has left the machine
+    time.sleep(1)  # until everything has left the machine
     return {key: value - before[key] for key, value in {**snapshot(ranks, interface), "seconds": seconds}.items()}
 
 
 def snapshot(ranks: Ranks, interface: str) -> dict[str, float]:
-    """Clock and counters: of the exchanges, and of all that the interface has sent."""
+    """Read the clock, the counters of the exchanges, and the bytes that the interface has sent."""
     traffic, counters = ranks.traffic, Path("/sys/class/net") / interface / "statistics"
     sent = float((counters / "tx_bytes").read_text())
     return {

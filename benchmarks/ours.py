@@ -1,4 +1,4 @@
-"""Our contenders: the baseline and the sub-GCNs in turn, and the sub-GCNs fused."""
+"""Our contenders: the baseline, sub-GCNs in turn, and fused sub-GCNs."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,14 @@ from gistgnn.sampling import Batch, forward
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.utils.process_memory import keep_freed_memory
 
-ENDLESS = 10**9  # steps of the whole run, which the schedule follows
+ENDLESS = 10**9  # steps of the whole run, for the schedule
 
 
 class GISTContender:
     """GIST with m sub-GCNs, as `GIST.fit` runs it.
 
     Args:
-        case: what is measured.
+        case: the shared settings.
         runner: "in-turn" or "fused".
         sub_gcns: m; 1 is the baseline.
     """
@@ -44,18 +44,18 @@ class GISTContender:
         self._optimizer: Optimizer
 
     def prepare(self, batch: Batch) -> Batch:
-        """The batch as the sampler makes it: its operators, which layers prepare and keep, are part of the step."""
+        """Return the batch as the sampler makes it. Preparing its operators is part of the step."""
         edges = Pattern(batch.edges.rowptr, batch.edges.col, batch.edges.shape)
         return replace(batch, edges=edges)
 
     def logits(self, batch: Batch) -> Tensor:
-        """The output of a sub-GCN, or of all of them: [m, N, C]."""
+        """Return the output of one sub-GCN, or of all of them: [m, N, C]."""
         if self._one is None:
             self._open()
         return self._one.logits(batch) if self._fused else forward(self._one, batch)
 
     def step(self, batch: Batch, clock: Clock) -> None:
-        """One step of a sub-GCN, or of all of them in one pass: as `subtrain` and `Fused`."""
+        """Run one step of a sub-GCN, or of all of them in one pass, as in `subtrain` and the fused runner."""
         if self._one is None:
             self._open()
         with clock.span("forward"):
@@ -68,7 +68,7 @@ class GISTContender:
             self._optimizer.step()
 
     def stretch(self, passes: int, clock: Clock) -> None:
-        """One round of so many steps of every sub-GCN: Θ's slices taken, batches in the background, Θ merged."""
+        """Run one round: take Θ's slices, train every sub-GCN with batches from the background, merge Θ."""
         with clock.span("total"):
             with clock.span("theta"):
                 round_ = self._gist.begin_round()
@@ -79,7 +79,7 @@ class GISTContender:
                 round_.aggregate()
         self._position += passes
         if self._fused and not self._runner.fuses:  # type: ignore[attr-defined]
-            raise RuntimeError("the sub-GCNs cannot be fused, and there is nothing to measure: see the warning")
+            raise RuntimeError("the sub-GCNs cannot be fused, so there is nothing to measure: see the warning")
 
     def _open(self) -> None:
         subs = self._gist.begin_round().subs
@@ -89,7 +89,7 @@ class GISTContender:
 
 
 def _clock_carrying(round_: Round, clock: Clock) -> None:
-    """Count the moments that the baseline takes from Θ as time for Θ: they come with a round, not with a step."""
+    """Count the baseline's transfer of moments as time for Θ: it happens once a round, not once a step."""
     carry = round_.carry
 
     def timed(i: int, optimizer: Optimizer) -> None:

@@ -1,4 +1,4 @@
-"""The same model as a user of PyG writes and runs it."""
+"""The same model as a PyG user would write and run it."""
 
 import warnings
 from contextlib import closing
@@ -17,7 +17,7 @@ warnings.filterwarnings("ignore", message="Sparse (CSR|invariant)")
 
 
 class PyGModel(nn.Module):
-    """PyG's layers in a row: every hidden one is layer, norm, ReLU, dropout; the last one a layer alone."""
+    """A stack of PyG's layers. Every hidden layer is followed by norm, ReLU and dropout; the last one by nothing."""
 
     def __init__(self, case: Case) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class PyGModel(nn.Module):
         self.convs.append(make_layer(case, features, case.classes, last=True))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Scores of every node: [N, C], for an edge_index [2, E] or a CSR tensor of (target, source)."""
+        """Return the scores of every node: [N, C], for an edge_index [2, E] or a CSR tensor of (target, source)."""
         *hidden, last = self.convs
         for layer, norm in zip(hidden, self.norms, strict=True):
             x = F.dropout(F.relu(norm(layer(x, edge_index))), DROPOUT, self.training)
@@ -39,17 +39,17 @@ class PyGModel(nn.Module):
 
 
 def make_layer(case: Case, features: int, width: int, *, last: bool) -> nn.Module:
-    """PyG's layer of the model's name."""
+    """Build PyG's layer for the model's name."""
     if case.model == "gat":
         return GATConv(features, width, heads=case.heads, concat=not last, dropout=DROPOUT)
     return SAGEConv(features, width, aggr="mean") if case.model == "graphsage" else GCNConv(features, width)
 
 
 class PyGContender:
-    """PyG's model on the same batches, with torch's Adam as it comes.
+    """PyG's model on the same batches, with torch's default Adam.
 
     Args:
-        case: what is measured.
+        case: the shared settings.
         layout: "edge_index": [2, E] int64; "csr": a torch CSR tensor of (target, source).
     """
 
@@ -64,7 +64,7 @@ class PyGContender:
         self._position = 0
 
     def prepare(self, batch: Batch) -> Any:
-        """The batch as PyG takes it; not part of a step's time."""
+        """Convert the batch for PyG. This is not part of a step's time."""
         if self._layout == "edge_index":
             edges = batch.edge_index
         else:
@@ -74,12 +74,12 @@ class PyGContender:
         return batch.x, edges, batch.y, batch.loss_nodes
 
     def logits(self, prepared: Any) -> Tensor:
-        """The model's output."""
+        """Return the model's output."""
         out: Tensor = self._model(*prepared[:2])
         return out
 
     def step(self, prepared: Any, clock: Clock) -> None:
-        """One training step, as PyG's examples write it."""
+        """Run one training step as in PyG's examples."""
         y, loss_nodes = prepared[2:]
         with clock.span("forward"):
             self._optimizer.zero_grad()
@@ -91,7 +91,7 @@ class PyGContender:
             self._optimizer.step()
 
     def stretch(self, passes: int, clock: Clock) -> None:
-        """Steps on our sampler's batches, made in the background: PyG's own needs METIS in an extension."""
+        """Run steps on our sampler's batches, made in the background: PyG's sampler needs an extension for METIS."""
         with clock.span("total"), closing(self.sampler.batches(self._position, passes)) as batches:
             for _ in range(passes):
                 with clock.span("batches"):

@@ -1,4 +1,4 @@
-"""What the samples of `benchmarks.steps` say: medians, ratios, shares; and the tables."""
+"""Medians, ratios, shares and tables of the samples of `benchmarks.steps`."""
 
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +18,7 @@ GIB = 2**30
 def summarise(
     case: Case, specs: list[Spec], about: dict[str, Any], samples: dict[str, Any], epoch_steps: int
 ) -> dict[str, Any]:
-    """All results of one case, as they stand in the JSON."""
+    """Return all results of one case as a JSON record."""
     machine = about["machine"]
     if "error" in machine:
         raise SystemExit(f"the machine's rates could not be measured: {machine['error']}")
@@ -27,7 +27,7 @@ def summarise(
     sub_gcns = list(specs[0].sub_gcns)
     size = (machine["nodes"], machine["edges"])
     floor = floors(case, sub_gcns, size, medians)
-    found = {}
+    contenders = {}
     for spec in specs[1:]:
         result = about[spec.name]
         if "error" not in result:
@@ -35,14 +35,14 @@ def summarise(
             result = result | contender(case, spec.sub_gcns[0], samples[spec.name], epoch_steps, batch_ms)
             result["over_floor"] = result["step_ms"]["median"] / floor[spec.sub_gcns[0]].total
             result["over_products"] = result["step_ms"]["median"] / floor[spec.sub_gcns[0]].products
-        found[spec.name] = result | {"sub_gcns": spec.sub_gcns[0]}
+        contenders[spec.name] = result | {"sub_gcns": spec.sub_gcns[0]}
     return {
         **asdict(case),
         "hidden": list(case.hidden),
         "batch": {"nodes": size[0], "edges": size[1], "ms": medians["batch"], "operators_ms": medians["operators"]},
         "epoch_steps": epoch_steps,
-        "contenders": found,
-        "ratios": ratios(found),
+        "contenders": contenders,
+        "ratios": ratios(contenders),
         "parts_ms": parts,
         "bandwidth_gb_s": bandwidth(medians, LARGE) / 1e6,
         "floors": {str(m): as_dict(f) for m, f in floor.items()},
@@ -51,14 +51,14 @@ def summarise(
 
 
 def contender(case: Case, sub_gcns: int, samples: dict[str, Any], epoch_steps: int, batch_ms: float) -> dict[str, Any]:
-    """A contender's times, for one step of one sub-GCN, and where an epoch's time goes.
+    """Summarise a contender: the times of one step of one sub-GCN, and the parts of an epoch's time.
 
     Args:
-        case: what is measured.
+        case: the shared settings.
         sub_gcns: m.
-        samples: of steps and stretches.
-        epoch_steps: batches of an epoch, a step of some sub-GCN each.
-        batch_ms: what its batches cost for a step, made with nothing beside them.
+        samples: samples of steps and stretches.
+        epoch_steps: batches of an epoch, one step of one sub-GCN each.
+        batch_ms: milliseconds of batches per step, made while nothing else runs.
     """
     step = quartiles([s["step"] for s in samples["step"]])
     phases = {p: quartiles([s[p] for s in samples["step"]])["median"] for p in PHASES}
@@ -69,7 +69,7 @@ def contender(case: Case, sub_gcns: int, samples: dict[str, Any], epoch_steps: i
     batches = quartiles([s["batches"] for s in samples["stretch"]])["median"]
     per_round = quartiles([s["theta_per_round"] for s in samples["stretch"]])
     steps = samples["stretch"][0]["steps"]
-    theta = per_round["median"] / (case.local_steps * sub_gcns)  # the stretch that was measured has fewer steps
+    theta = per_round["median"] / (case.local_steps * sub_gcns)  # the measured stretch has fewer steps
     end_to_end = run["median"] + theta
     spent = {"batches": batches, **phases, "theta": theta}
     return result | {
@@ -83,9 +83,9 @@ def contender(case: Case, sub_gcns: int, samples: dict[str, Any], epoch_steps: i
     }
 
 
-def ratios(found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """How many times faster a step is than PyG's on edge_index and than the baseline's: medians of the same run."""
-    step = {name: result["step_ms"]["median"] for name, result in found.items() if "step_ms" in result}
+def ratios(contenders: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Compute the speed-up of a step over PyG on edge_index and over the baseline, from medians of the same run."""
+    step = {name: result["step_ms"]["median"] for name, result in contenders.items() if "step_ms" in result}
     return {
         name: {f"vs {other}": step[other] / value for other in (PYG, BASELINE) if other in step}
         for name, value in step.items()

@@ -1,4 +1,4 @@
-"""Every sampler trains every model that it can, beside full-batch training: what is lost."""
+"""The accuracy that every sampler loses against full-batch training, for every model that it can train."""
 
 import argparse
 import json
@@ -14,11 +14,11 @@ from gistgnn.sampling import SAMPLINGS, ClusterSampling
 from gistgnn.settings import Training
 
 ALLOWED = 2.0  # points
-WEIGHED = ("ladies", "fastgcn")  # have no attention
+WEIGHED = ("ladies", "fastgcn")  # do not support attention
 
 
 def main() -> None:
-    """Run what the folder does not hold yet, print the table and the target, and write JSON."""
+    """Run what is not yet in the folder, print the table and the target, and write JSON."""
     options = parse()
     machine = describe_machine(1, "cpu")
     store, rows = RunStore(options.out, options.data_root), []
@@ -29,30 +29,30 @@ def main() -> None:
             configs = [config(model, name, m, options) for name in names]
             records = store.run_all(configs, options.jobs, f"{model}, m = {m}")
             rows += [row(name, model, m, record) for name, record in zip(names, records, strict=True)]
-    full = {(each["model"], each["sub_gcns"]): each["test"] for each in rows if each["sampler"] == "full"}
-    for each in rows:
-        each["lost"] = full[each["model"], each["sub_gcns"]] - each["test"]
+    full = {(entry["model"], entry["sub_gcns"]): entry["test"] for entry in rows if entry["sampler"] == "full"}
+    for entry in rows:
+        entry["lost"] = full[entry["model"], entry["sub_gcns"]] - entry["test"]
     print(
         table(["model", "m", "sampler", "test accuracy, %", "lost to full batch", "steps", "time, s"], map(cells, rows))
     )
-    worst = max(rows, key=lambda each: each["lost"])
+    worst = max(rows, key=lambda entry: entry["lost"])
     met = worst["lost"] <= ALLOWED
     print(
         f"\n- {'pass' if met else 'MISS'}: within {ALLOWED:g} points of full-batch training; the furthest is "
         f"{worst['model']} by {worst['sampler']} at m = {worst['sub_gcns']}, {worst['lost']:.2f} points"
     )
     if options.json:
-        found = {"machine": machine, "arguments": sys.argv[1:], "rows": rows, "target_met": met}
-        options.json.write_text(json.dumps(found, indent=1))
+        record = {"machine": machine, "arguments": sys.argv[1:], "rows": rows, "target_met": met}
+        options.json.write_text(json.dumps(record, indent=1))
 
 
 def config(model: str, sampler: str, m: int, options: argparse.Namespace) -> RunConfig:
-    """The run of a model by a sampler."""
-    each = {"dropout": options.dropout, "heads": options.heads}
+    """Return the run of a model with a sampler."""
+    fixed = {"dropout": options.dropout, "heads": options.heads}
     width = options.width // options.heads if model == "gat" else options.width
     plain = RunConfig(
         dataset=options.dataset,
-        model=ModelConfig(model, (width,) * options.hidden_layers, **each),
+        model=ModelConfig(model, (width,) * options.hidden_layers, **fixed),
         sub_gcns=m,
         seed=options.seed,
         training=Training(options.full_epochs, options.local_steps, lr=options.lr),
@@ -65,21 +65,21 @@ def config(model: str, sampler: str, m: int, options: argparse.Namespace) -> Run
 
 
 def row(sampler: str, model: str, m: int, record: dict[str, Any]) -> dict[str, Any]:
-    """What is told of a run."""
+    """Return the facts of a run."""
     test = 100 * record["test"]["accuracy"]
     seconds = record["train_seconds"]
     return {"sampler": sampler, "model": model, "sub_gcns": m, "test": test, "steps": record["steps"], "s": seconds}
 
 
-def cells(each: dict[str, Any]) -> list[str]:
-    """A row of the table."""
-    lost = "" if each["sampler"] == "full" else f"{each['lost']:+.2f}"
-    numbers = [f"{each['test']:.2f}", lost, str(each["steps"]), f"{each['s']:.0f}"]
-    return [each["model"], str(each["sub_gcns"]), each["sampler"], *numbers]
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return a row of the table."""
+    lost = "" if row["sampler"] == "full" else f"{row['lost']:+.2f}"
+    numbers = [f"{row['test']:.2f}", lost, str(row["steps"]), f"{row['s']:.0f}"]
+    return [row["model"], str(row["sub_gcns"]), row["sampler"], *numbers]
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.samplers", description=__doc__)
     add = parser.add_argument
     add("--dataset", default="coauthor-physics")
@@ -87,19 +87,19 @@ def parse() -> argparse.Namespace:
     add("--models", nargs="+", choices=("gcn", "graphsage", "gat"), default=["gcn", "graphsage", "gat"])
     add("--samplers", nargs="+", choices=SAMPLINGS, default=list(SAMPLINGS))
     add("--sub-gcns", type=int, nargs="+", default=[1, 2])
-    add("--width", type=int, default=256, help="of every hidden layer; of gat's heads together")
+    add("--width", type=int, default=256, help="width of every hidden layer; for gat, of all heads together")
     add("--hidden-layers", type=int, default=1)
     add("--heads", type=int, default=4)
     add("--dropout", type=float, default=0.5)
     add("--clusters", type=int, default=100)
-    add("--epochs", type=int, default=20, help="of sampled training")
-    add("--full-epochs", type=int, default=200, help="of full-batch training, a step each")
+    add("--epochs", type=int, default=20, help="epochs of sampled training")
+    add("--full-epochs", type=int, default=200, help="epochs of full-batch training, one step each")
     add("--local-steps", type=int, default=20)
     add("--lr", type=float, default=0.01)
     add("--seed", type=int, default=0)
     add("--jobs", type=int, default=1)
-    add("--threads", type=int, default=1, choices=(1,), help="of a run")
-    add("--out", type=Path, default=Path("runs/samplers"), help="where finished runs are kept")
+    add("--threads", type=int, default=1, choices=(1,), help="threads of a run")
+    add("--out", type=Path, default=Path("runs/samplers"), help="folder for finished runs")
     add("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""What sampled batches cost: alone, beside training, and in a run's time for several m."""
+"""The cost of sampled batches: alone, during training, and in a run's time for several m."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ from gistgnn.settings import Training
 from gistgnn.utils.process_memory import keep_freed_memory
 
 TARGET_MS = 15.0
-TARGETS = {2: 1.8, 4: 2.9}  # times faster than m = 1, over an epoch
+TARGETS = {2: 1.8, 4: 2.9}  # speed-up of an epoch over m = 1
 SAMPLINGS: dict[str, Sampling] = {
     "ladies": LadiesSampling(),
     "fastgcn": FastGCNSampling(),
@@ -49,7 +49,7 @@ SAMPLINGS: dict[str, Sampling] = {
 
 
 class Ready:
-    """A sampler whose batches have been made before."""
+    """A sampler with batches that were made before."""
 
     steps_per_epoch = 1
 
@@ -79,22 +79,22 @@ def main() -> None:
         graph = Standardisation.of(graph).graph(graph)
     graph = graph.to(options.device)
     whole = training_subgraph(graph) if options.inductive else whole_graph(graph)
-    found: dict[str, Any] = {"machine": machine, "arguments": sys.argv[1:]}
+    record: dict[str, Any] = {"machine": machine, "arguments": sys.argv[1:]}
     print(f"{graph.name}: training sees {len(whole.y):,} nodes, {whole.adj.num_edges:,} edges.\n\n## A batch\n")
-    found["batches"] = [alone(name, layers, whole, options) for name in options.samplers for layers in options.layers]
-    print_batches(found["batches"])
-    found["training"] = [row for hidden in options.hidden_layers for row in beside(graph, whole, hidden, options)]
+    record["batches"] = [alone(name, layers, whole, options) for name in options.samplers for layers in options.layers]
+    print_batches(record["batches"])
+    record["training"] = [row for hidden in options.hidden_layers for row in beside(graph, whole, hidden, options)]
     print("\n## Beside training\n")
-    print_training(found["training"])
-    found["targets"] = judge(found)
+    print_training(record["training"])
+    record["targets"] = judge(record)
     print("\n## Targets\n")
-    print("\n".join(f"- {'pass' if met else 'MISS'}: {what}" for what, met in found["targets"]))
+    print("\n".join(f"- {'pass' if met else 'MISS'}: {what}" for what, met in record["targets"]))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(record, indent=1))
 
 
 def alone(name: str, layers: int, whole: Batch, options: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds of making a batch, in this thread, with nothing beside it."""
+    """Measure the milliseconds of making a batch in this thread, while nothing else runs."""
     begun = time.perf_counter()
     sampler = SAMPLINGS[name].sampler(whole, 0, layers=layers)
     assert isinstance(sampler, DrawnBatches)
@@ -111,9 +111,9 @@ def alone(name: str, layers: int, whole: Batch, options: argparse.Namespace) -> 
 
 
 def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Milliseconds of a pass over a batch, with batches made in the background and with batches that are there.
+    """Measure the milliseconds of a pass over a batch, with batches made in the background and with prepared batches.
 
-    All m in turn, round by round, so that a noisy machine favours none.
+    All m take turns, round by round, so that noise of the machine hits all of them alike.
     """
     sampling = SAMPLINGS[options.trained_by]
     model = MODELS[options.model]
@@ -130,7 +130,7 @@ def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace)
     training, samples = Training(epochs=1, local_steps=options.passes), defaultdict[tuple[int, str], list[float]](list)
     for repeat in range(options.repeat + 1):
         for m, gist in gists.items():
-            # Made for this round alone: a batch that has been used has its operators.
+            # Made for this round only: a used batch already has its operators.
             ready = Ready(sampler, repeat * options.passes, options.passes)
             for how, seen in (("background", sampler), ("ready", ready)):
                 runner, round_ = make_runner("fused" if m > 1 else "in-turn"), gist.begin_round()
@@ -206,18 +206,18 @@ def print_training(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def judge(found: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The targets, and whether they are met."""
+def judge(record: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Return the targets and whether they are met."""
     targets = [
         (
             f"a batch of {row['sampler']}, {row['layers']} layers, in less than {TARGET_MS:g} ms: "
             f"{number(row['ms']['median'])}",
             row["ms"]["median"] < TARGET_MS,
         )
-        for row in found["batches"]
+        for row in record["batches"]
         if row["sampler"] == "ladies"
     ]
-    for row in found["training"]:
+    for row in record["training"]:
         m, over = row["sub_gcns"], row["background"]["median"] / row["ready"]["median"] - 1
         what = f"L = {row['hidden_layers']}, m = {m}: "
         targets.append((f"{what}sampling is hidden: it adds {100 * over:.0f} % to a pass (10 % at most)", over < 0.1))
@@ -228,20 +228,20 @@ def judge(found: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling", description=__doc__)
     add = parser.add_argument
     add("--dataset", default="synthetic:reddit")
     add("--data-root", default="data")
     add("--samplers", nargs="+", choices=SAMPLINGS, default=list(SAMPLINGS))
-    add("--layers", type=int, nargs="+", default=[2, 3], help="graph layers of the batches that are timed alone")
+    add("--layers", type=int, nargs="+", default=[2, 3], help="graph layers of batches that are measured alone")
     add("--batches", type=int, default=100)
     add("--trained-by", choices=SAMPLINGS, default="ladies")
     add("--model", choices=MODELS, default="gcn")
     add("--width", type=int, default=256)
     add("--hidden-layers", type=int, nargs="*", default=[2, 3])
-    add("--sub-gcns", type=int, nargs="+", default=[1, 2, 4], help="m; 1 has to be there")
-    add("--passes", type=int, default=40, help="of a round")
+    add("--sub-gcns", type=int, nargs="+", default=[1, 2, 4], help="values of m, with 1")
+    add("--passes", type=int, default=40, help="passes of a round")
     add("--repeat", type=int, default=15, help="rounds of every m")
     add("--inductive", action=argparse.BooleanOptionalAction, default=True)
     add("--standardise", action=argparse.BooleanOptionalAction, default=True)

@@ -1,4 +1,4 @@
-"""Steps and epochs of PyG's layers, our baseline, sub-GCNs in turn and fused, and the machine's floor, side by side."""
+"""Steps and epochs of PyG's layers, our baseline, sub-GCNs in turn and fused, and the machine's floor, compared."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ WIDTHS = [[4096, 4096], [1024, 1024], [256, 256]]
 def main() -> None:
     """Measure every case, print tables and targets, and write JSON."""
     options = parse()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # workers that wait for their turn leave the cores alone
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting workers do not use the cores
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     machine = describe_machine(options.threads, options.device)
     print(f"# Steps\n\n{on(machine)}\n", flush=True)
@@ -60,7 +60,7 @@ def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def contenders(sub_gcns: list[int]) -> list[Spec]:
-    """All that are compared, the machine first."""
+    """List the contenders, the machine first."""
     several = sorted(set(sub_gcns) - {1})
     return [
         Spec("machine", "machine", sub_gcns=(1, *several)),
@@ -73,7 +73,7 @@ def contenders(sub_gcns: list[int]) -> list[Spec]:
 
 
 def make_case(options: argparse.Namespace, hidden: list[int], precision: str) -> Case:
-    """The case of one width and precision."""
+    """Return the case of one width and precision."""
     return Case(
         model=options.model,
         hidden=tuple(hidden),
@@ -93,33 +93,33 @@ def make_case(options: argparse.Namespace, hidden: list[int], precision: str) ->
 
 
 def say(what: str) -> None:
-    """Tell how far it is, beside the tables."""
+    """Print progress on standard error, apart from the tables."""
     print(what, file=sys.stderr, flush=True)
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
     add = parser.add_argument
     add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")
-    add("--hidden", type=int, nargs="+", action="append", metavar="D", help="may be given several times")
+    add("--hidden", type=int, nargs="+", action="append", metavar="D", help="may be repeated")
     add("--features", type=int, default=602)
     add("--classes", type=int, default=41)
-    add("--heads", type=int, default=4, help="of gat")
-    add("--nodes", type=int, default=1600, help="of a batch")
-    add("--edges", type=int, default=48000, help="of a batch, both directions counted")
-    add("--clusters", type=int, default=60, help="of the graph")
+    add("--heads", type=int, default=4, help="attention heads of gat")
+    add("--nodes", type=int, default=1600, help="nodes of a batch")
+    add("--edges", type=int, default=48000, help="edges of a batch, both directions counted")
+    add("--clusters", type=int, default=60, help="clusters of the graph")
     add("--clusters-per-batch", type=int, default=10)
     add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
     add("--precision", nargs="+", choices=("float32", "bf16"), default=["float32"])
     add("--device", default="cpu")
     add("--threads", type=int, default=os.cpu_count())
-    add("--repeat", type=int, default=7, help="rounds of all contenders in turn")
-    add("--stretches", type=int, default=3, help="of these, how many time a stretch of training as well")
-    add("--seconds", type=float, default=0.4, help="least time for one measurement")
-    add("--local-steps", type=int, default=500, help="ζ, over which the time for Θ is spread")
-    add("--epoch-steps", type=int, default=1500, help="batches of an epoch (default: those of Amazon2M)")
-    add("--precompute", action="store_true", help="our first layer takes the whole graph's ĀX, as in `GIST.fit`")
+    add("--repeat", type=int, default=7, help="rounds over all contenders")
+    add("--stretches", type=int, default=3, help="rounds that also time a stretch of training")
+    add("--seconds", type=float, default=0.4, help="least seconds of one measurement")
+    add("--local-steps", type=int, default=500, help="ζ; the time for Θ is divided by it")
+    add("--epoch-steps", type=int, default=1500, help="batches of an epoch (default: as in Amazon2M)")
+    add("--precompute", action="store_true", help="our first layer uses the whole graph's ĀX, as in `GIST.fit`")
     add("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 

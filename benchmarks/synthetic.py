@@ -1,8 +1,8 @@
-"""What models score on a synthetic graph: features alone, and GraphSAGE of several widths.
+"""Scores on a synthetic graph: of features alone, and of GraphSAGE with several widths.
 
     python benchmarks/synthetic.py synthetic:amazon2m@0.02
 
-prints one line per model: its test accuracy at the best validation score, and its seconds. Results: RESULTS.md.
+prints the test accuracy at the best validation score and the seconds of every model. Results: RESULTS.md.
 """
 
 import argparse

@@ -9,20 +9,20 @@ from gistgnn.utils.machine import processor
 
 
 def quartiles(samples: Sequence[float]) -> dict[str, Any]:
-    """Median, quartiles and the samples themselves."""
+    """Return the median, the quartiles and the samples."""
     values = sorted(samples)
     q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return {"median": median, "q1": q1, "q3": q3, "samples": list(samples)}
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that at least this share of them does not exceed."""
+    """Return the smallest sample that is not below this share of the samples."""
     values = sorted(samples)
     return values[max(0, -int(-len(values) * share // 1) - 1)]
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """With so many significant digits, and no exponent."""
+    """Format a number with this many significant digits and no exponent."""
     if value is None:
         return "—"
     places = max(0, digits - len(str(int(abs(value))))) if abs(value) >= 1 else digits
@@ -30,23 +30,23 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def spread(value: dict[str, Any] | None) -> str:
-    """Median (lower quartile to upper quartile)."""
+    """Format as: median (lower quartile to upper quartile)."""
     return "—" if value is None else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
 
 
 def percent(value: float | None) -> str:
-    """A share in percent."""
+    """Format a share in percent."""
     return "—" if value is None else f"{100 * value:.1f} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Format a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def describe_machine(threads: int, device: str) -> dict[str, Any]:
-    """What the measurements ran on."""
+    """Return the facts of the machine."""
     import torch
 
     gpu = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else None
@@ -61,7 +61,7 @@ def describe_machine(threads: int, device: str) -> dict[str, Any]:
 
 
 def on(machine: dict[str, Any]) -> str:
-    """The machine in a line."""
+    """Describe the machine in one line."""
     where = f"{machine['gpu']}, host " if machine["gpu"] else ""
     return (
         f"{where}{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}, Python {machine['python']}"

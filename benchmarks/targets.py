@@ -1,4 +1,4 @@
-"""What the project set out to reach, and whether this run did."""
+"""The project's targets, and whether this run meets them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,19 +7,19 @@ PYG, BASELINE = "PyG, edge_index", "m=1"
 
 
 def judge(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every target that the measured cases can tell of, with its value and whether it is met."""
-    found = []
+    """Return every target that the measured cases decide, with its value and whether it is met."""
+    decided = []
     for case in cases:
         for what, value, bound, at_least in _targets(case):
             met = value >= bound if at_least else value <= bound
-            found.append(
+            decided.append(
                 {"target": f"{title(case)}: {what}", "value": value, "bound": bound, "at_least": at_least, "met": met}
             )
-    return found
+    return decided
 
 
 def line(target: dict[str, Any]) -> str:
-    """The target in a line."""
+    """Describe the target in one line."""
     sign = "≥" if target["at_least"] else "≤"
     return (
         f"{'pass' if target['met'] else 'MISS'}: {target['target']}: {target['value']:.3g} ({sign} {target['bound']})"
@@ -27,7 +27,7 @@ def line(target: dict[str, Any]) -> str:
 
 
 def title(case: dict[str, Any]) -> str:
-    """Model, widths and precision."""
+    """Return model, widths and precision."""
     return f"{case['model']} {'×'.join(map(str, case['hidden']))} {case['precision']}"
 
 

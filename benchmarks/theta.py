@@ -1,4 +1,4 @@
-"""How fast sub-GCNs take their slices of Θ and put them back, against the machine's copy and its disk."""
+"""The speed of taking slices out of Θ and putting them back, compared with the machine's memory and disk."""
 
 import argparse
 import json
@@ -24,8 +24,8 @@ from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import Trained
 from gistgnn.utils.process_memory import keep_freed_memory
 
-LINE = 64  # bytes that the memory moves at least
-ENTRY = 4  # bytes of a number
+LINE = 64  # bytes of a cache line
+ENTRY = 4  # bytes of a float32
 TARGET = 0.5
 RATES = ("copy", "disk_write", "disk_read")
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Rounds without training: the time of taking all slices and putting them back, and what it would take at best."""
+    """Measure rounds without training: the time of all takes and puts, and the least possible time."""
 
     def build(widths: Any) -> nn.Module:
         return GraphSAGE(options.features, widths, options.classes, norm="layer")
@@ -70,7 +70,7 @@ def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) ->
         rate = copy_rate(max(whole, 2**28))
         floor_take, floor_put = (sum(moved) + sum(held)) / rate, (2 * sum(moved) + sum(held)) / rate
         rates = {"copy": rate}
-    take, put = statistics.median(takes[1:]), statistics.median(puts[1:])  # the first one warms up
+    take, put = statistics.median(takes[1:]), statistics.median(puts[1:])  # the first round warms up
     return {
         "store": kind,
         "width": width,
@@ -87,7 +87,7 @@ def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) ->
 
 
 def one_round(theta: Theta, number: int, blocks: Sequence[Blocks], subs: Sequence[nn.Module]) -> tuple[float, float]:
-    """The seconds of taking all slices, and of putting them back."""
+    """Return the seconds of taking all slices, and of putting them back."""
     take = put = 0.0
     theta.begin(number, blocks)
     for i, (own, sub) in enumerate(zip(blocks, subs, strict=True)):
@@ -102,7 +102,7 @@ def one_round(theta: Theta, number: int, blocks: Sequence[Blocks], subs: Sequenc
 
 
 def bytes_of(theta: Theta, blocks: Blocks, *, lines: bool) -> tuple[int, int]:
-    """The bytes of a slice, and of what holds it: whole cache lines of the memory, or whole rows of a file."""
+    """Return the bytes of a slice, and of the whole cache lines or whole rows of a file that contain it."""
     held = moved = 0
     for name, shape in theta.shapes.items():
         cut = theta.slices.cut(name, blocks)
@@ -116,7 +116,7 @@ def bytes_of(theta: Theta, blocks: Blocks, *, lines: bool) -> tuple[int, int]:
 
 
 def copy_rate(size: int) -> float:
-    """Bytes that a copy in memory reads and writes in a second."""
+    """Return the bytes per second that a copy in memory reads and writes."""
     source = torch.zeros(size // 4)
     target = torch.empty_like(source)
     times = [timed(lambda: target.copy_(source)) for _ in range(5)]
@@ -124,7 +124,7 @@ def copy_rate(size: int) -> float:
 
 
 def disk_rates(folder: Path, size: int) -> tuple[float, float]:
-    """Bytes that are written in a second, until the disk has them, and read again, by 32 MiB at a time."""
+    """Return the bytes per second of writing to the disk with a sync, and of reading, in pieces of 32 MiB."""
     piece, path = bytearray(2**25), folder / "sequential"
     pieces = max(size // len(piece), 1)
 
@@ -139,7 +139,7 @@ def disk_rates(folder: Path, size: int) -> tuple[float, float]:
             while file.readinto(piece):
                 pass
 
-    writes = [timed(write) for _ in range(4)][1:]  # the first one makes the file
+    writes = [timed(write) for _ in range(4)][1:]  # the first one creates the file
     reads = [timed(read) for _ in range(3)]
     path.unlink()
     total = pieces * len(piece)
@@ -147,14 +147,14 @@ def disk_rates(folder: Path, size: int) -> tuple[float, float]:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def print_table(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Times, and the share of the machine's rate."""
+    """Print times and the share of the machine's rate."""
     print(
         f"GraphSAGE, {options.layers} hidden layers, {options.features} features, {options.classes} classes, "
         f"m = {options.sub_gcns}; a round without training, median of {options.repeat}.\n"
@@ -169,25 +169,25 @@ def print_table(rows: list[dict[str, Any]], options: argparse.Namespace) -> None
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     mega = [number(row[key] / 1e6) for key in ("theta_bytes", "slice_bytes", "moved_bytes")]
     times = [number(row[key] * 1e3) for key in ("take_seconds", "put_seconds")]
     shares = [f"{row[key]:.2f}" for key in ("take_of_the_rate", "put_of_the_rate", "together")]
-    found = [f"{name.replace('_', ' ')} {number(row[name] / 1e9)}" for name in RATES if name in row]
-    return [row["store"], str(row["width"]), *mega, *times, *shares, ", ".join(found)]
+    rates = [f"{name.replace('_', ' ')} {number(row[name] / 1e9)}" for name in RATES if name in row]
+    return [row["store"], str(row["width"]), *mega, *times, *shares, ", ".join(rates)]
 
 
 def parse() -> argparse.Namespace:
-    """The options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--hidden", type=int, nargs="+", default=[1024, 4096, 8192], help="d, each measured by itself")
-    add("--layers", type=int, default=2, help="hidden ones")
+    add("--hidden", type=int, nargs="+", default=[1024, 4096, 8192], help="widths d, measured one by one")
+    add("--layers", type=int, default=2, help="hidden layers")
     add("--features", type=int, default=100)
     add("--classes", type=int, default=47)
     add("--sub-gcns", type=int, default=8)
-    add("--stores", nargs="+", default=["memory", "mapped"], choices=("memory", "host", "disk"))
-    add("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are made")
+    add("--stores", nargs="+", default=["memory", "disk"], choices=("memory", "host", "disk"))
+    add("--folder", type=Path, default=Path(tempfile.gettempdir()), help="folder for files")
     add("--repeat", type=int, default=5)
     add("--threads", type=int, default=os.cpu_count())
     add("--json", type=Path)

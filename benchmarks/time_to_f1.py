@@ -1,4 +1,4 @@
-"""Training time of GIST against the baseline: at equal epochs, and until the baseline's F1 less half a point."""
+"""Training time of GIST and the baseline: for equal epochs, and until the baseline's F1 minus half a point."""
 
 import argparse
 import json
@@ -36,35 +36,35 @@ def main() -> None:
     for seed in options.seeds:
         for setting in settings(options):
             runs.append({**setting, "seed": seed, **train(graph, setting, seed, options)})
-            said = {key: runs[-1][key] for key in ("sub_gcns", "seed", "train_seconds")}
-            print(said, file=sys.stderr, flush=True)
+            progress = {key: runs[-1][key] for key in ("sub_gcns", "seed", "train_seconds")}
+            print(progress, file=sys.stderr, flush=True)
     rows = compare(runs)
     print_table(rows)
     if options.json:
-        found = {"machine": machine, "arguments": sys.argv[1:], "rows": rows, "runs": runs}
-        options.json.write_text(json.dumps(found, indent=1))
+        record = {"machine": machine, "arguments": sys.argv[1:], "rows": rows, "runs": runs}
+        options.json.write_text(json.dumps(record, indent=1))
 
 
 def settings(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is trained: the baseline, and every m with its own epochs and learning rate."""
+    """Return the settings: the baseline, and every m with its epochs and learning rate."""
     baseline = {"sub_gcns": 1, "epochs": options.epochs, "lr": options.lr, "runner": "in-turn"}
     epochs = spread(options.gist_epochs or [options.epochs], options.sub_gcns, "--gist-epochs")
     rates = spread(options.gist_lr or [options.lr], options.sub_gcns, "--gist-lr")
     return [baseline] + [
-        {"sub_gcns": m, "epochs": each, "lr": lr, "runner": options.runner}
-        for m, each, lr in zip(options.sub_gcns, epochs, rates, strict=True)
+        {"sub_gcns": m, "epochs": count, "lr": lr, "runner": options.runner}
+        for m, count, lr in zip(options.sub_gcns, epochs, rates, strict=True)
     ]
 
 
 def spread(values: Sequence[Any], sub_gcns: Sequence[int], option: str) -> Sequence[Any]:
-    """One value for every m."""
+    """Return one value for every m."""
     if len(values) not in (1, len(sub_gcns)):
-        raise SystemExit(f"{option} has {len(values)} values: give one, or one for each of --sub-gcns")
+        raise SystemExit(f"{option} has {len(values)} values: give one, or one per value of --sub-gcns")
     return [values[0]] * len(sub_gcns) if len(values) == 1 else values
 
 
 def train(graph: Graph, setting: dict[str, Any], seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """One run of `GIST.fit`: its scores, its times without evaluation, and its history."""
+    """Run `GIST.fit` once and return scores, times without evaluation, and history."""
 
     def build(widths: Any) -> nn.Module:
         model: nn.Module = MODELS[options.model](
@@ -89,17 +89,17 @@ def train(graph: Graph, setting: dict[str, Any], seed: int, options: argparse.Na
         precision=options.precision,
         evaluate_every=options.evaluate_every,
     )
-    found = {key: value for key, value in result.as_dict().items() if key in ("train_seconds", "rounds", "steps")}
+    record = {key: value for key, value in result.as_dict().items() if key in ("train_seconds", "rounds", "steps")}
     scores = {
         split: {"last": result.history[-1][split], "best": max(e[split] for e in result.history)} for split in SPLITS
     }
-    return {**found, **scores, "history": result.history}
+    return {**record, **scores, "history": result.history}
 
 
 def compare(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For every setting the means over seeds; ratios are to the baseline of the same seed.
+    """Average every setting over seeds. Ratios are to the baseline with the same seed.
 
-    The score is accuracy, which is micro-F1, where a node has one label; micro-F1 where it has several.
+    The score is micro-F1, which is the accuracy if every node has one label.
     """
     baselines = {run["seed"]: run for run in runs if run["sub_gcns"] == 1}
     for run in runs:
@@ -108,7 +108,7 @@ def compare(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         run["equal_epochs_ratio"] = base["seconds_per_epoch"] / run["seconds_per_epoch"]
         for split in SPLITS:
             goal = base[split]["last"] - MARGIN
-            mine, its = (first_time(each["history"], split, goal) for each in (run, base))
+            mine, its = (first_time(result["history"], split, goal) for result in (run, base))
             run[f"{split}_goal"], run[f"{split}_seconds"] = goal, mine
             run[f"{split}_ratio"] = its / mine if mine and its else None
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -118,13 +118,13 @@ def compare(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def first_time(history: list[dict[str, Any]], split: str, goal: float) -> float | None:
-    """Seconds of training until an evaluation first reached the goal; None where none did."""
+    """Return the seconds of training until an evaluation first reached the goal; None: no evaluation did."""
     return next((entry["train_seconds"] for entry in history if entry[split] >= goal), None)
 
 
 def _row(runs: list[dict[str, Any]]) -> dict[str, Any]:
     def mean(values: list[float | None]) -> float | None:
-        """Of all seeds, or None where one has none."""
+        """Return the mean over all seeds, or None if a seed has no value."""
         return None if None in values else statistics.fmean(value for value in values if value is not None)
 
     keys = ("train_seconds", "seconds_per_epoch", "equal_epochs_ratio")
@@ -160,7 +160,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.time_to_f1", description=__doc__)
     add = parser.add_argument
     add("--dataset", required=True)
@@ -169,22 +169,27 @@ def parse() -> argparse.Namespace:
     add("--hidden", type=int, nargs="+", default=[1024, 1024], metavar="D")
     add("--dropout", type=float, default=0.2)
     add("--norm", choices=("none", "layer", "batch"), default="layer")
-    add("--clusters", type=int, metavar="C", help="(default: every step sees the whole graph)")
+    add("--clusters", type=int, metavar="C", help="number of clusters (default: every step sees the whole graph)")
     add("--clusters-per-batch", type=int, default=10, metavar="Q")
-    add("--no-precompute", dest="precompute", action="store_false", help="ĀX of every batch, not of the whole graph")
+    add(
+        "--no-precompute",
+        dest="precompute",
+        action="store_false",
+        help="compute ĀX of every batch",
+    )
     add("--inductive", action="store_true")
     add("--standardise", action="store_true")
-    add("--epochs", type=int, default=40, help="of the baseline")
-    add("--lr", type=float, default=0.01, help="of the baseline")
+    add("--epochs", type=int, default=40, help="epochs of the baseline")
+    add("--lr", type=float, default=0.01, help="learning rate of the baseline")
     add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
-    add("--gist-epochs", type=int, nargs="+", metavar="E", help="one, or one for each m (default: the baseline's)")
-    add("--gist-lr", type=float, nargs="+", metavar="LR", help="one, or one for each m (default: the baseline's)")
+    add("--gist-epochs", type=int, nargs="+", metavar="E", help="epochs, one value or one per m (default: as baseline)")
+    add("--gist-lr", type=float, nargs="+", metavar="LR", help="rates, one or one per m (default: as baseline)")
     add("--runner", choices=("in-turn", "fused"), default="in-turn")
     add("--local-steps", type=int, default=20)
     add("--schedule", choices=("constant", "step", "cosine"), default="constant")
     add("--optimizer-state", choices=("reset", "carry"), default="reset")
     add("--precision", choices=("float32", "bf16"), default="float32")
-    add("--evaluate-every", type=int, default=1, metavar="K", help="rounds")
+    add("--evaluate-every", type=int, default=1, metavar="K", help="rounds between evaluations")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--device", default="cpu")
     add("--threads", type=int, default=os.cpu_count())

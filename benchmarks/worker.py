@@ -1,4 +1,4 @@
-"""A process for every contender: it measures one thing when it is asked, and its peak memory is its own."""
+"""One process per contender. It measures one thing on request, and its peak memory is the contender's alone."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from benchmarks.ours import GISTContender
 from gistgnn.utils.process_memory import peak_memory_bytes
 
 _SPAWN = get_context("spawn")
-STEP_BATCHES = 4  # that steps take by turns
+STEP_BATCHES = 4  # batches that steps use in turn
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Spec:
     """One contender.
 
     Args:
-        name: in the tables.
+        name: its name in the tables.
         kind: "pyg", "ours" or "machine".
-        variant: the layout, or the runner.
-        sub_gcns: m, or every m for the machine.
+        variant: PyG's layout, or our runner.
+        sub_gcns: m; for the machine, all values of m.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Spec:
 
 
 class Worker:
-    """A contender in a process of its own, idle until asked."""
+    """A contender in a separate process, idle until a request."""
 
     def __init__(self, spec: Spec, case: Case, seconds: float) -> None:
         self.spec = spec
@@ -49,7 +49,7 @@ class Worker:
         other.close()
 
     def ready(self) -> dict[str, Any]:
-        """Wait until it runs; returns what it says of itself, {"error": ...} where it cannot run."""
+        """Wait until it is ready and return its facts, or {"error": ...} if it cannot run."""
         return self._receive()
 
     def ask(self, what: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _open(spec: Spec, case: Case, seconds: float) -> Any:
         return lambda _: machine.measure(), {"nodes": machine.nodes, "edges": machine.edges}
     before = peak_memory_bytes(torch.device(case.device))
     if spec.kind == "pyg":
-        from benchmarks.pyg import PyGContender  # takes memory that ours do without
+        from benchmarks.pyg import PyGContender  # needs memory that our contenders do not need
 
         contender: Any = PyGContender(case, spec.variant)
     else:
@@ -103,13 +103,13 @@ def _open(spec: Spec, case: Case, seconds: float) -> Any:
 
 
 class Gauge:
-    """Measures a contender. It runs two stretches first, after which the process's peak memory is that of a run."""
+    """Measures a contender. Two stretches come first; then the process's peak memory is the peak of a run."""
 
     def __init__(self, contender: Any, case: Case, seconds: float) -> None:
         self._contender, self._case = contender, case
         self._clock = Clock(case.device)
         contender.stretch(1, self._clock)
-        # The first batch of a stretch is waited for: with several sub-GCNs, a stretch is not to be that alone.
+        # A stretch waits for its first batch: with several sub-GCNs, it needs more batches than one.
         least = 2 if contender.sub_gcns == 1 else 5
         self._passes = self._calibrate(lambda: contender.stretch(2, self._clock), 2, least=least, seconds=seconds)
         self._clock.read()
@@ -117,13 +117,13 @@ class Gauge:
         self._seconds, self._repeats, self._next = seconds, 1, 0
 
     def measure(self, what: str) -> dict[str, float]:
-        """Milliseconds for one step of one sub-GCN, by phases."""
+        """Return the milliseconds of one step of one sub-GCN, by phase."""
         return self._stretch() if what == "stretch" else self._steps()
 
     def _stretch(self) -> dict[str, float]:
         self._contender.stretch(self._passes, self._clock)
         times = self._clock.read()
-        # In turn, every sub-GCN takes so many steps; fused, a pass is a step of all of them.
+        # In turn, every sub-GCN runs this many steps; fused, one pass is a step of all sub-GCNs.
         steps = self._passes * self._contender.sub_gcns
         theta = times.get("theta", 0.0)
         return {
@@ -152,7 +152,7 @@ class Gauge:
         return {name: value / repeats / self._contender.steps_per_pass for name, value in times.items()}
 
     def _calibrate(self, run: Any, passes: int, *, least: int, seconds: float) -> int:
-        """How many passes take so many seconds, after some that warm up."""
+        """Return the number of passes that take this many seconds, after some passes for warming up."""
         clock = Clock(self._case.device)
         with clock.span("once"):
             run()

@@ -75,7 +75,7 @@ def test_rounds_by_hand_are_fit(case: str) -> None:
     fitted, own = (GIST(build, widths, 3, input_axis=input_axis, seed=2) for _ in range(2))
     fit(fitted, epochs=18, local_steps=2, lr=0.02)  # six steps each: three rounds
     adj = Adjacency(GRAPH.edge_index, GRAPH.num_nodes, GRAPH.x.dtype)
-    adj.keep(GRAPH.x)
+    adj.cache_products(GRAPH.x)
     for round_ in own.rounds(3):
         for i, sub in enumerate(round_):
             columns = round_.input_columns(i)

@@ -12,7 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Widths, check_widths
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Round
 from gistgnn.runners.registry import make_runner
@@ -78,7 +78,7 @@ class GIST:
         axis_names: the names of the axes in messages about the partition; None: axis 0, axis 1, ...
 
     Raises:
-        InputError: a value is out of range, or the model's layout along the axes cannot be found.
+        InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
     """
 
     method = "gist"
@@ -106,7 +106,7 @@ class GIST:
         self.input_axis = input_axis
         self.seed = seed
         self.device = torch.device(device)
-        self.layout = prove_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)

@@ -13,7 +13,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import RoundReport, Trained, fill
-from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.prefetch import prefetch
 
 Make = Callable[[int, Blocks], nn.Module]
 
@@ -65,7 +65,7 @@ class Round:
         if len(self._loaded) == len(self.members):
             yield from self.subs
             return
-        with closing(ahead(map(self._theta.slice_of, self.members))) as slices:
+        with closing(prefetch(map(self._theta.slice_of, self.members))) as slices:
             for i, values in zip(self.members, slices, strict=True):
                 sub = self._make(0, self.blocks[i])
                 fill(sub, values)

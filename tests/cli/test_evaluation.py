@@ -79,7 +79,7 @@ def test_results_of_before_are_read_and_not_trained_again(cli: Cli, tmp_path: Pa
     ("options", "said"),
     [
         (("--evaluation", "fast"), "invalid choice: 'fast'"),
-        (("--evaluation", "parts"), "by parts, but not how many"),
+        (("--evaluation", "parts"), "by parts, but parts is not given"),
         (("--parts", 3), "parts is 3, but the evaluation is auto"),
         (("--evaluation", "parts", "--parts", 0), "'0' is not an integer >= 1"),
         (("--evaluation", "parts", "--parts", 999), "parts is 999, expected 1 to 40"),

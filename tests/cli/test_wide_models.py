@@ -92,7 +92,7 @@ def test_samples_that_cannot_be(folder: Path, capsys: pytest.CaptureFixture[str]
     refused(capsys, "sample is 3, expected at most parts, which is None", *train, "--parts-sample", 3)
     refused(capsys, "sample is 5, expected at most parts, which is 4", *train, *PARTS, "--parts-sample", 5)
     assert run(*train, "--evaluation", "parts", "--parts", 20, "--parts-sample", 1) == 2
-    assert "parts holds no validation node: raise the sample" in capsys.readouterr().err
+    assert "parts has no validation node: raise the sample" in capsys.readouterr().err
     assert not (folder / "run" / "result.json").exists()
     assert run("predict", "run", "--output", "p.csv", "--parts-sample", 3) == 2
     assert "unrecognized arguments: --parts-sample 3" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
 
 @examples
 @given(st.sampled_from(sorted(MODELS)), widths, st.booleans(), st.integers(0, 10**6))
-def test_the_memory_that_is_said_to_be_needed_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
+def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, more: int) -> None:
     batch, model = random_batch(sparse=sparse), random_model(name, widths)
     least = Costs(model, batch, 0).least
     with refused("layer by layer this model needs"):
@@ -91,7 +91,7 @@ def test_the_budget_is_kept(name: str) -> None:
     assert int(whole.split()[0]) > 2 * one_layer
 
 
-def test_the_whole_graph_s_memory_is_about_what_is_said() -> None:
+def test_the_memory_of_the_whole_graph_is_estimated_well() -> None:
     for name in MODELS:
         batch = random_batch(200, 1000)
         wide, narrow = (whole_graph_bytes(random_model(name, [width]), batch) for width in (512, 256))

@@ -1,4 +1,4 @@
-"""How an evaluation is chosen and refused; what runs and scores make of it."""
+"""The choice of an evaluation, its errors, and its use in runs and scores."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from .cases import random_batch, random_model, whole
     ("options", "parts"),
     [
         ({"method": "fast"}, ["evaluation is 'fast'", "auto, whole, layers, parts"]),
-        ({"method": "parts"}, ["by parts, but not how many"]),
+        ({"method": "parts"}, ["by parts, but parts is not given"]),
         ({"parts": 5}, ["parts is 5, but the evaluation is auto", "choose the method parts"]),
         ({"method": "parts", "parts": 0}, ["parts is 0, expected an integer >= 1"]),
         ({"method": "parts", "parts": 2.5}, ["parts is 2.5, expected an integer >= 1"]),
@@ -45,7 +45,7 @@ def test_bad_values(options: dict[str, Any], parts: list[str]) -> None:
 
 def test_auto_takes_what_fits() -> None:
     batch, model = random_batch(300), random_model("gcn", [32, 32])
-    whole(model, batch)  # makes the operators, so that both can do without
+    whole(model, batch)  # computes the operators, so both methods need no memory for them
     needed = whole_graph_bytes(model, batch)
     chosen = {m: Evaluation(memory=m).prepare(model, batch).describe() for m in (needed, needed - 1)}
     assert chosen[needed] == {"method": "whole", "exact": True}
@@ -89,26 +89,26 @@ def test_layers_are_for_our_models_only() -> None:
 def test_layers_switch_dropout_and_statistics_off(training: bool) -> None:
     model = OURS["gat"]((6, 6), dropout=0.5, norm="batch").train(training)
     batch = whole_graph(GRAPH)
-    found = predict(model, batch, Evaluation("layers"))
-    torch.testing.assert_close(found, predict(model, batch, Evaluation("whole")))
-    assert not found.requires_grad
+    actual = predict(model, batch, Evaluation("layers"))
+    torch.testing.assert_close(actual, predict(model, batch, Evaluation("whole")))
+    assert not actual.requires_grad
     assert model.training is training
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_scores_are_those_of_the_whole_graph(multi_label: bool) -> None:
+def test_scores_equal_the_whole_graph_s(multi_label: bool) -> None:
     graph, model = tiny_graph(60, multi_label=multi_label), OURS["graphsage"]((6,))
     assert evaluate(model, graph, evaluation=Evaluation("layers")) == evaluate(model, graph)
 
 
 def test_fit_by_each_method() -> None:
-    results, found = {}, {}
+    results, actual = {}, {}
     for how in (None, Evaluation("whole"), Evaluation("layers"), Evaluation("parts", parts=4)):
         gist = GIST(gcn(), (8,), 2)
         results[how] = fit(gist, evaluation=how)
-        found[how] = theta(gist)
+        actual[how] = theta(gist)
     assert [result.evaluation["method"] for result in results.values()] == ["whole", "whole", "layers", "parts"]
-    assert all(same(one, found[None]) for one in found.values())  # how it is scored changes no training
+    assert all(same(one, actual[None]) for one in actual.values())  # scoring does not change training
     assert results[Evaluation("layers")].test == results[None].test
     assert results[Evaluation("parts", parts=4)].as_dict()["evaluation"] == {
         "method": "parts",
@@ -133,7 +133,7 @@ def test_fit_is_evaluated_through_one_preparation(monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 1
 
 
-def test_a_module_of_one_s_own_by_parts() -> None:
+def test_a_user_s_module_by_parts() -> None:
     result = fit(GIST(lambda widths: Stack(widths, GCNConv), (8,), 2), evaluation=Evaluation("parts", parts=3))
     assert isinstance(result.model, nn.Module)
     assert result.evaluation["parts"] == 3

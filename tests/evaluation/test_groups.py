@@ -1,4 +1,4 @@
-"""Parts that go together, and plans for weights that lie in files."""
+"""Parts that share a forward pass, and plans for weights on disk."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import GCNConv
 
-from gistgnn.evaluation import Evaluation, parts
+from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation import by_parts as parts
 from gistgnn.evaluation.budget import Budget, plan_layers
-from gistgnn.evaluation.parts import ByParts, nodes_at_once
+from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
 from gistgnn.evaluation.scores import predict
 from gistgnn.io import stored_tensor as tensor
 from gistgnn.io.stored_tensor import StoredTensor
@@ -30,13 +31,13 @@ BATCH = replace(whole_graph(GRAPH), x=GRAPH.x.double())
 
 
 def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
-    """The output, and how many nodes each forward took."""
+    """Return the output, and the number of nodes in each forward pass."""
     taken: list[int] = []
     hook = model.register_forward_pre_hook(lambda _, args: taken.append(len(args[0])))
     with torch.no_grad():
-        found = ByParts(BATCH, 6, 0, lambda _: None, at_once=at_once).logits(model)
+        actual = ByParts(BATCH, 6, 0, at_once=at_once).logits(model)
     hook.remove()
-    return found, taken
+    return actual, taken
 
 
 @pytest.mark.parametrize("name", [*MODELS, "PyG's"])
@@ -71,10 +72,10 @@ def test_entries_within_parts(nodes: int, entries: list[tuple[int, int]], data: 
     part = data.draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes))
     row, col = (torch.tensor([pair[end] % nodes for pair in entries], dtype=torch.long) for end in (0, 1))
     pattern, _ = Pattern.from_entries(row, col, (nodes, nodes))
-    found = pattern.within(torch.tensor(part))
+    actual = pattern.within(torch.tensor(part))
     expected = [(r, c) for r, c in zip(pattern.row.tolist(), pattern.col.tolist(), strict=True) if part[r] == part[c]]
-    assert list(zip(found.row.tolist(), found.col.tolist(), strict=True)) == expected
-    assert found.rowptr.dtype == found.col.dtype == torch.int32
+    assert list(zip(actual.row.tolist(), actual.col.tolist(), strict=True)) == expected
+    assert actual.rowptr.dtype == actual.col.dtype == torch.int32
 
 
 def test_stored_weights_are_read_once_for_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,12 +86,12 @@ def test_stored_weights_are_read_once_for_many_parts(tmp_path: Path, monkeypatch
     for name, build in builds.items():
         model = build().eval()
         (tmp_path / name).mkdir()
-        found = stored(model, build, tmp_path / name)
+        actual = stored(model, build, tmp_path / name)
         read: list[int] = []
         blocks = StoredTensor.blocks
         with monkeypatch.context() as patch:
             patch.setattr(StoredTensor, "blocks", lambda t, of=blocks, to=read: to.append(t.numel()) or of(t))
-            in_files = predict(found, BATCH, Evaluation("parts", parts=6))
+            in_files = predict(actual, BATCH, Evaluation("parts", parts=6))
         assert sum(read) == sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2)
         torch.testing.assert_close(in_files, predict(model, BATCH, Evaluation("parts", parts=6)))
 
@@ -102,10 +103,10 @@ def test_how_many_nodes_go_at_once(tmp_path: Path) -> None:
     assert 100 < nodes_at_once(ours, batch, plenty) < 10**6
     for build in (lambda: random_model("graphsage", [64]).float(), lambda: Stack((64,), GCNConv)):
         (tmp_path / build().__class__.__name__).mkdir()
-        found = stored(build(), build, tmp_path / build().__class__.__name__)
-        assert nodes_at_once(found, batch, plenty) > 10**6
+        actual = stored(build(), build, tmp_path / build().__class__.__name__)
+        assert nodes_at_once(actual, batch, plenty) > 10**6
         reading = tensor._BLOCKS * tensor.BLOCK
-        counts = [nodes_at_once(found, batch, Budget(reading + more)) for more in (-5, 0, 2**20, 2**21)]
+        counts = [nodes_at_once(actual, batch, Budget(reading + more)) for more in (-5, 0, 2**20, 2**21)]
         assert counts[:2] == [1, 1]
         assert 50 < counts[2] < counts[3] <= 2 * counts[2] + 1
     assert Evaluation("parts", memory=2**20, parts=6).prepare(ours, batch).describe()["parts"] == 6
@@ -115,11 +116,11 @@ def test_chunks_of_nodes_are_larger_where_weights_are_read(tmp_path: Path) -> No
     build = lambda: MODELS["gcn"](F, (2048, 2048), C)  # noqa: E731
     batch, model = random_batch(400), build().eval()
     batch.__dict__["x"] = batch.x.float()
-    found = stored(model, build, tmp_path)
+    actual = stored(model, build, tmp_path)
     for device in (None, 2**34):
         budget = Budget(2**34, device)
-        wide, narrow = (plan_layers(m, batch, budget) for m in (found, model))
+        wide, narrow = (plan_layers(m, batch, budget) for m in (actual, model))
         assert wide.work > 1.4 * narrow.work
-        assert plan_layers(found, batch, Budget(2**29, device and 2**29)).work < narrow.work * 2
+        assert plan_layers(actual, batch, Budget(2**29, device and 2**29)).work < narrow.work * 2
     with torch.no_grad():
-        torch.testing.assert_close(predict(found, batch, Evaluation("layers", 2**29)), whole(model, batch))
+        torch.testing.assert_close(predict(actual, batch, Evaluation("layers", 2**29)), whole(model, batch))

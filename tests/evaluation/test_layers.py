@@ -1,4 +1,4 @@
-"""Layer by layer is the whole graph's forward, however small the pieces are."""
+"""Evaluation layer by layer equals the whole graph's forward pass for pieces of any size."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, Costs, plan_layers
-from gistgnn.evaluation.layers import ByLayers
+from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
@@ -56,28 +56,28 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
 @pytest.mark.parametrize("sparse", [False, True])
 def test_any_budget_gives_the_whole(name: str, sparse: bool) -> None:
     batch, model = random_batch(60, 150, sparse=sparse), random_model(name, [6, 9, 4], "layer")
-    expected = whole(model, batch)  # from here on, the operators take nothing of the budget
+    expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
     least, plans = Costs(model, batch, 0).least, []
     for memory in (least, least + 2_000, 2 * least, 4 * least, 2**24):
         plans.append(plan_layers(model, batch, Budget(memory)))
-        found = predict(model, batch, Evaluation("layers", memory))
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        actual = predict(model, batch, Evaluation("layers", memory))
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     assert plans[0].in_file
     assert plans[0].columns == 1
     assert not plans[-1].in_file
 
 
-def test_the_product_that_is_kept_is_used() -> None:
+def test_the_cached_product_is_used() -> None:
     batch, model = random_batch(), random_model("gcn", [4])
     expected = whole(model, batch)
     product = batch.adj.aggregate("gcn", batch.x)
-    assert plan_layers(model, batch, PLENTY).keep
+    assert plan_layers(model, batch, PLENTY).cache_product
     product.zero_()
     assert not torch.allclose(by_layers(model, batch), expected)
-    assert not plan_layers(model, random_batch(300), Budget(60_000)).keep
+    assert not plan_layers(model, random_batch(300), Budget(60_000)).cache_product
 
 
-def test_nothing_constant_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = random_batch(), random_model("graphsage", [4, 4])
     inference = Evaluation("layers").prepare(model, batch)
     inference.logits(model)
@@ -98,11 +98,11 @@ def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = random_batch(400), random_model("gcn", [16, 16])
     plan = replace(plan_layers(model, batch, PLENTY), in_file=True, disk=2**31)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**30))
-    with refused("take 2 GiB", tempfile.gettempdir(), "has 1 GiB left", "TMPDIR"):
+    with refused("take 2 GiB", tempfile.gettempdir(), "has 1 GiB free", "TMPDIR"):
         ByLayers(batch, plan)
 
 
-def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from gistgnn.evaluation import hidden_features as features
 
     class Counting(features.InFile):
@@ -118,7 +118,7 @@ def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPa
             super().close()
             Counting.held, self.size = Counting.held - self.size, 0
 
-    monkeypatch.setattr("gistgnn.evaluation.layers.InFile", Counting)
+    monkeypatch.setattr("gistgnn.evaluation.by_layers.InFile", Counting)
     for name in MODELS:
         for sizes in ([8, 8, 8], [4, 12], [12, 4], [5]):
             batch, model = random_batch(40), random_model(name, sizes)
@@ -136,7 +136,7 @@ def test_the_disk_that_is_asked_for_is_what_is_used(monkeypatch: pytest.MonkeyPa
 SCRIPT = """
 import signal, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from gistgnn.evaluation.layers import ByLayers
+from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.budget import Budget, plan_layers
 from dataclasses import replace
 from tests.evaluation.cases import random_batch, random_model

@@ -4,7 +4,7 @@ from torch import nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation import parts as parts_module
+from gistgnn.evaluation import by_parts as parts_module
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN
@@ -57,8 +57,8 @@ def test_metis_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_labels() -> None:
     graph = tiny_graph(nodes=60, multi_label=True)
     model = nn.Linear(graph.num_features, C)
-    found = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
-    assert found == evaluate(model, graph)
+    actual = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
+    assert actual == evaluate(model, graph)
 
 
 def test_more_parts_than_nodes() -> None:

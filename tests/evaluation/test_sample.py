@@ -5,7 +5,7 @@ import torch
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import decide, evaluate, predict, scores
+from gistgnn.evaluation.scores import evaluate, predict, predicted_labels, score_labels
 from gistgnn.graphs.clustering import cluster
 from gistgnn.sampling import whole_graph
 from tests.helpers.fitting import fit, gcn
@@ -24,13 +24,13 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     all_parts = predict(model, BATCH, Evaluation("parts", parts=6))
     inference = SAMPLE.prepare(model, BATCH)
     with torch.no_grad():
-        found = inference.logits(model)
+        actual = inference.logits(model)
     nodes = inference.nodes
-    torch.testing.assert_close(found[nodes], all_parts[nodes])
-    assert found[~nodes].isnan().all()
+    torch.testing.assert_close(actual[nodes], all_parts[nodes])
+    assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
     for split, mask in {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}.items():
-        assert scored[split] == scores(decide(all_parts, False)[mask & nodes], GRAPH.y[mask & nodes])
+        assert scored[split] == score_labels(predicted_labels(all_parts, False)[mask & nodes], GRAPH.y[mask & nodes])
     assert inference.describe() == {
         "method": "parts",
         "exact": False,
@@ -62,7 +62,7 @@ def test_a_sample_of_all_parts_is_all_nodes() -> None:
 
 
 def test_every_node_is_not_predicted_from_a_sample() -> None:
-    with refused("most nodes have no output", "leave it out"):
+    with refused("most nodes have no output", "leave out the sample"):
         predict(random_model("gcn", [6]).float(), BATCH, SAMPLE)
 
 
@@ -75,16 +75,16 @@ def test_a_sample_without_a_node_to_score() -> None:
     for split, name in (("val", "validation"), ("test", "test")):
         graph = tiny_graph(nodes=60)
         object.__setattr__(graph, split, lonely)
-        with refused(f"the sample of 3 of 6 parts holds no {name} node", "raise the sample"):
+        with refused(f"the sample of 3 of 6 parts has no {name} node", "raise the sample"):
             SAMPLE.prepare(model, whole_graph(graph))
-        with refused(f"no {name} node is in the sample"):  # of a batch that does not know the splits
+        with refused(f"no {name} node is in the sample"):  # for a batch without splits
             evaluate(model, graph, [name], evaluation=SAMPLE.prepare(model, BATCH))
 
 
 def test_fit_scores_the_same_nodes_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     result = fit(GIST(gcn(), (8,), 2), GRAPH, evaluation=SAMPLE)
-    found = result.as_dict()["evaluation"]
-    assert (found["parts"], found["sample"], found["exact"]) == (6, 3, False)
-    assert found["nodes"]["validation"] > 0
+    actual = result.as_dict()["evaluation"]
+    assert (actual["parts"], actual["sample"], actual["exact"]) == (6, 3, False)
+    assert actual["nodes"]["validation"] > 0
     again = evaluate(result.model, GRAPH, ["test"], evaluation=SAMPLE)
     assert again["test"].as_dict() == result.test

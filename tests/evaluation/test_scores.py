@@ -2,14 +2,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import Scores, decide, evaluate, predict, scores
+from gistgnn.evaluation.scores import Scores, evaluate, predict, predicted_labels, score_labels
 from gistgnn.graphs import Graph
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import C, F, tiny_graph
 
 
 class Constant(nn.Module):
-    """Gives the same scores whatever it sees, and notes in which mode it was called."""
+    """Returns the same scores for every input, and records the mode of every call."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
@@ -22,29 +22,29 @@ class Constant(nn.Module):
 
 
 def test_one_label() -> None:
-    found = scores(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
-    assert found.accuracy == found.f1_micro == pytest.approx(3 / 5)
-    assert found.f1_macro == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
+    result = score_labels(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
+    assert result.accuracy == result.f1_micro == pytest.approx(3 / 5)
+    assert result.f1_macro == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
 
 
 def test_several_labels() -> None:
     truth = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=torch.float32)
     guess = torch.tensor([[1, 0], [0, 1], [0, 1], [0, 1]])
-    found = scores(guess, truth)
-    assert found.accuracy == pytest.approx(2 / 4)  # all labels of a node right
-    assert found.f1_micro == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
-    assert found.f1_macro == pytest.approx((2 / 3 + 4 / 5) / 2)
+    result = score_labels(guess, truth)
+    assert result.accuracy == pytest.approx(2 / 4)  # all labels of a node right
+    assert result.f1_micro == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
+    assert result.f1_macro == pytest.approx((2 / 3 + 4 / 5) / 2)
 
 
 def test_nothing_predicted_and_nothing_there() -> None:
-    found = scores(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
-    assert found == Scores(1.0, 0.0, 0.0)
+    result = score_labels(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
+    assert result == Scores(1.0, 0.0, 0.0)
 
 
-def test_decide() -> None:
+def test_predicted_labels() -> None:
     logits = torch.tensor([[0.1, -2.0, 0.2], [-1.0, -0.5, -3.0]])
-    assert decide(logits, False).tolist() == [2, 1]
-    assert decide(logits, True).tolist() == [[1, 0, 1], [0, 0, 0]]
+    assert predicted_labels(logits, False).tolist() == [2, 1]
+    assert predicted_labels(logits, True).tolist() == [[1, 0, 1], [0, 0, 0]]
 
 
 def test_each_split_is_scored_on_its_own_nodes() -> None:
@@ -57,16 +57,16 @@ def test_each_split_is_scored_on_its_own_nodes() -> None:
         test=[3, 4],
     )
     model = Constant(nn.functional.one_hot(torch.tensor([0, 1, 1, 1, 1, 0]), 3).float())
-    found = evaluate(model, graph)
-    assert {split: s.accuracy for split, s in found.items()} == {"train": 1.0, "validation": 0.5, "test": 0.5}
+    result = evaluate(model, graph)
+    assert {split: s.accuracy for split, s in result.items()} == {"train": 1.0, "validation": 0.5, "test": 0.5}
     assert list(evaluate(model, graph, ["test"])) == ["test"]
-    assert found["validation"].f1_macro == pytest.approx((2 / 3 + 0) / 2)
+    assert result["validation"].f1_macro == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_multi_label_graph() -> None:
     graph = tiny_graph(multi_label=True)
-    found = evaluate(Constant(graph.y * 2 - 1), graph)
-    assert all(s == Scores(1.0, 1.0, 1.0) for s in found.values())
+    result = evaluate(Constant(graph.y * 2 - 1), graph)
+    assert all(s == Scores(1.0, 1.0, 1.0) for s in result.values())
     one_class_wrong = evaluate(Constant((graph.y * 2 - 1) * torch.tensor([1.0, 1.0, -1.0])), graph)
     assert one_class_wrong["test"].f1_macro == pytest.approx(2 / 3)
     assert one_class_wrong["test"].accuracy == 0.0

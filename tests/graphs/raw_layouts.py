@@ -80,7 +80,7 @@ def ogb(folder: Path, split: str, nodes: int) -> None:
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
 
 
-# name: (folder of the raw files below the data root, what writes them)
+# name: (folder of the raw files below the data root, function that writes them)
 PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cora": ("Planetoid/Cora/raw", lambda raw: planetoid(raw, "cora")),
     "citeseer": ("Planetoid/CiteSeer/raw", lambda raw: planetoid(raw, "citeseer")),
@@ -105,5 +105,5 @@ def write(name: str, root: Path) -> Path:
 
 
 def listing(root: Path) -> list[tuple[str, int, int]]:
-    """Every path below ``root`` with its size and time of change."""
+    """Every path below ``root`` with its size and modification time."""
     return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(root.rglob("*"))]

@@ -1,4 +1,4 @@
-"""Small graphs, valid and otherwise."""
+"""Small graphs, valid and invalid."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ TENSORS = ("x", "edge_index", "y", "train", "val", "test")
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    """What `Graph.build` takes for a valid graph of six nodes, with some of it changed."""
+    """Arguments of `Graph.build` for a valid graph of six nodes, with changes."""
     valid = {
         "x": torch.arange(12.0).reshape(6, 2),
         "edge_index": torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]]),

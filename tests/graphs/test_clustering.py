@@ -34,14 +34,14 @@ def ring(nodes: int = 60) -> Tensor:
     return both_ways(torch.stack([at, (at + 1) % nodes]))
 
 
-def check(found: Clusters, nodes: int) -> None:
-    assert found.order.sort().values.tolist() == list(range(nodes))
-    assert found.ptr[0] == 0
-    assert found.ptr[-1] == nodes
-    assert (found.sizes > 0).all()
-    for k in range(len(found)):
-        members = found.order[found.ptr[k] : found.ptr[k + 1]]
-        assert (found.assignment[members] == k).all()
+def check(clusters: Clusters, nodes: int) -> None:
+    assert clusters.order.sort().values.tolist() == list(range(nodes))
+    assert clusters.ptr[0] == 0
+    assert clusters.ptr[-1] == nodes
+    assert (clusters.sizes > 0).all()
+    for k in range(len(clusters)):
+        members = clusters.order[clusters.ptr[k] : clusters.ptr[k + 1]]
+        assert (clusters.assignment[members] == k).all()
         assert (members.diff() > 0).all()
 
 
@@ -53,36 +53,36 @@ def test_every_node_is_in_one_cluster(data: st.DataObject) -> None:
     graph = edges(data.draw(st.lists(st.tuples(node, node), max_size=80)))
     count, seed = data.draw(st.integers(1, nodes)), data.draw(st.integers(0, 2**70))
     with logged() as notes:
-        found = cluster(graph, nodes, count, "metis", seed)
-    check(found, nodes)
-    assert 1 <= len(found) <= count
+        clusters = cluster(graph, nodes, count, "metis", seed)
+    check(clusters, nodes)
+    assert 1 <= len(clusters) <= count
     pairs = {(s, t) for s, t in graph.t().tolist() if s != t}
     assert any("not symmetric" in note for note in notes) == (pairs != {(t, s) for s, t in pairs})
-    assert any(f"left {count - len(found)} of" in note for note in notes) == (len(found) < count)
+    assert any(f"left {count - len(clusters)} of" in note for note in notes) == (len(clusters) < count)
     dealt = cluster(graph, nodes, count, "random", seed)
     check(dealt, nodes)
     assert len(dealt) == count
     assert dealt.sizes.max() - dealt.sizes.min() <= 1
 
 
-def test_two_cliques_are_told_apart() -> None:
-    found = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)  # a self-loop, and two isolated nodes
-    assert len({int(found.assignment[i]) for i in range(6)}) == 1
-    assert len({int(found.assignment[i]) for i in range(6, 12)}) == 1
-    assert found.assignment[0] != found.assignment[6]
-    assert found.kept_edges(edges(TWO_CLIQUES)) == 1
-    assert found.kept_edges(edges([(0, 6), (0, 1)])) == 0.5
-    assert found.kept_edges(edges([])) == 1
+def test_two_cliques_are_separated() -> None:
+    clusters = cluster(edges([*TWO_CLIQUES, (0, 6), (6, 0), (3, 3)]), 14, 2)  # a self-loop, and two isolated nodes
+    assert len({int(clusters.assignment[i]) for i in range(6)}) == 1
+    assert len({int(clusters.assignment[i]) for i in range(6, 12)}) == 1
+    assert clusters.assignment[0] != clusters.assignment[6]
+    assert clusters.kept_edges(edges(TWO_CLIQUES)) == 1
+    assert clusters.kept_edges(edges([(0, 6), (0, 1)])) == 0.5
+    assert clusters.kept_edges(edges([])) == 1
 
 
-def test_a_directed_graph_is_clustered_as_its_undirected_one() -> None:
+def test_a_directed_graph_is_clustered_as_undirected() -> None:
     half = edges([(i, j) for i, j in TWO_CLIQUES if i < j])
     with logged() as notes:
         directed = cluster(half, 12, 2)
     assert torch.equal(directed.order, cluster(both_ways(half), 12, 2).order)
     assert sum("not symmetric" in note for note in notes) == 1
     with logged() as again:
-        cluster(half, 12, 2)  # the same warning where the clusters come from the cache
+        cluster(half, 12, 2)  # the same warning if the clusters come from the cache
     assert [note for note in again if "not symmetric" in note]
 
 
@@ -106,12 +106,12 @@ def test_clusters_follow_from_the_seed(method: str, monkeypatch: pytest.MonkeyPa
 
 def test_the_order_of_edges_does_not_matter() -> None:
     graph = ring()
-    found = cluster(graph, 60, 5)
+    clusters = cluster(graph, 60, 5)
     shuffled = graph[:, torch.randperm(graph.shape[1], generator=torch.Generator().manual_seed(0))]
-    assert cluster(shuffled, 60, 5).path == found.path
+    assert cluster(shuffled, 60, 5).path == clusters.path
 
 
-def test_refused() -> None:
+def test_bad_values_are_refused() -> None:
     for count in (0, -1, 61, 2.5, True, "4"):
         with refused(f"clusters is {count!r}", "from 1 to 60"):
             cluster(ring(), 60, count)  # type: ignore[arg-type]
@@ -125,15 +125,15 @@ def no_metis(*args: object) -> None:
     raise AssertionError("METIS ran again")
 
 
-def test_the_cache_is_asked_first(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
-    found = cluster(ring(), 60, 5, seed=3)
-    assert found.path is not None
-    assert found.path.parent == cache_folder
+def test_the_cache_is_read_first(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    clusters = cluster(ring(), 60, 5, seed=3)
+    assert clusters.path is not None
+    assert clusters.path.parent == cache_folder
     monkeypatch.setattr(metis, "partition", no_metis)
     again = cluster(ring(), 60, 5, seed=3)
-    assert torch.equal(again.order, found.order)
-    assert torch.equal(again.ptr, found.ptr)
-    assert again.path == found.path
+    assert torch.equal(again.order, clusters.order)
+    assert torch.equal(again.ptr, clusters.ptr)
+    assert again.path == clusters.path
     assert cluster(ring(), 60, 5, "random").path is None
     for other in ({"count": 6}, {"seed": 4}, {"edge_index": ring()[:, 1:]}, {"num_nodes": 61}):
         with pytest.raises(AssertionError, match="again"):
@@ -141,34 +141,34 @@ def test_the_cache_is_asked_first(monkeypatch: pytest.MonkeyPatch, cache_folder:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
-def test_a_file_cut_short_is_made_again(share: float) -> None:
-    found = cluster(ring(), 60, 5)
-    assert found.path is not None
-    whole = found.path.read_bytes()
-    found.path.write_bytes(whole[: int(share * len(whole))])
+def test_a_truncated_file_is_replaced(share: float) -> None:
+    clusters = cluster(ring(), 60, 5)
+    assert clusters.path is not None
+    whole = clusters.path.read_bytes()
+    clusters.path.write_bytes(whole[: int(share * len(whole))])
     with logged() as notes:
-        assert torch.equal(cluster(ring(), 60, 5).order, found.order)
-    assert any(str(found.path) in note and "damaged" in note for note in notes)
-    assert found.path.read_bytes() == whole
+        assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
+    assert any(str(clusters.path) in note and "damaged" in note for note in notes)
+    assert clusters.path.read_bytes() == whole
 
 
-def test_a_file_of_another_graph_is_made_again() -> None:
-    found = cluster(ring(), 60, 5)
+def test_a_file_of_another_graph_is_replaced() -> None:
+    clusters = cluster(ring(), 60, 5)
     small, many = cluster(ring(30), 30, 5), cluster(ring(), 60, 50)
-    assert found.path is not None
+    assert clusters.path is not None
     with logged() as notes:
         for other in (small, many):
             assert other.path is not None
-            found.path.write_bytes(other.path.read_bytes())
-            assert torch.equal(cluster(ring(), 60, 5).order, found.order)
+            clusters.path.write_bytes(other.path.read_bytes())
+            assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
     assert sum("damaged" in note for note in notes) == 2
 
 
-def test_an_unwritable_cache_is_done_without(cache_folder: Path) -> None:
+def test_an_unwritable_cache_is_ignored(cache_folder: Path) -> None:
     cache_folder.write_text("not a folder")
-    found = cluster(ring(), 60, 5)
-    check(found, 60)
-    assert found.path is None
+    clusters = cluster(ring(), 60, 5)
+    check(clusters, 60)
+    assert clusters.path is None
 
 
 def print_clusters(both: Barrier) -> None:
@@ -186,22 +186,22 @@ def test_two_processes_at_once(tmp_path: Path, cache_folder: Path) -> None:
     assert len(list(cache_folder.iterdir())) == 1  # and nothing half-written
 
 
-def test_metis_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with refused("METIS failed on 60 nodes and 120 edges", "GiB of free memory"):
         cluster(ring(), 60, 5)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends it so")
-def test_metis_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
-    """The child is made to wait for ever: its input is a pipe that nobody writes to."""
+def test_metis_ends_with_its_parent_process(tmp_path: Path) -> None:
+    """The child waits for ever: its input is a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "rowptr.npy")
     wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {str(Path(metis.__file__).parent)!r}, "
     wait += f"{str(tmp_path)!r}, '2', '0']); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = Path("/proc") / parent.stdout.readline().strip()
-    opened = os.open(tmp_path / "rowptr.npy", os.O_WRONLY)  # returns when the child reads, so it has got that far
+    opened = os.open(tmp_path / "rowptr.npy", os.O_WRONLY)  # returns when the child has opened it
     assert child.exists()
     parent.send_signal(signal.SIGKILL)
     parent.wait()

@@ -29,7 +29,7 @@ WRONG = {
     "x objects": ({"x": np.array([[None]] * 6)}, "x has dtype object"),
     "x complex array": ({"x": np.ones((6, 2), dtype=complex)}, "x has dtype complex128"),
     "x complex tensor": ({"x": torch.ones(6, 2, dtype=torch.complex64)}, "x has dtype torch.complex64"),
-    "x ragged": ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be made into an array"),
+    "x ragged": ({"x": [[1.0], [1.0, 2.0]]}, "x cannot be converted to an array"),
     "x sparse": ({"x": torch.eye(6).to_sparse()}, r"x is a sparse tensor .* call .to_dense\(\)"),
     "x nan": ({"x": _with(X, (3, 1), math.nan)}, r"x\[3, 1\] is nan; .* node 3"),
     "x inf": ({"x": _with(X, (2, 0), math.inf)}, r"x\[2, 0\] is inf"),

@@ -16,7 +16,7 @@ REAL = ("cora", "citeseer", "amazon-computers", "coauthor-physics")
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_graphs_are_as_registered_and_their_folder_stays_as_it_is(
+def test_real_graphs_are_as_registered_and_their_folder_is_unchanged(
     name: str, shared_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = listing(shared_data)
@@ -50,12 +50,12 @@ def test_digits_are_as_registered_and_always_the_same() -> None:
 
 
 def test_digits_are_the_same_whatever_the_number_of_threads() -> None:
-    """Or a run would not go on where there are others: its graph would be another one."""
-    found = set()
+    """Otherwise a run could not be resumed with another number of threads: the graph would differ."""
+    checksums = set()
     for threads in (1, 2, 4):
         with threadpool_limits(threads):
-            found.add(load("digits").checksum())
-    assert len(found) == 1
+            checksums.add(load("digits").checksum())
+    assert len(checksums) == 1
 
 
 def test_digits_edges_go_both_ways() -> None:

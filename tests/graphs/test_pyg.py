@@ -59,7 +59,7 @@ def test_features_are_normalised_where_registered(tmp_path: Path) -> None:
     assert load("reddit", tmp_path).x.min() < 0
 
 
-def test_the_graphs_of_ppi_stay_apart(tmp_path: Path) -> None:
+def test_no_edge_joins_two_graphs_of_ppi(tmp_path: Path) -> None:
     write("ppi", tmp_path)
     graph = load("ppi", tmp_path)
     source, target = graph.edge_index
@@ -160,6 +160,6 @@ def test_processed_files_in_the_root_are_not_loaded(shared_data: Path, tmp_path:
         torch.save(Malicious(marker), processed / file)
     assert load("cora", tmp_path / "root").num_nodes == 2708
     assert not marker.exists()
-    with contextlib.suppress(Exception):  # whatever PyG makes of it
+    with contextlib.suppress(Exception):  # PyG may raise anything
         datasets.Planetoid(str(root), "Cora")
-    assert marker.exists()  # it would have been
+    assert marker.exists()  # the check above can fail

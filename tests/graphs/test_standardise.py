@@ -36,8 +36,8 @@ def test_other_nodes_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -7.3e-5, 1e9])
-def test_a_feature_that_is_constant_in_training_is_only_moved(value: float) -> None:
-    """0.1 has a mean that is not 0.1 and a deviation that is not 0, but for rounding."""
+def test_a_feature_that_is_constant_in_training_is_only_shifted(value: float) -> None:
+    """Through rounding, the mean of many 0.1 is not 0.1, and their deviation is not 0."""
     graph = tiny_graph(3000)
     x = torch.where(graph.train, value, value + 1)[:, None].repeat(1, 2)
     scale = Standardisation.of(graph_with(x))

@@ -77,7 +77,7 @@ def test_it_is_the_same_graph_every_time(small: Graph, cache_folder: Path) -> No
 
 
 def test_the_draw_is_pinned(small: Graph) -> None:
-    """Another graph under the same name would make recorded results wrong: raise ``_VERSION`` with these numbers."""
+    """A different graph with the same name invalidates recorded results: change ``_VERSION`` with these numbers."""
     assert small.checksum() == 590998807  # of edges, labels and splits
     assert torch.allclose(small.x[0, :3], torch.tensor([-1.4371, -0.4598, 0.0663]), atol=1e-4)
 
@@ -101,8 +101,8 @@ def test_edges_stay_in_communities_and_numbers_are_shuffled(small: Graph) -> Non
     source, target = small.edge_index
     assert 0.5 < (small.y[source] == small.y[target]).double().mean() < 0.9
     assert (source - target).abs().double().mean() == pytest.approx(small.num_nodes / 3, rel=0.1)
-    found = cluster(small.edge_index, small.num_nodes, 65)
-    assert found.kept_edges(small.edge_index) > 0.5
+    clusters = cluster(small.edge_index, small.num_nodes, 65)
+    assert clusters.kept_edges(small.edge_index) > 0.5
 
 
 def _linear_accuracy(graph: Graph) -> float:
@@ -148,7 +148,7 @@ def test_too_small_fractions() -> None:
 
 
 @pytest.mark.parametrize("name", ["synthetic:redit", "synthetic:redit@0.1", "Synthetic:Reddit2@7"])
-def test_unknown_shapes(name: str) -> None:
+def test_unknown_names(name: str) -> None:
     with refused(f"'{name}' is neither a data set nor a file (did you mean synthetic:reddit?)"):
         load(name)
 
@@ -183,7 +183,7 @@ def test_another_recipe_is_another_graph(cache_folder: Path, monkeypatch: pytest
     assert len(list(cache_folder.iterdir())) == 2
 
 
-def test_a_user_hears_of_a_long_wait(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_wait_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with logged() as notes:
         load(SMALL)
         assert notes == []
@@ -194,7 +194,7 @@ def test_a_user_hears_of_a_long_wait(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_a_nearly_full_community_does_not_stop_the_draw() -> None:
-    """30 nodes have 435 pairs; the inner level alone, with 3 · 45 pairs, could not give 300."""
+    """30 nodes have 435 pairs; the inner level has only 3 · 45 pairs, fewer than the 300 edges."""
     cumulated = cumulate(np.ones(30))
     levels = [Level(0.9, np.array([0, 10, 20, 30]), cumulated), Level(0.1, np.array([0, 30]), cumulated)]
     low, high = draw_edges(np.random.default_rng(0), levels, 300)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Layout, named_tensors
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 
 F, C = 7, 3  # input features and classes of the small graphs and of the models below
@@ -144,7 +144,7 @@ USERS: dict[str, tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]] = {
 }
 
 
-Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]  # build, and the widths to prove it at
+Case = tuple[Callable[[Any], nn.Module], int | tuple[int, ...]]  # build, and the widths to check it at
 
 
 def every_model() -> dict[str, Case]:
@@ -173,7 +173,7 @@ def layout_of(name: str) -> Layout:
     """A model's layout, which is the same at all widths."""
     build, widths = every_model()[name]
     shared = isinstance(widths, int)
-    return prove_layout(build, (widths,) if isinstance(widths, int) else widths, shared=shared)
+    return infer_layout(build, (widths,) if isinstance(widths, int) else widths, shared=shared)
 
 
 def built(name: str, features: Sequence[int], seed: int = 0) -> nn.Module:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from gistgnn.layout.axes import Dim, Layout, Segment, candidate_layouts, construct, named_tensors
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GCN
 from tests.helpers.models import OURS, PYG, USERS, C, F, Stack
 from tests.helpers.refusals import refused
@@ -47,7 +47,7 @@ def test_graphsage_holds_two_copies_of_its_input_axis() -> None:
 
 def test_gat_holds_a_copy_for_each_head() -> None:
     layout = first(OURS["gat"], (8, 6))
-    assert layout.units == (1, 1)  # a width is that of one head
+    assert layout.units == (1, 1)  # a width counts the channels of one head
     assert layout.dims["convs.0.weight"] == (dim("0", "0"), dim(F))
     assert layout.dims["convs.0.source"] == layout.dims["convs.0.target"] == (dim(2), dim("0"))
     assert layout.dims["convs.1.weight"] == (dim("1", "1"), dim("0", "0"))
@@ -89,12 +89,12 @@ def test_batch_norm_buffers_and_scalars() -> None:
 )
 def test_the_order_in_a_concatenation_is_found(name: str, parameter: str, expected: Dim) -> None:
     build, widths = USERS[name]
-    assert prove_layout(build, widths, shared=False).dims[parameter] == (dim(C), expected)  # type: ignore[arg-type]
+    assert infer_layout(build, widths, shared=False).dims[parameter] == (dim(C), expected)  # type: ignore[arg-type]
 
 
 def test_the_order_is_found_where_the_axes_are_equally_wide() -> None:
     build, _ = USERS["jumping reversed"]
-    assert prove_layout(build, (8, 8), shared=False).dims["out.lin.weight"][1] == dim("1", "0")
+    assert infer_layout(build, (8, 8), shared=False).dims["out.lin.weight"][1] == dim("1", "0")
 
 
 def test_residual_weights_lie_along_one_axis_twice() -> None:
@@ -105,7 +105,7 @@ def test_input_features_as_an_axis() -> None:
     def build(w: tuple[int, ...]) -> nn.Module:
         return Stack(w[1:], pyg.SAGEConv, in_features=w[0])
 
-    layout = prove_layout(build, (9, 8), shared=False, input_axis=0)
+    layout = infer_layout(build, (9, 8), shared=False, input_axis=0)
     assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
     assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
 
@@ -116,7 +116,7 @@ def test_a_width_beside_fixed_features() -> None:
     def build(w: tuple[int, ...]) -> nn.Module:
         return nn.Sequential(nn.Linear(F, w[0] // 2 + 1), nn.ReLU(), nn.Linear(w[0] // 2 + 1, C))
 
-    layout = prove_layout(build, (12,), shared=False)
+    layout = infer_layout(build, (12,), shared=False)
     assert layout.units == (2,)
     assert layout.dims["2.weight"][1] in (dim(1, "0"), dim("0", 1))
 

@@ -9,31 +9,31 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.layout.axes import Layout
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GraphSAGE
 from tests.helpers.models import PYG, USERS, C, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
 
-def prove(build: Callable[[Any], nn.Module], *widths: int, input_axis: int | None = None) -> Layout:
-    return prove_layout(build, widths, shared=False, input_axis=input_axis)
+def infer(build: Callable[[Any], nn.Module], *widths: int, input_axis: int | None = None) -> Layout:
+    return infer_layout(build, widths, shared=False, input_axis=input_axis)
 
 
 @pytest.mark.parametrize("name", every_model())
-def test_a_model_is_proved(name: str) -> None:
+def test_a_model_has_a_layout(name: str) -> None:
     layout = layout_of(name)
     assert layout.dims
     assert all(layout.carriers(axis) for axis in range(len(layout.units)))
 
 
-def test_pyg_norms_are_what_their_names_say() -> None:
+def test_pyg_norms_have_the_right_type() -> None:
     assert isinstance(PYG["gcn"](12, norm="layer_norm").norms[0], pyg.LayerNorm)
     assert isinstance(PYG["gcn"](12, norm="batch_norm").norms[0], pyg.BatchNorm)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_pyg_gat_heads(heads: int) -> None:
-    layout = prove_layout(lambda w: pyg.models.GAT(F, w, 2, C, heads=heads), (16,), shared=True)
+    layout = infer_layout(lambda w: pyg.models.GAT(F, w, 2, C, heads=heads), (16,), shared=True)
     assert layout.units == (heads,)
 
 
@@ -41,15 +41,15 @@ def test_pyg_gat_heads(heads: int) -> None:
     "layer", [pyg.TransformerConv, pyg.GATv2Conv, pyg.GraphConv, pyg.TAGConv, pyg.ResGatedGraphConv]
 )
 def test_other_pyg_layers_need_no_rule(layer: type[nn.Module]) -> None:
-    layout = prove(lambda w: Stack(w, layer), 8, 6)
+    layout = infer(lambda w: Stack(w, layer), 8, 6)
     assert layout.units == (1, 1)
 
 
 def test_input_axis() -> None:
-    layout = prove(lambda w: GraphSAGE(w[0], w[1:], C), 9, 8, input_axis=0)
+    layout = infer(lambda w: GraphSAGE(w[0], w[1:], C), 9, 8, input_axis=0)
     assert layout.carriers(0) == ["convs.0.weight"]
     with refused("could not be called"):
-        prove(lambda w: GraphSAGE(w[0], w[1:], C), 9, 8)  # d_0 is not a hidden axis
+        infer(lambda w: GraphSAGE(w[0], w[1:], C), 9, 8)  # d_0 is not a hidden axis
 
 
 def test_weight_norm_and_tied_layers() -> None:
@@ -64,7 +64,7 @@ def test_weight_norm_and_tied_layers() -> None:
             h = self.conv(self.enter(x).relu(), edge_index).relu()
             return self.out(self.conv(h, edge_index))
 
-    assert len(prove_layout(Tied, (12,), shared=True).dims) == 7
+    assert len(infer_layout(Tied, (12,), shared=True).dims) == 7
 
 
 def test_a_model_that_refuses_small_widths_is_tried_at_larger_ones() -> None:
@@ -73,7 +73,7 @@ def test_a_model_that_refuses_small_widths_is_tried_at_larger_ones() -> None:
             raise ValueError("too narrow")
         return USERS["features"][0](widths)
 
-    assert prove(build, 64).units == (1,)
+    assert infer(build, 64).units == (1,)
 
 
 def test_a_model_that_divides_by_a_part_of_its_width_is_tried_at_larger_ones() -> None:
@@ -82,20 +82,20 @@ def test_a_model_that_divides_by_a_part_of_its_width_is_tried_at_larger_ones() -
         model.temperature = 1 / (widths[0] // 20)
         return model
 
-    assert prove(build, 64).units == (1,)
+    assert infer(build, 64).units == (1,)
 
 
-def test_a_model_whose_construction_needs_values_is_proved() -> None:
+def test_a_model_whose_construction_needs_values_has_a_layout() -> None:
     def build(widths: tuple[int, ...]) -> nn.Module:
         model = USERS["features"][0](widths)
         model.norms = [float(p.detach().norm()) for p in model.parameters()]
         return model
 
-    assert prove(build, 8).units == (1,)
+    assert infer(build, 8).units == (1,)
 
 
 class Hidden(nn.Module):
-    """One hidden layer, and something done with its features."""
+    """One hidden layer, and a function of its features."""
 
     def __init__(self, widths: Sequence[int], between: Callable[[Tensor], Tensor], inner: int | None = None) -> None:
         super().__init__()
@@ -121,17 +121,17 @@ class Hidden(nn.Module):
     ],
     ids=["first two", "first", "by position", "cumsum", "flip", "neighbours", "sort", "groups"],
 )
-def test_features_that_are_told_apart_by_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
-    with refused("parameter '", "weight'", "cannot be proved", "width 0"):
-        prove(lambda w: Hidden(w, between), 12)
+def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
+    with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
+        infer(lambda w: Hidden(w, between), 12)
 
 
 def test_group_norm_is_refused() -> None:
     def build(widths: tuple[int, ...]) -> nn.Module:
         return nn.Sequential(nn.Linear(F, widths[0]), nn.GroupNorm(2, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
 
-    with refused("parameter '", "weight'", "cannot be proved"):
-        prove(build, 12)
+    with refused("parameter '", "weight'", "cannot be confirmed"):
+        infer(build, 12)
 
 
 def test_heads_inside_the_features_are_refused() -> None:
@@ -147,13 +147,13 @@ def test_heads_inside_the_features_are_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.leave((self.enter(x).view(len(x), -1, 2).tanh() * self.mix).sum(2))
 
-    with refused("cannot be proved", "'enter.weight'"):
-        prove(Interleaved, 12)
+    with refused("cannot be confirmed", "'enter.weight'"):
+        infer(Interleaved, 12)
 
 
 @pytest.mark.parametrize("inner", [lambda d: min(d, 64), lambda d: max(d, 32), lambda d: -(-d // 16) * 16])
 def test_a_size_that_stops_growing_with_the_width_is_refused(inner: Callable[[int], int]) -> None:
-    """At the full width nothing shows it; a sub-GCN would not fit its slice."""
+    """The full width does not show it, but a sub-GCN would not fit its slice."""
 
     def build(widths: tuple[int, ...]) -> nn.Module:
         return nn.Sequential(
@@ -165,7 +165,7 @@ def test_a_size_that_stops_growing_with_the_width_is_refused(inner: Callable[[in
         )
 
     with refused("2.weight"):
-        prove(build, 128)
+        infer(build, 128)
 
 
 def test_a_model_whose_output_does_not_depend_on_the_axis_is_refused() -> None:
@@ -174,7 +174,7 @@ def test_a_model_whose_output_does_not_depend_on_the_axis_is_refused() -> None:
             return x[:, :C] + 0 * super().forward(x)
 
     with refused("'enter.weight'", "does not depend"):
-        prove(lambda w: Blind(w, lambda h: h), 12)
+        infer(lambda w: Blind(w, lambda h: h), 12)
 
 
 def test_a_forward_that_cannot_be_called_is_refused() -> None:
@@ -183,7 +183,7 @@ def test_a_forward_that_cannot_be_called_is_refused() -> None:
             return super().forward(x)
 
     with refused("could not be called", "edge_weight"):
-        prove(lambda w: Weighted(w, lambda h: h), 12)
+        infer(lambda w: Weighted(w, lambda h: h), 12)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, AssertionError, KeyError, AttributeError])
@@ -192,7 +192,7 @@ def test_a_forward_that_raises_is_refused(error: type[Exception]) -> None:
         raise error("spoiled\nhere")
 
     with refused("could not be called", error.__name__, "spoiled"):
-        prove(lambda w: Hidden(w, between), 12)
+        infer(lambda w: Hidden(w, between), 12)
 
 
 def test_an_output_that_is_no_tensor_of_nodes_is_refused_by_that_name() -> None:
@@ -201,7 +201,7 @@ def test_an_output_that_is_no_tensor_of_nodes_is_refused_by_that_name() -> None:
             return super().forward(x), x
 
     with refused("returned tuple", "one tensor"):
-        prove(lambda w: Two(w, lambda h: h), 12)
+        infer(lambda w: Two(w, lambda h: h), 12)
 
 
 def test_widths_that_must_be_equal_are_refused_for_that_reason() -> None:
@@ -218,7 +218,7 @@ def test_widths_that_must_be_equal_are_refused_for_that_reason() -> None:
             return self.out(h + self.b(h))
 
     with refused("size of tensor"):
-        prove(TwoWidths, 12, 12)
+        infer(TwoWidths, 12, 12)
 
 
 def test_the_users_random_stream_does_not_move() -> None:
@@ -234,7 +234,7 @@ def test_the_users_random_stream_does_not_move() -> None:
 
 
 class Reversed(nn.Module):
-    """Seven layers whose outputs are joined last to first: 5,040 orders, of which the reversed one is right."""
+    """Seven layers whose outputs are joined from last to first: of 5,040 orders the reversed one is right."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -251,5 +251,5 @@ class Reversed(nn.Module):
 
 
 def test_a_long_reversed_concatenation_is_found() -> None:
-    layout = prove_layout(Reversed, (8, 7, 6, 8, 7, 6, 8), shared=False)
+    layout = infer_layout(Reversed, (8, 7, 6, 8, 7, 6, 8), shared=False)
     assert [segment.axis for segment in layout.dims["out.weight"][1]] == [6, 5, 4, 3, 2, 1, 0]

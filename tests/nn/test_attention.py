@@ -66,7 +66,7 @@ def test_large_scores_do_not_overflow() -> None:
     assert coefficients.isfinite().all()
 
 
-def test_what_autocast_made_bfloat16_is_summed_in_float32() -> None:
+def test_bfloat16_of_autocast_is_summed_in_float32() -> None:
     pattern = Pattern.from_sorted(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), (2, 2))
     features, source = torch.randn(2, 4).bfloat16(), torch.randn(2, 2).bfloat16().requires_grad_()
     coefficients = attention_coefficients(source, source, pattern, 0.2)

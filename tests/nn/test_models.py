@@ -47,7 +47,7 @@ def pyg_forward(layers: list[nn.Module], x: Tensor, edge_index: Tensor) -> Tenso
 
 
 def pyg_gradients(model: GNN, layers: list[nn.Module]) -> list[Tensor]:
-    """PyG's gradients under our parameters' shapes, in the order of model.parameters()."""
+    """PyG's gradients in the shapes of our parameters, in the order of model.parameters()."""
     gradients = []
     for layer in layers:
         if isinstance(model, GCN):
@@ -60,7 +60,7 @@ def pyg_gradients(model: GNN, layers: list[nn.Module]) -> list[Tensor]:
 
 
 def randomise(model: GNN) -> GNN:
-    """Biases too: they start at zero."""
+    """Randomise biases too: they start at zero."""
     for parameter in model.parameters():
         nn.init.normal_(parameter)
     return model.double()
@@ -107,7 +107,7 @@ def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -
     adj = Adjacency(random_graph(7, 20, 0), 7, torch.float64)
     x = torch.randn(7, d_in).double()
     if kept:
-        adj.keep(x)
+        adj.cache_products(x)
     gcn, sage = randomise(GCNLayer(d_in, d_out)), randomise(SAGELayer(d_in, d_out))
     own, neighbours = sage.weight.split(d_in, dim=1)
     for features in (x, SparseMatrix.from_dense(x)):
@@ -116,10 +116,10 @@ def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -
         torch.testing.assert_close(sage(features, adj), expected)
 
 
-def test_a_kept_product_is_computed_once_and_only_for_the_very_features() -> None:
+def test_a_cached_product_is_computed_once_and_only_for_the_same_tensor() -> None:
     adj, asked = Adjacency(random_graph(7, 20, 0), 7), []
     x = torch.randn(7, 3)
-    adj.keep(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
+    adj.cache_products(x, lambda operator: asked.append(operator) or torch.full((7, 3), 2.0))
     for _ in range(2):
         assert torch.equal(adj.aggregate("mean", x), torch.full((7, 3), 2.0))
     assert asked == ["mean"]
@@ -176,23 +176,23 @@ def test_build_on_meta_and_reset(name: str) -> None:
 
 
 def hidden_index(block: Tensor, width: int, copies: int) -> Tensor:
-    """Where the features of a block are, on a dimension that holds ``copies`` of a hidden axis."""
+    """Positions of a block's features in a dimension with ``copies`` of a hidden axis."""
     return (torch.arange(copies).unsqueeze(1) * width + block).flatten()
 
 
 def slices(name: str, layer: int, key: str, blocks: list[Tensor], full: list[int]) -> dict[int, Tensor]:
-    """Dimension -> indices that a sub-network holds of the parameter ``key`` of a layer."""
+    """Dimension -> indices of a layer's parameter ``key`` that a sub-network holds."""
     heads = HEADS if name == "gat" else 1
-    found: dict[int, Tensor] = {}
+    actual: dict[int, Tensor] = {}
     if layer < len(full):
         if key in ("source", "target"):
-            found[1] = blocks[layer]
+            actual[1] = blocks[layer]
         else:
-            found[0] = hidden_index(blocks[layer], full[layer], heads)
+            actual[0] = hidden_index(blocks[layer], full[layer], heads)
     if key == "weight" and layer > 0:
         copies = 2 if name == "graphsage" else heads
-        found[1] = hidden_index(blocks[layer - 1], full[layer - 1], copies)
-    return found
+        actual[1] = hidden_index(blocks[layer - 1], full[layer - 1], copies)
+    return actual
 
 
 @pytest.mark.parametrize("name", MODELS)

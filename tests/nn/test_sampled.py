@@ -1,4 +1,4 @@
-"""The structure of sampled batches against the whole graph's."""
+"""The structure of sampled batches, compared with the whole graph's."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def degrees(*, sums: bool = False) -> Degrees:
 
 
 def part(rows: list[int], columns: list[int], *, sums: bool = False, **options: object) -> SampledAdjacency:
-    """The edges of some nodes from some nodes, in that order."""
+    """The edges to the nodes ``rows`` from the nodes ``columns``."""
     a = torch.zeros(6, 6)
     a[EDGES[1], EDGES[0]] = 1
     row, col = a[rows][:, columns].nonzero(as_tuple=True)
@@ -63,7 +63,7 @@ def test_rows_are_normalised_to_the_whole_graphs_sums() -> None:
     assert sampled.mean.to_dense().sum(dim=1).tolist() == [1.0, 1.0, 0.0]  # node 5 has no neighbour
 
 
-def test_each_layer_has_its_own() -> None:
+def test_every_layer_has_its_structure() -> None:
     top, bottom = part([0], [0, 1, 2]), part([0, 1, 2], [0, 1, 2, 3])
     layered = SampledAdjacency(bottom.pattern, bottom.degrees, above=[top])
     assert layered.layer(0) is layered
@@ -92,7 +92,7 @@ def test_layers_give_the_first_nodes_outputs(name: str, sparse: bool) -> None:
     torch.testing.assert_close(model(given, layered), model(x, WHOLE)[[0, 2]])
 
 
-def test_what_is_not_defined_is_refused() -> None:
+def test_undefined_operators_are_refused() -> None:
     sampled = part(ROWS, COLUMNS, refuses="this test does not define")
     with refused("the model attends, which this test does not define"):
         GAT(7, (4,), 2)(torch.randn(6, 7), sampled)
@@ -102,9 +102,9 @@ def test_what_is_not_defined_is_refused() -> None:
 
 def test_edges_as_pyg_takes_them() -> None:
     sampled = part(ROWS, COLUMNS)
-    found = [(COLUMNS[s], ROWS[t]) for s, t in sampled.edge_index.t().tolist()]
+    actual = [(COLUMNS[s], ROWS[t]) for s, t in sampled.edge_index.t().tolist()]
     kept = [pair for pair in map(tuple, EDGES.t().tolist()) if pair[1] in ROWS]
-    assert sorted(found) == sorted(kept)
+    assert sorted(actual) == sorted(kept)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -113,8 +113,8 @@ def test_gradients_are_those_of_the_whole_graph(name: str) -> None:
     layers = part(middle, [*middle, 5]), part([0, 2], middle)
     layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
     model, x = MODELS[name](7, (8,), 3), torch.randn(6, 7)
-    found, expected = (
+    actual, expected = (
         torch.autograd.grad(out.square().sum(), list(model.parameters()))
         for out in (model(x[[*middle, 5]], layered), model(x, WHOLE)[[0, 2]])
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)

@@ -51,7 +51,7 @@ def test_product_takes_strided_and_expanded_operands() -> None:
         torch.testing.assert_close(matrix @ operand, dense @ operand)
 
 
-def test_what_memory_held_before_does_not_matter() -> None:
+def test_earlier_content_of_memory_does_not_matter() -> None:
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
     try:
         for dense in (random_matrix(5, 4), torch.zeros(5, 4, dtype=torch.float64), torch.zeros(3, 0).double()):

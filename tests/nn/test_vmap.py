@@ -1,4 +1,4 @@
-"""The layers' products under torch.func.vmap: as a loop over the sub-GCNs gives them, gradients too."""
+"""The layers' products and gradients under torch.func.vmap equal a loop over the sub-GCNs."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def loop(function: Callable[..., Tensor], inputs: list[Tensor], dims: list[int |
 
 
 def stacked(sizes: tuple[int, ...], dim: int | None) -> Tensor:
-    """Random numbers with the sub-GCNs at ``dim``, or one for all."""
+    """Random numbers with the sub-GCNs at ``dim``, or the same for all."""
     shape = list(sizes)
     if dim is not None:
         shape.insert(dim, K)
@@ -59,7 +59,7 @@ def test_the_sparse_product_of_sparse_features() -> None:
 
 
 def test_the_sparse_product_to_the_second_order() -> None:
-    """A gradient inside vmap, whose product is batched too."""
+    """A gradient inside vmap: its product is batched too."""
     matrix = Adjacency(random_graph(5, 12, 1), 5, torch.float64).gcn
 
     def one(h: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def test_attention(graph: tuple[Tensor, int], dims: tuple[int | None, int | None
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_dropout(dim: int) -> None:
-    """It cannot equal a loop, whose draws are others; every sub-GCN's mask is its own, and the gradient is the mask."""
+    """A loop has other draws. Every sub-GCN has its own mask, and the gradient is the mask."""
     torch.manual_seed(0)
     x = stacked((40, 50), dim)
     out = vmap(lambda h: dropout(h, 0.3, training=True), in_dims=dim, randomness="different")(x)

@@ -37,7 +37,7 @@ def test_probabilities_are_the_papers(whole: Batch, data: st.DataObject) -> None
     np.testing.assert_allclose(found / found.sum(), slow.ladies(a, rows), rtol=1e-5, atol=1e-7)
     every = structure.column_squares
     np.testing.assert_allclose(every / every.sum(), slow.fastgcn(a), rtol=1e-5, atol=1e-7)
-    sums = structure.normalised().sums
+    sums = structure.normalised().row_sums
     assert sums is not None
     torch.testing.assert_close(sums.double(), slow.as_tensor(slow.laplacian(a)).sum(dim=1), rtol=1e-5, atol=1e-6)
 

@@ -62,7 +62,7 @@ def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
             lower = upper
         kept = batch.adj.pattern.rowptr.diff()
         first, second = lower.pattern.shape
-        degree = Structure(whole).degrees.own[nodes_of(batch)]
+        degree = Structure(whole).degrees.plain[nodes_of(batch)]
         for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(kept), 4)):
             expected = degree[begin:stop].clamp(max=fanout).int()
             assert torch.equal(kept[begin:stop], expected)

@@ -125,7 +125,7 @@ def test_a_round_without_training_nodes() -> None:
 
 
 def at_work() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-prefetch"]
 
 
 def test_an_error_in_a_step_ends_the_thread() -> None:

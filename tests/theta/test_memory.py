@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn.layout.axes import Layout, Segment, named_tensors
-from gistgnn.layout.check import prove_layout
+from gistgnn.layout.check import infer_layout
 from gistgnn.nn import GAT, GCN, GraphSAGE
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import Batch, forward
@@ -280,7 +280,7 @@ _layouts: dict[tuple[str, int], Layout] = {}
 def _definition_layout(name: str, depth: int) -> Layout:
     key = name, depth
     if key not in _layouts:
-        _layouts[key] = prove_layout(DEFINED[name], tuple(range(6, 7 + depth)), shared=False, input_axis=0)
+        _layouts[key] = infer_layout(DEFINED[name], tuple(range(6, 7 + depth)), shared=False, input_axis=0)
     return _layouts[key]
 
 

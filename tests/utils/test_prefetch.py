@@ -3,21 +3,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.prefetch import prefetch
 
 
-def at_work() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-ahead"]
+def running() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gistgnn-prefetch"]
 
 
 def test_all_items_in_order() -> None:
-    assert list(ahead(range(50))) == list(range(50))
-    assert list(ahead([])) == []
-    assert list(ahead([None, 0, False])) == [None, 0, False]
-    assert at_work() == []
+    assert list(prefetch(range(50))) == list(range(50))
+    assert list(prefetch([])) == []
+    assert list(prefetch([None, 0, False])) == [None, 0, False]
+    assert running() == []
 
 
-def test_no_more_than_two_are_made_ahead() -> None:
+def test_no_more_than_two_items_wait() -> None:
     made: list[int] = []
     third, fourth = threading.Event(), threading.Event()
 
@@ -27,40 +27,40 @@ def test_no_more_than_two_are_made_ahead() -> None:
             (third if i == 1 else fourth if i == 3 else threading.Event()).set()
             yield i
 
-    going = ahead(items())
-    assert next(going) == 0
-    assert third.wait(10)  # without being asked for
+    prefetched = prefetch(items())
+    assert next(prefetched) == 0
+    assert third.wait(10)  # prepared before it is requested
     assert len(made) <= 3
-    assert next(going) == 1
-    assert next(going) == 2
+    assert next(prefetched) == 1
+    assert next(prefetched) == 2
     assert fourth.wait(10)
     assert len(made) <= 5
-    going.close()
+    prefetched.close()
 
 
-def test_the_thread_is_another() -> None:
-    names = list(ahead(threading.current_thread().name for _ in range(3)))
-    assert names == ["gistgnn-ahead"] * 3
+def test_another_thread_makes_the_items() -> None:
+    names = list(prefetch(threading.current_thread().name for _ in range(3)))
+    assert names == ["gistgnn-prefetch"] * 3
 
 
 def test_an_early_end_stops_the_thread() -> None:
     made: list[int] = []
-    going = ahead(made.append(i) or i for i in range(10**9))  # type: ignore[func-returns-value]
-    for item in going:
+    prefetched = prefetch(made.append(i) or i for i in range(10**9))  # type: ignore[func-returns-value]
+    for item in prefetched:
         if item == 3:
             break
-    assert len(at_work()) == 1
-    going.close()
-    assert at_work() == []
+    assert len(running()) == 1
+    prefetched.close()
+    assert running() == []
     assert 4 <= len(made) <= 7
 
 
-def test_an_unstarted_one_has_no_thread() -> None:
-    ahead(range(3)).close()
-    assert at_work() == []
+def test_an_unstarted_generator_has_no_thread() -> None:
+    prefetch(range(3)).close()
+    assert running() == []
 
 
-def test_what_making_an_item_raises_comes_in_its_place() -> None:
+def test_an_error_is_raised_at_its_place() -> None:
     class OwnError(Exception):
         pass
 
@@ -69,8 +69,8 @@ def test_what_making_an_item_raises_comes_in_its_place() -> None:
         yield 2
         raise OwnError("of the third")
 
-    going = ahead(items())
-    assert [next(going), next(going)] == [1, 2]
+    prefetched = prefetch(items())
+    assert [next(prefetched), next(prefetched)] == [1, 2]
     with pytest.raises(OwnError, match="of the third"):
-        next(going)
-    assert at_work() == []
+        next(prefetched)
+    assert running() == []

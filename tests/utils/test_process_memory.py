@@ -26,7 +26,7 @@ def test_keeping_freed_memory_changes_no_result(tmp_path: Path) -> None:
     assert done[0].stdout == done[1].stdout != ""
 
 
-def test_it_can_be_asked_for_at_any_time() -> None:
+def test_it_can_be_called_at_any_time() -> None:
     first, second = GIST(gcn(0.5), (8, 7), 2), GIST(gcn(0.5), (8, 7), 2)
     fit(first, GRAPH)
     keep_freed_memory()

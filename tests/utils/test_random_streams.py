@@ -11,7 +11,7 @@ keys = st.tuples(st.integers(0, 2**40), st.sampled_from(["a", "b", "blocks"]), s
 
 @settings(deadline=None, max_examples=50)
 @given(one=keys, other=keys)
-def test_streams_are_equal_just_where_the_keys_are(one: tuple, other: tuple) -> None:
+def test_streams_are_equal_exactly_if_the_keys_are(one: tuple, other: tuple) -> None:
     drawn = [generator(*key).integers(2**62, size=4).tolist() for key in (one, other)]
     assert (drawn[0] == drawn[1]) == (one == other)
     with torch_stream(*one):

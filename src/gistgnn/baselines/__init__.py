@@ -7,7 +7,7 @@ happens within a step (`DataParallel`).
 
 from typing import TYPE_CHECKING
 
-from gistgnn.utils.lazy import lazy_exports
+from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.baselines.data_parallel import DataParallel
@@ -16,4 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel", "Ensemble", "LocalSGD"]
 
-__getattr__ = lazy_exports(__name__, {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"})
+__getattr__ = lazy_attributes(
+    __name__, {"DataParallel": "data_parallel", "Ensemble": "ensemble", "LocalSGD": "local_sgd"}
+)

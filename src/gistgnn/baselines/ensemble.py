@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gistgnn.baselines.members import Members
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import chosen
+from gistgnn.evaluation.scores import selection_metric
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
@@ -96,7 +96,7 @@ class EnsembleScorer(Scorer):
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         super().__init__(theta, running, graph, evaluation)
-        self._choice = chosen(graph)
+        self._choice = selection_metric(graph)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self) -> ScoreTable:

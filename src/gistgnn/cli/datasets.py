@@ -1,4 +1,4 @@
-"""`gistgnn datasets`: the data sets that are known by name, or what one data set or file holds."""
+"""`gistgnn datasets`: list the named data sets, or describe one data set or file."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("datasets", help="list the data sets, or check one", allow_abbrev=False)
     parser.set_defaults(run=run)
-    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE", help="load this one and say what it holds")
+    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE", help="load this one and describe it")
     parser.add_argument("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -23,7 +23,10 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import DATASETS, find, load
 
     if args.dataset is None:
-        _list([asdict(info) for info in DATASETS.values()], args.json)
+        rows = [asdict(info) for info in DATASETS.values()]
+        for row in rows:
+            del row["source"]  # internal to the readers
+        _list(rows, args.json)
     else:
         known = find(args.dataset)
         about = {"about": known.description, "split": known.split} if known else {}
@@ -50,7 +53,7 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 1, 0, 0))  # fits 80 columns
+    table = Table(box=None, padding=(0, 1, 0, 0))  # fits into 80 columns
     for column in ("name", "nodes", "edges", "features", "classes", "split"):
         table.add_column(column, justify="left" if column in ("name", "split") else "right", no_wrap=True)
     for row in rows:

@@ -1,4 +1,4 @@
-"""`gistgnn evaluate`: scores of a trained run's model."""
+"""`gistgnn evaluate`: score the model of a finished run."""
 
 import argparse
 import json
@@ -38,16 +38,16 @@ def run(args: argparse.Namespace) -> int:
     graph = replace(graph, x=scale_features(args.directory, config, graph.x)).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
         kinds = ("one label", "several labels")
-        trained, given = kinds[record["graph"]["multi_label"]], kinds[graph.multi_label]
         raise InputError(
-            f"the model was trained on {trained} per node, {graph.name} has {given}: give a graph of its kind"
+            f"the model was trained on {kinds[record['graph']['multi_label']]} per node, {graph.name} has "
+            f"{kinds[graph.multi_label]}: choose a graph of the same kind"
         )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
     inference = evaluation.prepare(model, batch, config.seed)
-    found = {split: scores.as_dict() for split, scores in evaluate(model, graph, evaluation=inference).items()}
+    scores = {split: score.as_dict() for split, score in evaluate(model, graph, evaluation=inference).items()}
     if args.json:
-        print(json.dumps({**found, "evaluation": inference.describe()}, indent=2))
+        print(json.dumps({**scores, "evaluation": inference.describe()}, indent=2))
     else:
-        print_scores(f"{args.directory} on {graph.name}", found, inference.describe())
+        print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
     return 0

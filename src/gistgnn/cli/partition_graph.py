@@ -1,4 +1,4 @@
-"""`gistgnn partition`: cut a graph into clusters ahead of training, and say how well that went."""
+"""`gistgnn partition`: cut a graph into clusters before training, and report the quality of the cut."""
 
 import argparse
 import json
@@ -17,10 +17,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("partition", help="cut a graph into clusters", allow_abbrev=False)
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
-    parser.add_argument("--clusters", type=int, required=True, metavar="C", help="c, how many")
+    parser.add_argument("--clusters", type=int, required=True, metavar="C", help="number of clusters c")
     parser.add_argument("--method", choices=CLUSTER_METHODS, default="metis", help="(default: metis)")
     parser.add_argument("--inductive", action="store_true", help="cut the subgraph of the training nodes")
-    parser.add_argument("--seed", type=natural, default=0, help="the run's, for which it is done (default: 0)")
+    parser.add_argument("--seed", type=natural, default=0, help="seed of the later run (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
 
 
@@ -29,14 +29,14 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.graphs import load
     from gistgnn.graphs.clustering import cluster
     from gistgnn.sampling import training_subgraph, whole_graph
-    from gistgnn.utils.console import waiting
+    from gistgnn.utils.console import spinner
 
     graph = load(args.dataset, args.data_root)
-    seen = training_subgraph(graph) if args.inductive else whole_graph(graph)
+    batch = training_subgraph(graph) if args.inductive else whole_graph(graph)
     start = time.perf_counter()
-    with waiting(f"clustering {graph.name}", shown=True):
-        found = cluster(seen.edge_index, len(seen.x), args.clusters, args.method, args.seed)
-    facts = {"graph": graph.name, **_facts(args, seen, found), "seconds": time.perf_counter() - start}
+    with spinner(f"clustering {graph.name}", shown=True):
+        clusters = cluster(batch.edge_index, len(batch.x), args.clusters, args.method, args.seed)
+    facts = {"graph": graph.name, **_facts(args, batch, clusters), "seconds": time.perf_counter() - start}
     if args.json:
         print(json.dumps(facts, indent=2))
     else:
@@ -44,18 +44,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(args: argparse.Namespace, seen: "Batch", found: "Clusters") -> dict[str, Any]:
-    sizes = found.sizes
+def _facts(args: argparse.Namespace, batch: "Batch", clusters: "Clusters") -> dict[str, Any]:
+    sizes = clusters.sizes
     return {
         "inductive": args.inductive,
-        "nodes": len(seen.x),
-        "edges": seen.edge_index.shape[1],
+        "nodes": len(batch.x),
+        "edges": batch.edge_index.shape[1],
         "method": args.method,
         "seed": args.seed,
-        "clusters": len(found),
+        "clusters": len(clusters),
         "sizes": {"min": int(sizes.min()), "median": int(sizes.median()), "max": int(sizes.max())},
-        "edges_inside": found.kept_edges(seen.edge_index),
-        "cache": str(found.path) if found.path else None,
+        "edges_inside": clusters.kept_edges(batch.edge_index),
+        "cache": str(clusters.path) if clusters.path else None,
     }
 
 

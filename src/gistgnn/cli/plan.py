@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Network, Resources, make_plan, spread
-    from gistgnn.utils.console import waiting
+    from gistgnn.utils.console import spinner
 
     if args.ranks and not args.timed:
         raise InputError("--ranks is given with --no-measure, but its times are of this machine: leave one of them out")
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
-    with waiting("planning", shown=not args.json):
+    with spinner("planning", shown=not args.json):
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, timed=args.timed)
         network = Network(args.bandwidth, args.latency)
         spreads = spread(config, sizes, args.ranks, network, args.sub_gcns) if args.ranks else []

@@ -1,4 +1,4 @@
-"""`gistgnn predict`: classes and probabilities for the nodes of a graph."""
+"""`gistgnn predict`: write classes and probabilities for every node of a graph."""
 
 import argparse
 import sys
@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="a .csv (node, class, probability; for several labels per node, each label's probability) or a .npz "
+        help="a .csv (node, class, probability; with several labels per node, every label's probability) or a .npz "
         "(classes and probabilities)",
     )
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import torch
 
-    from gistgnn.evaluation.scores import decide, predict
+    from gistgnn.evaluation.scores import predict, predicted_labels
     from gistgnn.graphs import load_nodes
     from gistgnn.io.whole_files import replacing
     from gistgnn.runs.run_folder import choose_device, load_run, scale_features
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = load_run(args.directory)
-    evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # every node is wanted
+    evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
     x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
     x = scale_features(args.directory, config, x)
@@ -56,29 +56,24 @@ def run(args: argparse.Namespace) -> int:
     logits = predict(model, batch, inference)
     probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()
     with replacing(args.output) as path:
-        _write(path, decide(logits, multi_label).cpu().numpy(), probabilities)
-    how = inference.describe()
-    approximate = "" if how["exact"] else f" (approximate, by {how['parts']} parts)"
+        _write(path, predicted_labels(logits, multi_label).cpu().numpy(), probabilities)
+    method = inference.describe()
+    approximate = "" if method["exact"] else f" (approximate, by {method['parts']} parts)"
     print(f"{len(probabilities)} nodes written to {args.output}{approximate}", file=sys.stderr)
     return 0
 
 
-def _write(path: Path, decisions: "np.ndarray", probabilities: "np.ndarray") -> None:
+def _write(path: Path, labels: "np.ndarray", probabilities: "np.ndarray") -> None:
     import numpy as np
 
     if path.suffix == ".npz":
-        np.savez(path, classes=decisions, probabilities=probabilities)
+        np.savez(path, classes=labels, probabilities=probabilities)
         return
-    nodes = np.arange(len(decisions))
-    if decisions.ndim == 2:  # multi-label: one column of probabilities for each label
-        header = ",".join(["node", *(f"label_{k}" for k in range(decisions.shape[1]))])
-        np.savetxt(
-            path,
-            np.column_stack([nodes, probabilities]),
-            "%d" + ",%.6f" * decisions.shape[1],
-            header=header,
-            comments="",
-        )
+    nodes = np.arange(len(labels))
+    if labels.ndim == 2:  # multi-label: one column of probabilities per label
+        header = ",".join(["node", *(f"label_{k}" for k in range(labels.shape[1]))])
+        rows, form = np.column_stack([nodes, probabilities]), "%d" + ",%.6f" * labels.shape[1]
     else:
-        rows = np.column_stack([nodes, decisions, probabilities[nodes, decisions]])
-        np.savetxt(path, rows, "%d,%d,%.6f", header="node,class,probability", comments="")
+        rows = np.column_stack([nodes, labels, probabilities[nodes, labels]])
+        header, form = "node,class,probability", "%d,%d,%.6f"
+    np.savetxt(path, rows, form, header=header, comments="")

@@ -42,13 +42,13 @@ def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
     from gistgnn.theory import Prediction, check, least_eigenvalue, load_problem
     from gistgnn.theory.argument_checks import check_settings
-    from gistgnn.utils.console import waiting
+    from gistgnn.utils.console import spinner
 
     sizes = (args.sub_gcns, args.local_steps, args.width)
     chosen = {"step_size": args.step_size, "gamma": args.gamma, "rounds": args.rounds, "delta": args.delta}
     check_settings(*sizes, **chosen)
     problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
-    with waiting("computing eigenvalues", shown=not args.json):
+    with spinner("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
         predictable = least_eigenvalue(problem, args.sub_gcns) > 0
         prediction = Prediction.of(problem, *sizes, **chosen) if predictable else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
 from gistgnn.errors import InputError
+from gistgnn.nn.registry import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import CHOICES, PRECISIONS, Training
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MODELS = ("gcn", "graphsage", "gat")
 NORMS = ("none", "layer", "batch")
 PARTITIONS = ("balanced", "categorical")
 SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
@@ -65,7 +65,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
 
 
 def _add_model_options(group: "Options") -> None:
-    add_field(group, ModelConfig, "name", flag="--model", dest="model", choices=MODELS)
+    add_field(group, ModelConfig, "name", flag="--model", dest="model", choices=list(MODELS))
     add_field(
         group,
         ModelConfig,
@@ -87,7 +87,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
     else:
         add_field(group, RunConfig, "sub_gcns", "m; 1 is the baseline", default=4, metavar="M")
         # --cluster-method takes the name `method`
-        add_field(group, RunConfig, "method", _METHOD_HELP, dest="trained_by", choices=METHODS)
+        add_field(group, RunConfig, "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS))
     _add_settings(group, _GIST)
     group.add_argument(
         "--partition-dims",
@@ -102,7 +102,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
         RunConfig,
         "runner",
         "the sub-GCNs one after another, or all in one pass over each batch",
-        choices=RUNNERS,
+        choices=list(RUNNERS),
     )
     if not several:
         where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())

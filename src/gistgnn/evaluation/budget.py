@@ -1,4 +1,4 @@
-"""How much memory a model of gistgnn.nn takes on a graph, and how to evaluate it layer by layer with less."""
+"""The memory that a model of `gistgnn.nn` needs on a graph, and a plan to evaluate it layer by layer with less."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gistgnn.nn.gnn import Layer
 from gistgnn.nn.propagate import Propagation
 from gistgnn.sampling import Batch
 
-WORK = 2**27  # bytes of a chunk of nodes: more is no faster where the weights are in memory
-_STORED_ROWS = 4096  # nodes of a chunk: with less, a CPU would wait for weights that lie in files
+WORK = 2**27  # bytes of a chunk of nodes: with weights in memory, larger chunks are not faster
+_STORED_ROWS = 4096  # nodes of a chunk: with fewer, a CPU would wait for weights on disk
 _MOST_CHUNKS = 4096
-_ENTRY = 48  # bytes that attention takes for one entry of one head: scores, maxima, coefficients, rows
+_ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
 
-# Bytes for one entry of an operator beside its values: those that stay, and those that making it takes for a while.
+# Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
 _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "attention": (12, 40)}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that an evaluation may take.
+    """Bytes that an evaluation may use.
 
     Args:
         host: on the host.
-        device: on the GPU where the model runs, or None where it runs on the host.
+        device: on the model's GPU; None: the model runs on the host.
     """
 
     host: int
@@ -39,24 +39,24 @@ class Budget:
 
     @property
     def compute(self) -> int:
-        """Where the model runs."""
+        """Bytes on the device of the model."""
         return self.host if self.device is None else self.device
 
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """Columns of a layer's features; what is 0 takes no memory.
+    """A layer's numbers of columns. A 0 means: needs no memory.
 
     Attributes:
-        stored: of its input, if that is a hidden layer's.
-        read: of its input.
-        sent: of its messages.
-        messages: of its messages, if they are not its input or a product that is kept.
-        output: of its output.
-        hidden: of its output, if that is not the model's.
-        scores: of what the weights of edges depend on.
-        own: the input is read once more when all messages have been received.
-        kept: what the nodes receive is a product that is kept.
+        stored: of the input, if it is the output of a hidden layer.
+        read: of the input.
+        sent: of the messages.
+        messages: of the messages, if they are neither the input nor replaced by a cached product.
+        output: of the output.
+        hidden: of the output, if it is not the model's output.
+        scores: of the scores that the edges' weights depend on.
+        rereads_input: the input is read again after aggregation.
+        cached: nodes receive a cached product.
     """
 
     stored: int
@@ -66,38 +66,38 @@ class LayerSizes:
     output: int
     hidden: int
     scores: int
-    own: bool
-    kept: bool
+    rereads_input: bool
+    cached: bool
 
     def features(self, columns: int) -> int:
-        """Columns of features that lie between the steps at once, if the messages are cut into blocks of columns."""
+        """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
         sending = self.stored + self.messages
-        receiving = sending if self.own else self.messages or self.stored
-        if self.kept or not sending or len(column_blocks(self.sent, columns)) == 1:
+        receiving = sending if self.rereads_input else self.messages or self.stored
+        if self.cached or not sending or len(column_blocks(self.sent, columns)) == 1:
             return max(sending, receiving + self.hidden)
-        out = 0 if self.hidden == self.sent else self.hidden  # it takes the place of what was received
-        updating = (self.stored if self.own else 0) + self.sent + out
+        out = 0 if self.hidden == self.sent else self.hidden  # the output overwrites what was received
+        updating = (self.stored if self.rereads_input else 0) + self.sent + out
         return max(sending, receiving + self.sent, updating)
 
     def row(self, size: int) -> int:
-        """Bytes for one node of a chunk, for numbers of ``size`` bytes."""
+        """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
         return size * (self.read + 2 * self.sent + 3 * self.output)
 
     @property
     def entry(self) -> int:
-        """Bytes for one entry of a chunk."""
+        """Bytes per edge of a chunk."""
         return _ENTRY if self.scores else 0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is evaluated layer by layer.
+    """How to evaluate a model layer by layer.
 
     Attributes:
-        in_file: hidden features lie in temporary files, not in memory.
-        columns: most columns of the messages that are in memory where the model runs.
+        in_file: hidden features are in temporary files, not in memory.
+        columns: columns of the messages that are on the model's device at once, at most.
         work: bytes of a chunk of nodes.
-        keep: use the product of the graph's features with the operator, and keep it.
+        cache_product: compute the product of the graph's features with the operator once and cache it.
         layers: sizes of every layer.
         disk: bytes of the temporary files.
     """
@@ -105,44 +105,49 @@ class Plan:
     in_file: bool
     columns: int
     work: int
-    keep: bool
+    cache_product: bool
     layers: tuple[LayerSizes, ...]
     disk: int
 
 
 class Costs:
-    """What a model takes on a graph, in bytes.
+    """The memory that a model needs on a graph, in bytes.
 
     Args:
         gnn: the model.
         batch: the graph.
-        most_kept: bytes that the product of the graph's features with an operator may take to be kept.
+        largest_cached: cache the product of the graph's features with an operator if it needs at most so many bytes.
+
+    Attributes:
+        resident: needed all the time: operators, a cached product, weights being read, scores and the output.
+        preparing: peak while the operators are computed.
+        least_work: the smallest possible chunk of nodes.
     """
 
-    def __init__(self, gnn: GNN, batch: Batch, most_kept: int) -> None:
+    def __init__(self, gnn: GNN, batch: Batch, largest_cached: int) -> None:
         self.nodes, self.size = batch.x.shape[0], batch.x.dtype.itemsize
         first = cast(Layer, gnn.convs[0])
-        kept = self.nodes * gnn.in_features * self.size
-        made = isinstance(first, Propagation) and batch.adj.has_kept(first.operator)
+        product = self.nodes * gnn.in_features * self.size
+        computed = isinstance(first, Propagation) and batch.adj.has_cached(first.operator)
         dense = not isinstance(batch.features, SparseMatrix)
-        self.keep = isinstance(first, Propagation) and dense and (made or kept <= most_kept)
-        self.layers = tuple(_sizes(gnn, batch, self.keep))
-        stay, peak = _operators(gnn, batch)
-        product = kept if self.keep and not made else 0
+        self.cache_product = isinstance(first, Propagation) and dense and (computed or product <= largest_cached)
+        self.layers = tuple(_sizes(gnn, batch, self.cache_product))
+        operators, self.preparing = _operators(gnn, batch)
         self.reading = reading_bytes(gnn)
         columns = gnn.out_features + max(layer.scores for layer in self.layers)
-        self.resident = stay + product + self.reading + self.column(columns)
-        self.preparing = peak
+        self.resident = operators + self.reading + self.column(columns)
+        if self.cache_product and not computed:
+            self.resident += product
         degree = int(batch.adj.pattern.rowptr.diff().max()) + 1 if any(s.scores for s in self.layers) else 0
         rows = -(-self.nodes // _MOST_CHUNKS)
         self.least_work = max(rows * layer.row(self.size) + degree * layer.entry for layer in self.layers)
 
     def column(self, count: int = 1) -> int:
-        """Columns of all nodes' features."""
+        """Return the bytes of ``count`` columns of all nodes' features."""
         return count * self.nodes * self.size
 
     def features(self, columns: int) -> int:
-        """All features that lie between the steps at once."""
+        """Return the bytes of all features stored at once between steps; see `LayerSizes.features`."""
         return self.column(max(layer.features(columns) for layer in self.layers))
 
     @property
@@ -152,14 +157,14 @@ class Costs:
 
     @property
     def least(self) -> int:
-        """The least memory, where the model runs, with which it can be evaluated layer by layer."""
+        """The smallest memory on the model's device that evaluation layer by layer needs."""
         return max(self.preparing, self.resident + self.least_work + self.column())
 
 
 def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
-    """About the memory that the forward on the whole graph takes at its peak, operators included."""
-    costs = Costs(gnn, batch, most_kept=2**62)
-    entries = _entries(batch) + costs.nodes
+    """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
+    costs = Costs(gnn, batch, largest_cached=2**62)
+    entries = batch.adj.num_edges + costs.nodes
     between = max(
         costs.column(layer.stored + layer.messages + layer.sent + 2 * layer.output)
         + 3 * entries * costs.size * (layer.scores // 2)
@@ -169,7 +174,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
 
 
 def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
-    """Choose what lies where, and how large the pieces are.
+    """Choose where features are stored and how large the chunks are.
 
     Raises:
         InputError: the budget is too small for any plan; the message says how much is needed.
@@ -177,8 +182,8 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
     costs = Costs(gnn, batch, budget.compute // 4)
     if budget.compute < costs.least:
         raise InputError(
-            f"evaluation has {_said(budget.compute)} of memory, layer by layer this model needs "
-            f"{_said(costs.least)} on this graph: allow more, or evaluate by parts"
+            f"evaluation has {_format_bytes(budget.compute)} of memory, layer by layer this model needs "
+            f"{_format_bytes(costs.least)} on this graph: allow more, or evaluate by parts"
         )
     left = budget.compute - costs.resident
     work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), left - costs.column())
@@ -191,11 +196,11 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
         in_file = costs.features(columns) > budget.host
     columns = min(columns, costs.widest)
     disk = costs.features(columns) if in_file else 0
-    return Plan(in_file, columns, work, costs.keep, costs.layers, disk)
+    return Plan(in_file, columns, work, costs.cache_product, costs.layers, disk)
 
 
 def _work(costs: Costs, left: int, *, gpu: bool) -> int:
-    """Bytes of a chunk of nodes for which time and memory are well spent; every chunk reads stored weights anew."""
+    """Return a good size in bytes for a chunk of nodes. Every chunk reads weights on disk again."""
     if not costs.reading:
         return min(WORK, left // 4)
     wanted = _STORED_ROWS * max(layer.row(costs.size) for layer in costs.layers)
@@ -203,57 +208,55 @@ def _work(costs: Costs, left: int, *, gpu: bool) -> int:
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Consecutive nodes: at most ``rows``, with at most ``entries`` entries unless it is one node.
+    """Yield consecutive nodes: at most ``rows`` nodes with at most ``entries`` entries, or a single node.
 
     Args:
-        rowptr: where every node's entries begin, [N + 1].
+        rowptr: [N + 1], the start of every node's entries.
         rows: at least 1.
         entries: None: any number.
     """
     nodes, start = len(rowptr) - 1, 0
-    before = None if entries is None else rowptr.cpu().numpy()
+    ends = None if entries is None else rowptr.cpu().numpy()
     while start < nodes:
         stop = min(start + rows, nodes)
-        if before is not None:
-            fits = int((before[start + 1 : stop + 1] - before[start]).searchsorted(entries, side="right"))
+        if ends is not None:
+            fits = int((ends[start + 1 : stop + 1] - ends[start]).searchsorted(entries, side="right"))
             stop = start + max(min(fits, stop - start), 1)
         yield slice(start, stop)
         start = stop
 
 
-def _sizes(gnn: GNN, batch: Batch, keep: bool) -> Iterator[LayerSizes]:
+def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
     stored, read = 0, gnn.in_features
     x: Tensor | SparseMatrix = batch.features
     for index, module in enumerate(gnn.convs):
-        layer, kept = cast(Layer, module), keep and index == 0
+        layer, cached = cast(Layer, module), cache_product and index == 0
         probe = x.rows(slice(0, 0)) if isinstance(x, SparseMatrix) else batch.x.new_empty(0, read)
         sent = layer.message(probe, batch.adj)
-        width = read if kept else sent.shape[1]
-        messages = 0 if kept or sent is probe else width
+        width = read if cached else sent.shape[1]
+        messages = 0 if cached or sent is probe else width
         hidden = 0 if index + 1 == len(gnn.convs) else layer.out_features
         out = layer.out_features
-        yield LayerSizes(stored, read, width, messages, out, hidden, layer.edge_scores, layer.reads_own, kept)
+        yield LayerSizes(
+            stored, read, width, messages, out, hidden, layer.edge_scores, layer.update_reads_input, cached
+        )
         stored = read = out
         x = batch.x
 
 
 def _operators(gnn: GNN, batch: Batch) -> tuple[int, int]:
-    """What the operators that are still to be made take for good, and at most."""
-    entries, size = _entries(batch) + batch.x.shape[0], batch.x.dtype.itemsize
+    """Return the bytes that the operators still to be computed need afterwards, and at the peak."""
+    entries, size = batch.adj.num_edges + batch.x.shape[0], batch.x.dtype.itemsize
     names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}
-    stay = peak = 0
-    for name in names - batch.adj.__dict__.keys():
-        lasting, passing = _OPERATOR_BYTES[name]
+    kept = peak = 0
+    for name in names - batch.adj.__dict__.keys():  # cached properties: those in __dict__ are computed
+        lasting, temporary = _OPERATOR_BYTES[name]
         values = 0 if name == "attention" else size
-        peak = max(peak, stay + entries * (passing + values))
-        stay += entries * (lasting + values)
-    return stay, peak
+        peak = max(peak, kept + entries * (temporary + values))
+        kept += entries * (lasting + values)
+    return kept, peak
 
 
-def _entries(batch: Batch) -> int:
-    return batch.adj.pattern.nnz
-
-
-def _said(size: int) -> str:
+def _format_bytes(size: int) -> str:
     unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
     return f"{size / unit:.3g} {name}"

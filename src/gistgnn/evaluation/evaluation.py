@@ -1,56 +1,44 @@
-"""How a model is run on a graph whose features may not fit in memory."""
+"""`Evaluation`: the user's choice of how models run on a whole graph, and the preparation of that choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.averaged import Averaged
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.layers import ByLayers
-from gistgnn.evaluation.parts import ByParts, nodes_at_once
-from gistgnn.evaluation.whole import Whole
+from gistgnn.evaluation.by_layers import ByLayers
+from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
+from gistgnn.evaluation.inference import EnsembleAverage, Inference, WholeGraph
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch
-from gistgnn.utils.available import available_bytes
+from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
 
 
-class Inference(Protocol):
-    """A way to run models on one graph; what is constant about the graph is prepared once."""
-
-    @property
-    def nodes(self) -> Tensor | None:
-        """Which nodes have an output, a mask [N]; None: all."""
-
-    def describe(self) -> dict[str, Any]:
-        """The method, as result.json holds it: "method", "exact" and what belongs to it."""
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """The output of a model in evaluation mode: [N, C], not a number for nodes that have none."""
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """How models are run on the whole graph.
+    """How to run models on the whole graph.
+
+    Example:
+        >>> Evaluation("parts", parts=5000).prepare(model, batch).logits(model)
 
     Args:
-        method: "whole": all at once; "layers": one layer after the other within `memory`, exact, for models of
-            `gistgnn.nn`; "parts": some parts of the graph after the others, without the edges between parts,
-            approximate; "auto": layers where the whole graph would take more than `memory`, of models of `gistgnn.nn`.
-        memory: bytes that auto, layers and parts may take, beside the graph and the model, on the host and likewise
-            on the GPU of the model; None: half of what is available. One part is run whatever it takes.
-        parts: P, for the method parts.
-        sample: K; scores are over the nodes of K of the parts alone, which follow from the seed; None: over all.
+        method: "whole": all nodes at once. "layers": one layer after the other within ``memory``; exact; only for
+            models of `gistgnn.nn`. "parts": one part of the graph after the other, without the edges between parts;
+            approximate. "auto": "layers" for a model of `gistgnn.nn` that needs more than ``memory``, else "whole".
+        memory: bytes that auto, layers and parts may use beside the graph and the model, on the host and on the
+            model's GPU; None: half of what is available. A single part may exceed it.
+        parts: number of parts P, for the method "parts".
+        sample: score only the nodes of K parts, drawn with the seed; None: score all nodes.
 
     Raises:
-        InputError: a value out of its range, or that does not go with the method.
+        InputError: a value is out of range or does not suit the method.
     """
 
     method: str = "auto"
@@ -67,20 +55,20 @@ class Evaluation:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise InputError(f"{name} is {value!r}, expected an integer >= 1")
         if self.method == "parts" and self.parts is None:
-            raise InputError("evaluation is by parts, but not how many: say so, such as 5000")
+            raise InputError("evaluation is by parts, but parts is not given: set the number of parts, such as 5000")
         if self.method != "parts" and self.parts is not None:
             raise InputError(f"parts is {self.parts}, but the evaluation is {self.method}: choose the method parts")
         if self.method == "whole" and self.memory is not None:
             raise InputError("memory is given, but the evaluation is whole: give it with auto, layers or parts")
         if self.sample is not None and (self.parts is None or self.sample > self.parts):
             raise InputError(
-                f"sample is {self.sample}, expected at most parts, which is {self.parts}: choose the method parts, and "
-                "how many"
+                f"sample is {self.sample}, expected at most parts, which is {self.parts}: choose the method parts and "
+                "set parts"
             )
 
     @property
     def approximation(self) -> dict[str, Any] | None:
-        """What of it changes the result; None where it is exact."""
+        """The settings that change the result; None: the result is exact."""
         if self.method != "parts":
             return None
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
@@ -89,16 +77,16 @@ class Evaluation:
         """Choose the method for a model on a graph, and prepare it.
 
         Args:
-            model: of the sizes that will be run.
-            batch: the graph, where the models will be.
+            model: a model with the shapes of those that will run.
+            batch: the graph, on the models' device.
             seed: of METIS and of the sample.
 
         Raises:
-            InputError: layers with another's module, too little memory or room on the disk, METIS failed, or no node
-                that could be scored is in the sample.
+            InputError: "layers" with a model from outside `gistgnn.nn`, too little memory or disk space, METIS failed,
+                or the sample has no node to be scored.
         """
         if isinstance(model, EnsembleModel):
-            return Averaged(members_of(model), lambda member: self.prepare(member, batch, seed))
+            return EnsembleAverage(members_of(model), lambda member: self.prepare(member, batch, seed))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)
@@ -112,13 +100,13 @@ class Evaluation:
                 "choose the method parts, or whole"
             )
         if gnn is None or self.method == "whole":
-            return Whole(batch)
+            return WholeGraph(batch)
         with torch.no_grad():
             budget = self._budget(batch.x.device)
             if self.method == "auto" and whole_graph_bytes(gnn, batch) <= budget.compute:
-                return Whole(batch)
+                return WholeGraph(batch)
             return ByLayers(batch, plan_layers(gnn, batch, budget))
 
     def _budget(self, device: torch.device) -> Budget:
-        places = [torch.device("cpu")] + [device] * (device.type != "cpu")
-        return Budget(*(self.memory or available_bytes(place) // 2 for place in places))
+        devices = [torch.device("cpu")] + [device] * (device.type != "cpu")
+        return Budget(*(self.memory or available_bytes(place) // 2 for place in devices))

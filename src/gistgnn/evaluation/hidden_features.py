@@ -1,4 +1,4 @@
-"""The features of all nodes in one layer: as given, in memory, or in a temporary file that is read by columns."""
+"""Storage of all nodes' features between two layers: one tensor, blocks of columns in memory, or a temporary file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from gistgnn.errors import InputError, reason
 from gistgnn.nn import SparseMatrix
 
-_PIECE = 2**26  # bytes on their way from the host to a GPU
+_PIECE = 2**26  # bytes that are copied from the host to a GPU at once
 
 
 def column_blocks(width: int, most: int) -> list[slice]:
-    """Cut ``width`` columns into as few blocks of at most ``most`` as will do, of about equal size."""
+    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns, of about equal size."""
     count = -(-width // most)
     cuts = [width * i // count for i in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
-class Given:
-    """Features in one tensor where the model runs: those of the graph, or the model's output.
+class OneTensor:
+    """Features in one tensor on the model's device: the graph's features, or the model's output.
 
     Args:
         values: [N, d], dense or sparse.
@@ -34,30 +34,30 @@ class Given:
         self.blocks = [slice(0, values.shape[1])]
 
     def rows(self, nodes: slice) -> Tensor | SparseMatrix:
-        """The features of some nodes: [n, d]."""
+        """Return the features of some nodes: [n, d]."""
         return self.values[nodes] if isinstance(self.values, Tensor) else self.values.rows(nodes)
 
     def block(self, index: int) -> Tensor:
-        """All columns; of dense features only."""
+        """Return all columns of dense features."""
         assert isinstance(self.values, Tensor)
         return self.values
 
     def put(self, nodes: slice, values: Tensor) -> None:
-        """Set the features of some nodes; of dense features only."""
+        """Set the dense features of some nodes."""
         assert isinstance(self.values, Tensor)
         self.values[nodes] = values
 
     def close(self) -> None:
-        """Nothing to free: the features are another's."""
+        """Do nothing: somebody else owns the tensor."""
 
 
 class Stored(ABC):
-    """Features on the host, as one [N, f] array for each block of columns; empty at first.
+    """Features on the host, one array [N, f] per block of columns; uninitialised at first.
 
     Args:
         nodes: N.
         blocks: the columns of every block.
-        like: tells their type, and the device where the model runs.
+        like: a tensor with the features' dtype, on the model's device.
     """
 
     def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
@@ -67,7 +67,7 @@ class Stored(ABC):
 
     @abstractmethod
     def read(self, index: int, nodes: slice) -> Tensor:
-        """Some nodes' rows of a block, on the host: [n, f]."""
+        """Return some nodes' rows of a block, on the host: [n, f]."""
 
     @abstractmethod
     def write(self, index: int, nodes: slice, values: Tensor) -> None:
@@ -75,10 +75,10 @@ class Stored(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free the memory or the file; may be called again."""
+        """Free the memory or the file. Calling it again is allowed."""
 
     def rows(self, nodes: slice) -> Tensor:
-        """The features of some nodes, on the model's device: [n, d]."""
+        """Return the features of some nodes on the model's device: [n, d]."""
         if len(self.blocks) == 1:
             return self.read(0, nodes).to(self.device)
         rows = torch.empty(nodes.stop - nodes.start, self.width, dtype=self.dtype, device=self.device)
@@ -92,7 +92,7 @@ class Stored(ABC):
             self.write(index, nodes, values[:, columns])
 
     def block(self, index: int) -> Tensor:
-        """A block on the model's device: [N, f]."""
+        """Return a block on the model's device: [N, f]."""
         if self.device.type == "cpu":
             return self.read(index, slice(0, self.nodes))
         columns = self.blocks[index]
@@ -113,7 +113,7 @@ class InMemory(Stored):
         self._blocks = [torch.empty(nodes, block.stop - block.start, dtype=like.dtype) for block in blocks]
 
     def read(self, index: int, nodes: slice) -> Tensor:
-        """A view of the rows."""
+        """Return a view of the rows."""
         return self._blocks[index][nodes]
 
     def write(self, index: int, nodes: slice, values: Tensor) -> None:
@@ -126,13 +126,13 @@ class InMemory(Stored):
 
 
 class InFile(Stored):
-    """Features in a temporary file without a name, in ``tempfile.gettempdir()``: it is gone with the process.
+    """Features in a temporary file without a name, in ``tempfile.gettempdir()``. It disappears with the process.
 
-    It is read and written in whole stretches, which is not counted as the process's memory as a mapping's pages are,
-    and where a full disk is an error and not a signal.
+    The file is read and written, not mapped: mapped pages would count as the process's memory, and a full disk would
+    end the process with a signal instead of an error.
 
     Raises:
-        InputError: the file cannot be made, read or written.
+        InputError: the file cannot be created, read or written.
     """
 
     def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
@@ -157,14 +157,14 @@ class InFile(Stored):
         """Delete the file."""
         self._file.close()
 
-    def _transfer(self, way: str, index: int, nodes: slice, rows: Tensor) -> None:
+    def _transfer(self, method: str, index: int, nodes: slice, rows: Tensor) -> None:
         columns = self.blocks[index]
         place = self.nodes * columns.start + nodes.start * (columns.stop - columns.start)
         left = memoryview(rows.view(-1).view(torch.uint8).numpy().data)
         try:
             self._file.seek(place * self.dtype.itemsize)
-            while left:  # the system moves at most 2 GiB at once
-                if not (moved := getattr(self._file, way)(left)):
+            while left:  # one call moves at most 2 GiB
+                if not (moved := getattr(self._file, method)(left)):
                     raise OSError("the file is cut short")
                 left = left[moved:]
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Scores of a model on the splits of a graph."""
+"""Predictions of a model, and its scores on the splits of a graph."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +9,12 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation import Evaluation, Inference
+from gistgnn.evaluation.evaluation import Evaluation
+from gistgnn.evaluation.inference import Inference
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
 
-SPLITS = {"train": "train", "validation": "val", "test": "test"}  # the split's name in results: in a Graph
+SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Scores:
     """Scores on one split, as fractions in [0, 1].
 
     Args:
-        accuracy: share of nodes whose label is right; for multi-label graphs, whose labels are all right.
-        f1_micro: F1 over all decisions together; equal to the accuracy where every node has one label.
+        accuracy: share of nodes with the right label; in multi-label graphs, with all labels right.
+        f1_micro: F1 over all decisions; equal to the accuracy if every node has one label.
         f1_macro: mean of the classes' F1.
     """
 
@@ -35,18 +36,18 @@ class Scores:
         return asdict(self)
 
 
-def chosen(graph: Graph) -> str:
-    """Which validation score says which model is best."""
+def selection_metric(graph: Graph) -> str:
+    """Return the name of the validation score that selects the best model."""
     return "f1_micro" if graph.multi_label else "accuracy"
 
 
-def decide(logits: Tensor, multi_label: bool) -> Tensor:
-    """Return predicted classes [N], or predicted labels [N, K] of 0 and 1 for a multi-label graph."""
+def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
+    """Return predicted classes [N], or for a multi-label graph predicted labels [N, K] of 0 and 1."""
     return (logits > 0).long() if multi_label else logits.argmax(dim=1)
 
 
-def scores(predicted: Tensor, y: Tensor) -> Scores:
-    """Compare predictions with labels, both [N] classes or both [N, K] of 0 and 1."""
+def score_labels(predicted: Tensor, y: Tensor) -> Scores:
+    """Score predictions against labels, both [N] classes or both [N, K] of 0 and 1."""
     truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
     return Scores(
         accuracy=float(accuracy_score(truth, guess)),
@@ -56,19 +57,19 @@ def scores(predicted: Tensor, y: Tensor) -> Scores:
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
-    """Return the logits of every node of the batch, [N, C], with dropout off.
+    """Return the logits of every node of the batch, [N, C], without dropout.
 
     Args:
         model: on the batch's device.
         batch: the graph.
-        evaluation: how the model is run (None: `Evaluation()`), or what `Evaluation.prepare` returned for this batch.
+        evaluation: how the model runs (None: `Evaluation()`), or the result of `Evaluation.prepare` for this batch.
 
     Raises:
-        InputError: see `Evaluation.prepare`; or the evaluation is of a sample of the parts.
+        InputError: as `Evaluation.prepare`, or the evaluation runs only a sample of the parts.
     """
     with _prepared(model, batch, evaluation) as inference:
         if inference.nodes is not None:
-            raise InputError("the evaluation is of a sample of the parts, and most nodes have no output: leave it out")
+            raise InputError("sample is set, so most nodes have no output: leave out the sample to predict every node")
         return inference.logits(model)
 
 
@@ -85,46 +86,43 @@ def evaluate(
         model: on the graph's device.
         graph: the graph and its splits.
         splits: of "train", "validation" and "test".
-        batch: the graph as a batch, where the caller has it prepared.
-        evaluation: see `predict`; of a sample of the parts, scores are over the nodes in it.
+        batch: the graph as a batch; None: prepare it.
+        evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.
 
     Raises:
-        InputError: see `Evaluation.prepare`; or a split has no node in the sample.
+        InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
     with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
         return score(inference.logits(model), graph, splits, inference.nodes)
 
 
 def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
-    """Return the scores of a model's output for every node, [N, C], on the splits of a graph.
+    """Return the scores of a model's output on the splits of a graph.
 
     Args:
-        logits: the output.
+        logits: [N, C], the output for every node.
         graph: the labels and splits.
         splits: of "train", "validation" and "test".
-        sampled: which nodes have an output, a mask [N]; None: all.
+        sampled: mask [N] of the nodes with an output; None: all nodes.
 
     Raises:
-        InputError: a split has no node that has one.
+        InputError: no node of a split has an output.
     """
-    predicted = decide(logits, graph.multi_label)
-    masks = {split: _scored(graph, split, sampled) for split in splits}
-    return {split: scores(predicted[mask], graph.y[mask]) for split, mask in masks.items()}
-
-
-def _scored(graph: Graph, split: str, sampled: Tensor | None) -> Tensor:
-    """Which nodes of a split are scored: a mask [N]."""
-    mask: Tensor = getattr(graph, SPLITS[split])
-    if sampled is None:
-        return mask
-    if not (mask & sampled).any():
-        raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
-    return mask & sampled
+    predicted = predicted_labels(logits, graph.multi_label)
+    results = {}
+    for split in splits:
+        mask: Tensor = getattr(graph, SPLITS[split])
+        if sampled is not None:
+            mask = mask & sampled
+            if not mask.any():
+                raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
+        results[split] = score_labels(predicted[mask], graph.y[mask])
+    return results
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Within the block the model is in evaluation mode, and no gradient is recorded."""
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put the model into evaluation mode and record no gradients inside the block."""
     training = model.training
     model.eval()
     try:
@@ -136,7 +134,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _prepared(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None) -> Iterator[Inference]:
-    with evaluating(model):
+    with evaluation_mode(model):
         if evaluation is None or isinstance(evaluation, Evaluation):
             evaluation = (evaluation or Evaluation()).prepare(model, batch)
         yield evaluation

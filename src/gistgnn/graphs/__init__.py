@@ -1,4 +1,4 @@
-"""Graphs for node classification: the `Graph`, files, and data sets by name."""
+"""Graphs for node classification: the class `Graph`, files, data sets by name, and clusters."""
 
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import load_file, save_file

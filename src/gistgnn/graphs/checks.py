@@ -1,4 +1,4 @@
-"""Checks that turn what a user gives into the tensors of a `Graph`, or say in one line what is wrong with it."""
+"""Checks that convert a user's data to the tensors of a `Graph`, or say in one line what is wrong."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -14,12 +14,12 @@ from gistgnn.errors import InputError
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 
-def to_tensor(value: ArrayLike, what: str) -> Tensor:
-    """A dense tensor of real numbers (or bools) from a tensor, an array or nested lists.
+def to_tensor(value: ArrayLike, name: str) -> Tensor:
+    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools.
 
     Args:
-        value: what the user gave.
-        what: its name in error messages.
+        value: the user's data.
+        name: its name in error messages.
 
     Raises:
         InputError: it is sparse, ragged, complex or not numeric.
@@ -27,25 +27,25 @@ def to_tensor(value: ArrayLike, what: str) -> Tensor:
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             raise InputError(
-                f"{what} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it"
+                f"{name} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it"
             )
         if value.is_complex():
-            raise InputError(f"{what} has dtype {value.dtype}; expected real numbers")
+            raise InputError(f"{name} has dtype {value.dtype}; expected real numbers")
         return value.detach()
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{what} cannot be made into an array; expected rows of equal length") from error
+        raise InputError(f"{name} cannot be converted to an array; expected rows of equal length") from error
     kind = array.dtype.kind
     if kind not in "biuf":
-        raise InputError(f"{what} has dtype {array.dtype}; expected a dense array of real numbers")
-    # torch has few operations on unsigned integers and none on long doubles, foreign byte orders or negative strides.
+        raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
+    # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders or negative strides.
     plain = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32 if array.dtype == np.float32 else np.float64}
     return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
 
 
 def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
-    """Features and edges alone, each as `check_features` and `check_edges` check them.
+    """Check features and edges as `check_features` and `check_edges` do.
 
     Raises:
         InputError: one is missing or wrong.
@@ -58,10 +58,10 @@ def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_features(value: ArrayLike) -> Tensor:
-    """``x: [N, F] float32``, finite, N and F at least 1; shares memory with the argument where it can.
+    """Return ``x`` as [N, F] float32, finite, with N and F at least 1; without a copy if possible.
 
     Raises:
-        InputError: another shape, or NaN or infinity (the first row is named).
+        InputError: another shape, NaN or infinity; the message names the first wrong row.
     """
     x = to_tensor(value, "x")
     if x.ndim != 2:
@@ -69,7 +69,7 @@ def check_features(value: ArrayLike) -> Tensor:
     if 0 in x.shape:
         raise InputError(f"x has shape {list(x.shape)}; expected at least one node and one feature")
     x = x.to(torch.float32).contiguous()
-    if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN where there is one
+    if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
         row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
         raise InputError(
             f"x[{row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
@@ -79,10 +79,10 @@ def check_features(value: ArrayLike) -> Tensor:
 
 
 def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
-    """``edge_index: [2, E] int64`` sorted by (target, source), without duplicates.
+    """Return ``edge_index`` as [2, E] int64, sorted by (target, source), without duplicates.
 
     Raises:
-        InputError: another shape or dtype, no edges, or a node that does not exist.
+        InputError: another shape or dtype, no edges, or an unknown node.
     """
     edges = to_tensor(value, "edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
@@ -93,7 +93,7 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     if edges.is_floating_point() or edges.dtype == torch.bool:
         raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
     edges = edges.to(torch.int64)
-    lowest, highest = edges.aminmax()  # no masks as large as the edges unless one is to be named
+    lowest, highest = edges.aminmax()  # masks of all edges only for the error message
     if lowest < 0 or highest >= num_nodes:
         row, column = ((edges < 0) | (edges >= num_nodes)).nonzero()[0].tolist()
         raise InputError(
@@ -106,7 +106,7 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
 def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
     key = edges[1] * num_nodes
     key += edges[0]
-    if bool((key[1:] > key[:-1]).all()):  # as saved by us: spare large graphs the sort
+    if bool((key[1:] > key[:-1]).all()):  # as in files of save_file: no sort of large graphs
         return edges.contiguous()
     key = torch.unique(key, sorted=True)
     target = torch.div(key, num_nodes, rounding_mode="floor")
@@ -114,12 +114,12 @@ def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
 
 
 def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
-    """Labels and the number of classes.
+    """Check labels and return them with the number of classes.
 
     Args:
-        value: [N] or [N, 1] integers (floats of integer value will do), −1 for unlabelled; or [N, K] of 0 and 1.
+        value: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
         num_nodes: N.
-        num_classes: the number of classes; None: the largest label plus one, or K.
+        num_classes: number of classes; None: the largest label plus one, or K.
 
     Returns:
         ``y``, [N] int64 or [N, K] float32, and the number of classes.
@@ -181,20 +181,20 @@ def _infer_classes(y: Tensor, largest_at: int) -> int:
         )
     present = torch.unique(y[y >= 0]).tolist()
     if len(present) < 2:
-        found = f"only the label {present[0]}" if present else "no label but -1 (unlabelled)"
-        raise InputError(f"y holds {found}; expected at least 2 classes")
+        labels = f"only the label {present[0]}" if present else "no label but -1 (unlabelled)"
+        raise InputError(f"y holds {labels}; expected at least 2 classes")
     return largest + 1
 
 
 def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
-    """One bool mask [N] per split: not empty, disjoint, and on labelled nodes only.
+    """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only.
 
     Args:
         splits: by name, a bool mask [N] or distinct node numbers.
-        y: the labels, as `check_labels` returns them.
+        y: the labels, from `check_labels`.
 
     Raises:
-        InputError: a split breaks one of these rules; the first node that does is named.
+        InputError: a split breaks one of these rules; the message names the first wrong node.
     """
     masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
     for name, mask in masks.items():
@@ -215,18 +215,18 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor
 
 
 def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
-    given = to_tensor(value, name)
-    if given.ndim != 1:
-        hint = f": choose one column, such as {name}[:, 0]" if given.ndim == 2 else ""
+    tensor = to_tensor(value, name)
+    if tensor.ndim != 1:
+        hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""
         raise InputError(
-            f"{name} has shape {list(given.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
+            f"{name} has shape {list(tensor.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
         )
-    if given.dtype == torch.bool:
-        if given.shape[0] != num_nodes:
-            raise InputError(f"{name} is a mask of length {given.shape[0]}; expected {num_nodes}, one entry per node")
-        mask = given
+    if tensor.dtype == torch.bool:
+        if tensor.shape[0] != num_nodes:
+            raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
+        mask = tensor
     else:
-        mask = _mask_of(given, name, num_nodes)
+        mask = _mask_of(tensor, name, num_nodes)
     if not mask.any():
         raise InputError(f"{name} is empty; expected at least one node")
     return mask.contiguous()

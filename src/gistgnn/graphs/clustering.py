@@ -1,4 +1,4 @@
-"""Cluster of Algorithm 1: a partition of the nodes into c clusters, after Cluster-GCN (section 2.2)."""
+"""Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2.2)."""
 
 import contextlib
 import hashlib
@@ -24,7 +24,7 @@ from gistgnn.utils.random_streams import check_seed, generator
 
 METHODS = ("metis", "random")
 
-# Part of the key: raise it when the same graph is clustered in another way.
+# Part of the cache key: raise it when the same graph gets other clusters.
 _VERSION = 1
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A partition of N nodes into clusters, none of which is empty.
+    """A partition of N nodes into clusters, none of them empty.
 
     Attributes:
-        order: [N] int64, the nodes cluster by cluster, in ascending order inside each: node ``order[i]`` gets the
-            number i when nodes are renumbered so that every cluster is a contiguous range.
+        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster. To make every cluster a
+            contiguous range, node ``order[i]`` gets the number i.
         ptr: [clusters + 1] int64; cluster k is ``order[ptr[k]:ptr[k + 1]]``.
-        path: the file in the cache that holds them, or None.
+        path: their file in the cache, or None.
     """
 
     order: Tensor
@@ -46,12 +46,12 @@ class Clusters:
     path: Path | None = None
 
     def __len__(self) -> int:
-        """The number of clusters."""
+        """Return the number of clusters."""
         return self.ptr.numel() - 1
 
     @property
     def sizes(self) -> Tensor:
-        """Nodes of every cluster: [clusters]."""
+        """Number of nodes in every cluster: [clusters]."""
         return self.ptr.diff()
 
     @cached_property
@@ -62,7 +62,7 @@ class Clusters:
         return assignment
 
     def kept_edges(self, edge_index: Tensor) -> float:
-        """The share of the edges ``edge_index``: [2, E] whose two ends are in one cluster; 1 where there is no edge."""
+        """Return the share of the edges [2, E] with both ends in one cluster; 1 if there are no edges."""
         source, target = edge_index.cpu()
         inside = self.assignment[source] == self.assignment[target]
         return float(inside.double().mean()) if inside.numel() else 1.0
@@ -71,23 +71,26 @@ class Clusters:
 def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
-    METIS cuts few edges; it works on the graph with every edge in both directions, without self-loops. Clusters that it
-    leaves empty are dropped, so that there may be fewer than ``count``. What it found is kept in the cache (see
-    `gistgnn.graphs.cache.cache_folder`) under a key of the structure, ``count`` and ``seed``; two processes that want
-    the same at once both compute it. "random" deals the nodes at random, sizes differing by at most one, and is not
-    kept: it takes no time.
+    "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. Empty clusters are
+    dropped, so there may be fewer than ``count``. The result is cached (see `gistgnn.graphs.cache.cache_folder`); the
+    key consists of the structure, ``count`` and ``seed``. Two processes that need the same clusters at the same time
+    both compute them. "random" assigns nodes at random, with sizes that differ by at most one. It is not cached: it
+    takes no time.
 
     Args:
-        edge_index: [2, E], row 0 the sources and row 1 the targets, within 0..N-1.
+        edge_index: [2, E], row 0 the sources and row 1 the targets, from 0 to N-1.
         num_nodes: N.
         count: c, from 1 to N.
         method: "metis" or "random".
-        seed: of either.
+        seed: of the method.
 
     Raises:
-        InputError: a value out of its range, or METIS failed.
+        InputError: a value is out of range, or METIS failed.
     """
-    _check(num_nodes, count, method)
+    if method not in METHODS:
+        raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= num_nodes:
+        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
     check_seed(seed)
     if method == "random":
         part = np.empty(num_nodes, np.int64)
@@ -99,25 +102,18 @@ def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis
 def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clusters:
     structure = _structure(edge_index, num_nodes)
     path = _path(structure, count, seed)
-    kept = _read(path, num_nodes, count)
-    symmetric = kept[1] if kept else _is_symmetric(structure)
+    cached = _read(path, num_nodes, count)
+    symmetric = cached[1] if cached else _is_symmetric(structure)
     if not symmetric:
-        log.warning("the graph is not symmetric: it is clustered as if every edge stood in both directions")
-    if kept:
-        found = _clusters(kept[0], path)
+        log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
+    if cached:
+        clusters = _clusters(cached[0], path)
     else:
         part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed)
-        found = _clusters(part, _write(path, part, symmetric))
-    if len(found) < count:
-        log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(found), count)
-    return found
-
-
-def _check(num_nodes: int, count: Any, method: str) -> None:
-    if method not in METHODS:
-        raise InputError(f"the clustering method is '{method}', expected one of {', '.join(METHODS)}")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= num_nodes:
-        raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
+        clusters = _clusters(part, _write(path, part, symmetric))
+    if len(clusters) < count:
+        log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(clusters), count)
+    return clusters
 
 
 def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:
@@ -127,7 +123,7 @@ def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:
 
 
 def _structure(edge_index: Tensor, num_nodes: int) -> Any:
-    """The graph as a scipy CSR matrix by target without self-loops, indices sorted, no duplicates."""
+    """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
     source, target = edge_index.cpu().to(narrow).numpy()
     keep = source != target
@@ -142,10 +138,9 @@ def _is_symmetric(structure: Any) -> bool:
 
 def _metis(structure: Any, count: int, seed: int) -> npt.NDArray[np.int64]:
     nodes, edges = structure.shape[0], structure.nnz
-    wanted = metis.metis_bytes(nodes, edges) / 2**20
     log.info(
         f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes about "
-        f"{wanted:,.0f} MiB of memory"
+        f"{metis.metis_bytes(nodes, edges) / 2**20:,.0f} MiB of memory"
     )
     return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
 
@@ -159,7 +154,7 @@ def _path(structure: Any, count: int, seed: int) -> Path | None:
 
 
 def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
-    """The part of every node and whether the graph was symmetric, or None if the file is not there or damaged."""
+    """Read every node's cluster and whether the graph was symmetric; None if the file is missing or damaged."""
     if path is None or not path.exists():
         return None
     try:
@@ -169,13 +164,13 @@ def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise ValueError
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-        log.warning("the clusters in %s are damaged: they are made again", path)
+        log.warning("the clusters in %s are damaged: they are computed again", path)
         return None
     return part, symmetric
 
 
 def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
-    """Keep the parts, where that can be done, and return the file."""
+    """Write the clusters to the cache and return the file; None if that is not possible."""
     if path is None:
         return None
     with contextlib.suppress(InputError):

@@ -15,18 +15,18 @@ _NEIGHBOURS = 10
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """1,797 images of 8×8 pixels, each joined to its 10 nearest in both directions.
+    """Join each of the 1,797 images of 8×8 pixels to its 10 nearest images, in both directions.
 
-    Features are the pixels divided by 16, so that they lie in [0, 1]. The split, the same for every seed of a run and
-    stratified by class, is 10 % train, 20 % val and 70 % test.
+    Features are the pixels divided by 16, in [0, 1]. The split is 10 % train, 20 % val and 70 % test, stratified by
+    class, and the same for every seed of a run.
 
     Args:
         info: the entry of the data set.
-        data_root: not used; the images come with scikit-learn.
+        data_root: not used: the images come with scikit-learn.
     """
     pixels, y = load_digits(return_X_y=True)
     x = pixels / 16.0
-    # Of whole numbers distances are exact, and a tree breaks ties in one way, however many threads there are.
+    # Distances of whole numbers are exact, and a tree breaks ties in the same way for any number of threads.
     tree = NearestNeighbors(n_neighbors=_NEIGHBOURS, algorithm="ball_tree").fit(pixels)
     nearest = tree.kneighbors_graph()
     edges = np.stack((nearest + nearest.T).nonzero())

@@ -1,4 +1,4 @@
-"""The graph of a node classification task."""
+"""`Graph`: the graph of a node classification task."""
 
 import zlib
 from dataclasses import dataclass, replace
@@ -16,19 +16,18 @@ from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_
 class Graph:
     """One graph with features, labels and a split of its nodes.
 
-    The constructor takes the attributes as they are; use `Graph.build` or `Graph.from_pyg` for data that has not been
-    checked.
+    The constructor checks nothing. Use `Graph.build` or `Graph.from_pyg` for unchecked data.
 
     Attributes:
         x: [N, F] float32, the features.
-        edge_index: [2, E] int64, row 0 the source and row 1 the target of every edge; sorted by (target, source), no
-            duplicates. Self-loops stay. An undirected edge is stored in both directions.
-        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} where a node has several labels.
+        edge_index: [2, E] int64, row 0 the sources and row 1 the targets; sorted by (target, source), no duplicates.
+            Self-loops are kept. An undirected edge is stored in both directions.
+        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels.
         train: [N] bool.
         val: [N] bool.
-        test: [N] bool; the three are disjoint, not empty and hold labelled nodes only.
-        num_classes: the number of classes, K where there are several labels per node.
-        name: what to call the graph in messages and results.
+        test: [N] bool. The three masks are disjoint, not empty, and contain labelled nodes only.
+        num_classes: the number of classes; K if nodes have several labels.
+        name: the graph's name in messages and results.
     """
 
     x: Tensor
@@ -53,20 +52,20 @@ class Graph:
         num_classes: int | None = None,
         name: str = "graph",
     ) -> "Graph":
-        """Check tensors, arrays or lists, and make a graph of them on the device of ``x``.
+        """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
         Args:
-            x: [N, F] finite numbers. A contiguous float32 tensor or array is shared, not copied.
-            edge_index: [2, E] integers, source over target, in any order; duplicates are dropped.
-            y: [N] or [N, 1] integers (floats of integer value will do), −1 for unlabelled; or [N, K] of 0 and 1.
+            x: [N, F] finite numbers. A contiguous float32 tensor or array is not copied.
+            edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped.
+            y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
             train: bool mask [N], or distinct node numbers.
-            val: likewise.
-            test: likewise.
-            num_classes: None: the largest label plus one, or K.
-            name: what to call the graph.
+            val: as ``train``.
+            test: as ``train``.
+            num_classes: number of classes; None: the largest label plus one, or K.
+            name: the graph's name.
 
         Raises:
-            InputError: something is wrong with the data; the message names the first offending value.
+            InputError: the data is wrong; the message names the first wrong value.
         """
         features = check_features(x)
         labels, classes = check_labels(y, features.shape[0], num_classes)
@@ -77,12 +76,11 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> "Graph":
-        """Check a `torch_geometric.data.Data` and make a graph of it.
+        """Check a `torch_geometric.data.Data` and convert it.
 
         Args:
-            data: with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as `build` takes
-                them.
-            name: what to call the graph.
+            data: has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`.
+            name: the graph's name.
 
         Raises:
             InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
@@ -95,13 +93,10 @@ class Graph:
             )
         if not isinstance(data, Data):
             raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
-        wanted = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
-        values: dict[str, Any] = {key: getattr(data, key, None) for key in wanted}
-        missing = [key for key, value in values.items() if value is None]
-        if missing:
-            raise InputError(
-                f"the Data has no {', '.join(missing)}; expected all of {', '.join(wanted)}: set them on it"
-            )
+        keys = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
+        values: dict[str, Any] = {key: getattr(data, key, None) for key in keys}
+        if missing := [key for key, value in values.items() if value is None]:
+            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(keys)}: set them on it")
         train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
         return cls.build(**values, train=train, val=val, test=test, name=name)
 
@@ -122,18 +117,18 @@ class Graph:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a node has several labels (``y`` is [N, K])."""
+        """Whether nodes have several labels (``y`` is [N, K])."""
         return self.y.ndim == 2
 
     def checksum(self) -> int:
-        """A number that tells graphs with other edges, labels or splits apart, with all likelihood."""
+        """Return a CRC-32 of edges, labels and splits: different graphs almost surely have different checksums."""
         checksum = 0
         for tensor in (self.edge_index, self.y, self.train, self.val, self.test):
             checksum = zlib.crc32(tensor.cpu().contiguous().numpy().view(np.uint8).data, checksum)
         return checksum
 
     def to(self, device: torch.device | str) -> "Graph":
-        """The graph with every tensor on ``device``; tensors that are there already are shared."""
+        """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""
         names = ("x", "edge_index", "y", "train", "val", "test")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 

@@ -13,14 +13,14 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import SUFFIXES, load_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
 
-# Of a fraction of a synthetic graph: fewer are no communities of their own, and leave splits empty.
+# Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
 
 
 def find(name: str) -> DatasetInfo | None:
-    """The data set of a name, in upper or lower case, or None where there is none.
+    """Return the data set of a name, in upper or lower case; None if there is none.
 
-    A synthetic one may be followed by ``@`` and the fraction of its nodes and edges: ``synthetic:reddit@0.1``.
+    The name of a synthetic graph may end in ``@`` and the fraction of its nodes and edges: ``synthetic:reddit@0.1``.
 
     Raises:
         InputError: the fraction is out of range, or leaves too few nodes.
@@ -31,10 +31,10 @@ def find(name: str) -> DatasetInfo | None:
         return info
     if info.reader != "synthetic":
         return None
-    return _part(info, text)
+    return _fraction(info, text)
 
 
-def _part(info: DatasetInfo, text: str) -> DatasetInfo:
+def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
     try:
         fraction = float(text)
     except ValueError:
@@ -53,7 +53,7 @@ def _part(info: DatasetInfo, text: str) -> DatasetInfo:
 
 
 def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
-    """Load features and edges alone, as `load` does, from a file that need hold no labels and no splits.
+    """Load only features and edges. A file needs no labels and no splits; otherwise as `load`.
 
     Returns:
         ``x`` [N, F] and ``edge_index`` [2, E].
@@ -70,22 +70,23 @@ def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tupl
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     """Load a data set by name, or a graph from a file.
 
-    A name wins over a file of that name; write ``./cora`` for the file.
+    Example:
+        >>> load("cora"), load("synthetic:reddit@0.1"), load("my_graph.npz")
+
+    A name wins over a file with the same name; write ``./cora`` for the file.
 
     Args:
-        name_or_path: a name in `DATASETS`, in upper or lower case, and for a synthetic graph ``@`` and a fraction, if
-            wished (see `find`); or the path of a ``.npz`` or ``.pt`` file, as
-            `load_file` reads it.
-        data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), as PyG and
-            ogb lay them out. Raw files that are missing are downloaded to it; nothing else is written, so it may be
-            read-only. Not used for files, ``digits`` and synthetic graphs.
+        name_or_path: a name as for `find`, or the path of a ``.npz`` or ``.pt`` file as for `load_file`.
+        data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), laid out as
+            PyG and ogb do. Missing raw files are downloaded there. Nothing else is written, so it may be read-only.
+            Not used for files, ``digits`` and synthetic graphs.
 
     Raises:
-        InputError: neither a name nor a file, or the data cannot be had or read.
+        InputError: neither a name nor a file, or the data cannot be downloaded or read.
     """
     name = str(name_or_path)
     if info := find(name):
-        # Imported here, as the readers need torch_geometric, scikit-learn or ogb.
+        # Imported here: the readers need torch_geometric, scikit-learn or ogb.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")
         graph: Graph = reader.load(info, Path(data_root).expanduser())
         return graph

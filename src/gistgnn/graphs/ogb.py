@@ -1,4 +1,4 @@
-"""Data sets of the Open Graph Benchmark, from its raw CSV files."""
+"""Data sets of the Open Graph Benchmark (OGB), read from its raw CSV files."""
 
 import contextlib
 import csv
@@ -17,37 +17,36 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.raw import downloading, move_missing, reading
+from gistgnn.graphs.raw_files import downloading, move_missing, reading
 from gistgnn.graphs.splits import draw_split
 
-# Of the nodes of ogbn-products: Cluster-GCN's training nodes (the rest is test), and how many of them we hold out for
-# validation, which is as many as ogbn-products has for validation.
+# Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many training nodes we hold out
+# for validation, the same number as in ogbn-products.
 _PRODUCTS_NODES, _CLUSTER_GCN_TRAIN, _HELD_OUT = 2_449_029, 1_709_997, 39_323
 
 _RAW = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read ogbn-arxiv, ogbn-products or amazon2m from ogb's raw files, which are downloaded where they are missing.
+    """Read ogbn-arxiv, ogbn-products or amazon2m from ogb's raw files. Missing files are downloaded.
 
-    The files lie where ogb keeps them: ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time``, ``ogbn_products/raw`` and
-    ``ogbn_products/split/sales_ranking``. ogb's own data set classes unpickle what they have processed; only its reader
-    of CSV files is used here. Both graphs are made undirected. As parsing takes minutes, the result is kept in a cache:
-    see `gistgnn.graphs.cache.cached`.
+    The files are where ogb keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time``. Only ogb's reader of
+    CSV files is used: its data set classes unpickle processed files. All graphs are made undirected. Parsing takes
+    minutes, so the result is cached (see `gistgnn.graphs.cache.cached`).
 
     amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
-    validation, 739,032 for test. The original list of nodes is not published with ogb, so they are drawn uniformly at
-    random with a fixed seed; and as that split has no validation nodes, 39,323 (ogbn-products' number) of the
-    1,709,997 are held out for validation. For a graph of another size the counts are scaled in proportion.
+    validation, 739,032 for test. OGB does not publish the original nodes, so they are drawn uniformly at random with a
+    fixed seed. That split has no validation nodes: 39,323 (as in ogbn-products) of the 1,709,997 are held out for
+    validation. For a graph of another size the counts are scaled in proportion.
 
     Args:
         info: the entry of the data set.
-        data_root: the folder of all data sets; may be read-only where the raw files are there.
+        data_root: the folder of all data sets. It may be read-only if the raw files are there.
 
     Raises:
         InputError: ogb is not installed, raw files are missing and cannot be downloaded, or are damaged.
     """
-    name = "ogbn-products" if info.name == "amazon2m" else info.name
+    (name,) = info.source
     meta = _meta(info, name)
     folder = data_root / name.replace("-", "_")
     files = [f"raw/{file}.csv.gz" for file in _RAW]
@@ -70,7 +69,7 @@ def _as_amazon2m(graph: Graph) -> Graph:
 
 
 def _meta(info: DatasetInfo, name: str) -> dict[str, str]:
-    """What ogb's table says of a data set: its url, split and number of classes among others."""
+    """Return a data set's row in ogb's table: url, split, number of classes and more."""
     try:
         with _no_version_check():
             table = resources.files("ogb").joinpath("nodeproppred", "master.csv").read_text()
@@ -81,10 +80,10 @@ def _meta(info: DatasetInfo, name: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _no_version_check() -> Iterator[None]:
-    """On import, ogb asks PyPI for its newest version without a timeout: offline, the process would not end."""
+    """Import ogb without its version check, which asks PyPI without a timeout: offline, the process would hang."""
     hide = "outdated" not in sys.modules
     if hide:
-        sys.modules["outdated"] = None  # type: ignore[assignment]  # importing it now fails, which ogb allows for
+        sys.modules["outdated"] = None  # type: ignore[assignment]  # makes its import fail, which ogb allows
     try:
         yield
     finally:
@@ -106,7 +105,7 @@ def _parse(name: str, meta: dict[str, str], folder: Path) -> Graph:
     from ogb.io.read_graph_raw import read_csv_graph_raw
 
     raw, split = folder / "raw", folder / "split" / meta["split"]
-    # master.csv asks for the inverse edges of ogbn-products; ogbn-arxiv is directed, and made undirected by them.
+    # master.csv asks for inverse edges in ogbn-products; in ogbn-arxiv, which is directed, they make it undirected.
     graph = read_csv_graph_raw(str(raw), add_inverse_edge=True)[0]
     return Graph.build(
         graph["node_feat"],

@@ -1,4 +1,4 @@
-"""Data sets that PyTorch Geometric reads: its classes, its downloads, but none of its processed files."""
+"""Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed files."""
 
 import os
 import tempfile
@@ -13,44 +13,29 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.raw import downloading, move_missing, reading
+from gistgnn.graphs.raw_files import downloading, move_missing, reading
 from gistgnn.graphs.splits import draw_split
-
-# name: (class of torch_geometric.datasets, which is also the folder below the data root; its name argument)
-_CLASSES: dict[str, tuple[str, str | None]] = {
-    "cora": ("Planetoid", "Cora"),
-    "citeseer": ("Planetoid", "CiteSeer"),
-    "pubmed": ("Planetoid", "PubMed"),
-    "amazon-computers": ("Amazon", "Computers"),
-    "amazon-photo": ("Amazon", "Photo"),
-    "coauthor-cs": ("Coauthor", "CS"),
-    "coauthor-physics": ("Coauthor", "Physics"),
-    "reddit": ("Reddit", None),
-    "flickr": ("Flickr", None),
-    "ppi": ("PPI", None),
-}
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read a data set of PyG from its raw files below ``data_root``, which are downloaded where they are missing.
+    """Read a data set from PyG's raw files below ``data_root``. Missing files are downloaded.
 
-    The raw files lie where PyG keeps them, as ``Planetoid/Cora/raw``. Nothing else is written there, and the processed
-    files that PyG may have left there, which can hold pickled objects, are not read. The raw files of Planetoid (cora,
-    citeseer, pubmed) are themselves pickles, which PyG unpickles: the one exception, so take them from a place you
-    trust.
+    The raw files are where PyG keeps them, such as ``Planetoid/Cora/raw``. Nothing else is written there. Processed
+    files that PyG left there are not read, because they may hold pickled objects. There is one exception: the raw files
+    of Planetoid (cora, citeseer, pubmed) are pickles, and PyG unpickles them. Take them from a source that you trust.
 
-    Data sets without a split (amazon-*, coauthor-*) get 60 % train, 20 % val and 20 % test, drawn uniformly at random
-    with a fixed seed of its own. PPI's 24 graphs become one block-diagonal graph.
+    Data sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 %
+    test. The 24 graphs of PPI become one block-diagonal graph.
 
     Args:
         info: the entry of the data set.
-        data_root: the folder of all data sets; may be read-only where the raw files are there.
+        data_root: the folder of all data sets. It may be read-only if the raw files are there.
 
     Raises:
         InputError: raw files are missing and cannot be downloaded, or are damaged.
     """
     graphs = _read(info, data_root)
-    with reading(info, data_root / _CLASSES[info.name][0]):
+    with reading(info, data_root / info.source[0]):
         return _to_graph(info, graphs)
 
 
@@ -66,21 +51,17 @@ def _to_graph(info: DatasetInfo, graphs: list[list[Data]]) -> Graph:
 
 
 def _read(info: DatasetInfo, data_root: Path) -> list[list[Data]]:
-    kind, argument = _CLASSES[info.name]
-    held: list[list[Data]] = []
-    root = str((data_root / kind).absolute())
+    """Return one list of graphs for every processed file that PyG would write."""
+    kind, *arguments = info.source
+    graphs: list[list[Data]] = []
     with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
-        fields = {"info": info, "held": held, "processed_dir": scratch}
-        dataset = type(kind, (_FromRaw, getattr(datasets, kind)), fields)
-        if argument is None:
-            dataset(root)
-        else:
-            dataset(root, argument)
-    return held
+        fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
+        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
+    return graphs
 
 
 def _join(splits: Sequence[list[Data]]) -> Data:
-    """One graph of the training, validation and test graphs, in that order, with masks."""
+    """Join the training, validation and test graphs, in that order, to one graph with masks."""
     for split, graphs in enumerate(splits):
         for graph in graphs:
             graph.split = torch.full((graph.num_nodes,), split)
@@ -90,23 +71,23 @@ def _join(splits: Sequence[list[Data]]) -> Data:
 
 
 class _FromRaw(InMemoryDataset):
-    """Put in front of a data set's class: parses the raw files anew, and holds the result instead of saving it.
+    """A base class in front of PyG's data set class: parses the raw files and collects the result instead of saving it.
 
-    Class attributes, set in a subclass because the constructor already needs them:
+    A subclass sets these class attributes, because the constructor needs them:
         info: the entry of the data set.
-        held: gets one list of graphs for every processed file.
-        processed_dir: an empty folder; PyG looks for earlier results there, and may unpickle them.
+        graphs: receives one list of graphs for every processed file.
+        processed_dir: an empty folder. PyG looks for earlier results there, and may unpickle them.
     """
 
     info: DatasetInfo
-    held: list[list[Data]]
+    graphs: list[list[Data]]
     root: str
 
     def save(self, data_list: Sequence[Data], path: str) -> None:
-        self.held.append(list(data_list))
+        self.graphs.append(list(data_list))
 
     def load(self, path: str, data_cls: Any = Data) -> None:
-        pass  # what was processed is in self.held
+        pass  # self.graphs has the result
 
     def process(self) -> None:
         with reading(self.info, Path(self.raw_dir)):
@@ -122,7 +103,7 @@ class _FromRaw(InMemoryDataset):
             super()._download()
 
     def download(self) -> None:
-        """Download beside the raw files first: what is interrupted must not look complete the next time."""
+        """Download to a temporary folder first, so that an interrupted download does not look complete next time."""
         root, target = self.root, Path(self.raw_dir)
         with tempfile.TemporaryDirectory(dir=target, prefix=".download-") as staging:
             self.root = staging

@@ -1,20 +1,15 @@
-"""Splits for data sets that come without one: drawn once, the same for every seed of a run."""
+"""Splits for data sets without one: drawn with a fixed seed, the same for every seed of a run."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# The seed belongs to the split, not to a run, so that results of different seeds are on the same nodes.
+# The seed belongs to the split, not to a run: results of different seeds are on the same nodes.
 SPLIT_SEED = 2020
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw ``train`` and ``val`` nodes uniformly at random; the rest is test.
-
-    Args:
-        num_nodes: N.
-        train: number of training nodes.
-        val: number of validation nodes.
+    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; the rest is test.
 
     Returns:
         The masks train, val and test, each [N] bool.

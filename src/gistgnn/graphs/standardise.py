@@ -1,4 +1,4 @@
-"""Features scaled by the mean and standard deviation of the training nodes."""
+"""Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +15,11 @@ from gistgnn.io.whole_files import replacing
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Makes every feature have mean 0 and standard deviation 1 over the training nodes.
+    """Scales every feature to mean 0 and standard deviation 1 over the training nodes.
 
     Attributes:
         mean: [F].
-        std: [F]; 1 where all training nodes have the same value.
+        std: [F]; 1 if all training nodes have the same value.
     """
 
     mean: Tensor
@@ -27,34 +27,34 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
-        """That of a graph's training nodes."""
+        """Compute mean and standard deviation of a graph's training nodes."""
         x = graph.x[graph.train]
         std, mean = torch.std_mean(x, dim=0, correction=0)
-        constant = x.amin(dim=0) == x.amax(dim=0)  # whose deviation may come out above 0, by rounding
+        constant = x.amin(dim=0) == x.amax(dim=0)  # rounding may make its standard deviation greater than 0
         return cls(mean, torch.where(constant | (std == 0), 1.0, std))
 
     def features(self, x: Tensor) -> Tensor:
-        """Scale features: [N, F].
+        """Return scaled features: [N, F].
 
         Raises:
-            InputError: another number of features.
+            InputError: ``x`` has another number of features.
         """
         if x.shape[1] != len(self.mean):
             raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph with its features scaled."""
+        """Return the graph with scaled features."""
         return replace(graph, x=self.features(graph.x))
 
     def save(self, path: Path) -> None:
-        """Write it as safetensors; a file of that name is replaced in one step."""
+        """Write a safetensors file. An existing file is replaced in one step."""
         with replacing(path) as temporary:
             save_file({"mean": self.mean.cpu(), "std": self.std.cpu()}, temporary)
 
     @classmethod
     def load(cls, path: Path) -> "Standardisation":
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
             InputError: the file is missing or damaged.

@@ -1,6 +1,6 @@
-"""Synthetic graphs in the shape of Reddit and Amazon2M: communities with a class and a place in a latent space.
+"""Synthetic graphs in the size of Reddit and Amazon2M: every community has a class and a place in a latent space.
 
-What of the real graphs they show and what they do not: docs/explanation/synthetic-graphs.md.
+docs/explanation/synthetic-graphs.md says which properties of the real graphs they have, and which they lack.
 """
 
 import logging
@@ -18,39 +18,40 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
 from gistgnn.graphs.splits import draw_split
-from gistgnn.utils.console import waiting
+from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
 log = logging.getLogger(__name__)
 
-# The graph's own seed, so that every run sees the same graph.
+# The seed belongs to the graph, not to a run: every run sees the same graph.
 _SEED = 2020
 
 # Part of the cache's key: raise it when the same recipe makes another graph.
 _VERSION = 2
 
-_LARGE = 5_000_000  # edges
+_LARGE = 5_000_000  # edges from which on the user is told that drawing takes minutes
 
-_ROWS = 100_000  # of the features that are drawn at a time; part of what the graph is
+_ROWS = 100_000  # rows of features drawn at once; changing this changes the graph
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a graph is drawn; the sizes are of the whole graph.
+    """How to draw a graph; the sizes are of the whole graph.
 
     Attributes:
         nodes: number of nodes.
         train: number of training nodes.
         val: number of validation nodes; the rest is test.
-        communities: how many; of a fraction f of the graph f^(2/3) as many, each of f^(1/3) as many nodes.
-        group: how many neighbouring communities make a group.
-        inside: the share of the edges within communities.
-        nearby: the share of those within groups; the rest joins any two nodes.
-        latent: dimensions of the space in which communities have their centres.
-        between: the share of the centres' variance that lies between the classes; the rest is the communities' own.
-        spread: standard deviation of the nodes around their community's centre there; that of the centres is 1.
-        noise: standard deviation of the noise of every feature.
-        mislabelled: the share of nodes that get a random label.
+        communities: number of communities. A fraction f of the graph has f^(2/3) as many, each with f^(1/3) as many
+            nodes.
+        group: neighbouring communities per group.
+        inside: share of the edges inside a community.
+        nearby: share of the edges inside a group; the other edges join any two nodes.
+        latent: dimensions of the latent space, where every community has a centre.
+        between: share of the centres' variance between classes; the rest is between communities of one class.
+        spread: standard deviation of the nodes around their centre; the standard deviation of the centres is 1.
+        noise: standard deviation of every feature's noise.
+        mislabelled: share of nodes with a random label.
     """
 
     nodes: int
@@ -76,10 +77,10 @@ RECIPES = {
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Draw a graph, or take it from the cache (see `gistgnn.graphs.cache.cached`).
+    """Draw a graph, or read it from the cache (see `gistgnn.graphs.cache.cached`).
 
     Args:
-        info: the entry of the graph, or of a fraction of it: its nodes and edges are what is drawn.
+        info: the entry of the graph or of a fraction of it, with the numbers of nodes and edges to draw.
         data_root: not used.
     """
     recipe = RECIPES[info.name.split("@")[0]]
@@ -90,30 +91,25 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     if info.edges > _LARGE:
         log.info(
-            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes, and the "
-            "graph is kept in the cache"
+            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes once, then "
+            "the graph is in the cache"
         )
-    with waiting("drawing", shown=info.edges > _LARGE):
+    with spinner("drawing", shown=info.edges > _LARGE):
         return draw(info, recipe)
 
 
 def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
-    """Draw a graph by a recipe.
-
-    Args:
-        info: its name, nodes, edges, features and classes.
-        recipe: everything else.
-    """
+    """Draw a graph: ``info`` gives its name and sizes, ``recipe`` everything else."""
     part = info.nodes / recipe.nodes
     communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
     bounds = _bounds(info.nodes, communities)
     of_community = _classes(communities, info.classes)
-    place = generator(_SEED, "synthetic places").permutation(info.nodes)  # of the nodes in the order of communities
+    place = generator(_SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
     ends = draw_edges(generator(_SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
     edges = _both_ways(place, *ends)
-    del ends  # room for the features
+    del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
     return Graph.build(
         _features(recipe, community, of_community, info.features),
@@ -128,7 +124,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
 
 
 def _bounds(nodes: int, communities: int) -> Ints:
-    """Communities of half to one and a half the mean size: [communities + 1]."""
+    """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
     sizes = 0.5 + generator(_SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
     return np.rint(cumulated / cumulated[-1] * nodes).astype(np.int64)
@@ -138,7 +134,7 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     nodes = int(bounds[-1])
     weights = power_law(generator(_SEED, "synthetic weights"), nodes, cap=1000.0)
     wide = cumulate(weights)
-    # A hub's edges lead out of its community, which has too few nodes for them.
+    # A hub's edges leave its community, which has too few nodes for them.
     inside = cumulate(np.minimum(weights, 8.0))
     groups = np.append(bounds[:-1][:: recipe.group], nodes)
     everywhere = np.array([0, nodes])
@@ -150,7 +146,7 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
 
 
 def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
-    """``edge_index``: [2, E], every node at its place, sorted by (target, source)."""
+    """Return ``edge_index``: [2, E], with shuffled node numbers, sorted by (target, source)."""
     nodes, one, other = len(place), place[one], place[other]
     keys = np.concatenate([one * nodes + other, other * nodes + one])
     keys.sort()
@@ -161,15 +157,15 @@ def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
 
 
 def _classes(communities: int, classes: int) -> Ints:
-    """The class of every community: [communities]; every class has one at least."""
+    """Draw the class of every community: [communities]. Every class has at least one community."""
     rng = generator(_SEED, "synthetic classes")
-    often = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes of unequal size
-    drawn = np.searchsorted(often, rng.random(communities - classes) * often[-1], "right") - 1
+    weights = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes have unequal sizes
+    drawn = np.searchsorted(weights, rng.random(communities - classes) * weights[-1], "right") - 1
     return rng.permutation(np.concatenate([np.arange(classes), drawn]))
 
 
 def _labels(recipe: Recipe, community: Ints, of_community: Ints) -> Ints:
-    """The class of every node's community, but for the mislabelled: [N]."""
+    """Return the class of every node's community, or a random class for mislabelled nodes: [N]."""
     rng = generator(_SEED, "synthetic labels")
     labels = of_community[community]
     wrong = rng.random(len(labels)) < recipe.mislabelled
@@ -178,7 +174,7 @@ def _labels(recipe: Recipe, community: Ints, of_community: Ints) -> Ints:
 
 
 def _features(recipe: Recipe, community: Ints, of_community: Ints, features: int) -> npt.NDArray[np.float32]:
-    """Places in the latent space, seen through a random map, with noise: [N, F]."""
+    """Draw places in the latent space, map them with a random matrix, and add noise: [N, F]."""
     rng = generator(_SEED, "synthetic features")
     means = rng.standard_normal((int(of_community.max()) + 1, recipe.latent), np.float32)
     centres = rng.standard_normal((len(of_community), recipe.latent), np.float32)
@@ -192,6 +188,6 @@ def _features(recipe: Recipe, community: Ints, of_community: Ints, features: int
         rows *= np.float32(recipe.noise)
         latent = rng.standard_normal((len(rows), recipe.latent), np.float32)
         latent = latent * np.float32(recipe.spread) + centres[community[start : start + _ROWS]]
-        for place, view in zip(latent.T, views, strict=True):  # a matrix product rounds otherwise on other machines
+        for place, view in zip(latent.T, views, strict=True):  # a matrix product rounds differently on other machines
             rows += place[:, None] * view
     return x

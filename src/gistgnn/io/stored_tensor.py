@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.io.tensors import Place, Readable, TensorFile, row_pieces
-from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.prefetch import prefetch
 
 BLOCK = 2**26  # bytes of rows that are read at once
 _BLOCKS = 4  # in memory at once: in use, waiting, being converted, and as it was read
@@ -111,7 +111,7 @@ class StoredTensor(Tensor):
         if len(pieces) == 1:
             yield from ((piece, block.to(device)) for piece, block in read)
             return
-        with closing(ahead(read)) as ready:
+        with closing(prefetch(read)) as ready:
             for piece, block in ready:
                 yield piece, block.to(device)
 

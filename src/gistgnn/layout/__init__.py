@@ -1,1 +1,1 @@
-"""Which dimension of which tensor lies along which hidden axis: inferred, then checked."""
+"""The layout of a model: which dimension of which parameter lies along which hidden axis. Found by `infer_layout`."""

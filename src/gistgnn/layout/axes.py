@@ -1,8 +1,8 @@
 """Which dimension of which parameter or buffer lies along which hidden axis.
 
-An axis is one feature dimension of the model, d_l in the paper: the entries of `build(widths)` stand for the axes. The
-layout is *found* by building the model at several widths without memory (the meta device) and watching which dimensions
-grow and by how much, so it needs no knowledge of the layers inside. `gistgnn.layout.check` then checks it.
+An axis is the feature dimension of a layer, d_l in the paper; the entries of `build(widths)` are the axes' widths. To
+infer the layout, the model is built at several widths on the meta device, without memory: the dimensions that grow with
+a width lie along its axis. So no knowledge of the model's layers is needed. `gistgnn.layout.check` checks the result.
 """
 
 import itertools
@@ -22,16 +22,19 @@ from gistgnn.errors import InputError, reason
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
 
+# Limits of the search: all orders of six segments; of more segments, the natural and the reversed order at least.
+MOST_ORDERS, MOST_CANDIDATES = 1000, 2000
+
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one dimension: the features of an axis in order, or (`axis` None) `fixed` features of no axis."""
+    """A stretch of a dimension: all features of an axis in order, or (``axis`` None) ``fixed`` entries of no axis."""
 
     axis: int | None
     fixed: int = 0
 
 
-Dim = tuple[Segment, ...]  # one dimension of a tensor, as stretches in order; an axis may stand there several times
+Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order; an axis may occur several times
 
 
 @dataclass(frozen=True)
@@ -39,48 +42,48 @@ class Layout:
     """How every parameter and buffer of a model lies along the hidden axes.
 
     Args:
-        dims: for each parameter and buffer, by name, the stretches that make up each of its dimensions.
-        units: for each axis, how much `build`'s width grows when the axis gains one feature (a model that divides its
-            width over 4 heads has axes of width / 4 features).
+        dims: for every parameter and buffer, by name, the segments of each dimension.
+        units: for every axis, the step of the width in ``build`` that adds one feature. A model that divides its width
+            over 4 heads has axes of width / 4 features: 4 units.
     """
 
     dims: dict[str, tuple[Dim, ...]]
     units: tuple[int, ...]
 
     def features(self, widths: Sequence[int]) -> Widths:
-        """Return the number of features d_l of each axis at the given widths of `build`."""
+        """Return the number of features d_l of every axis for the given widths of ``build``."""
         return tuple(w // u for w, u in zip(widths, self.units, strict=True))
 
     def widths(self, features: Sequence[int]) -> Widths:
-        """Return the widths of `build` at which the axes have the given numbers of features."""
+        """Return the widths of ``build`` for the given numbers of features of the axes."""
         return tuple(n * u for n, u in zip(features, self.units, strict=True))
 
     def carriers(self, axis: int) -> list[str]:
-        """Return the names of the parameters and buffers that have a dimension along the axis."""
+        """Return the names of the parameters and buffers with a dimension along the axis."""
         return [name for name, dims in self.dims.items() if any(s.axis == axis for dim in dims for s in dim)]
 
     def positions(self, dim: Dim, blocks: Sequence[Tensor], features: Sequence[int]) -> Tensor:
-        """Return where the blocks lie in a dimension, in order.
+        """Return the positions of the blocks in a dimension, in order.
 
         Args:
             dim: one dimension of one tensor.
-            blocks: for each axis the chosen features.
-            features: the axes' full numbers of features.
+            blocks: for every axis, the selected features.
+            features: for every axis, its number of features d_l.
         """
         parts, offset = [], 0
         for segment in dim:
             size = segment.fixed if segment.axis is None else features[segment.axis]
-            chosen = torch.arange(size) if segment.axis is None else blocks[segment.axis]
-            parts.append(chosen + offset)
+            selected = torch.arange(size) if segment.axis is None else blocks[segment.axis]
+            parts.append(selected + offset)
             offset += size
         return torch.cat(parts)
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return every parameter and buffer by name; one that stands under several names is given once.
+    """Return every parameter and buffer by name. A tensor with several names occurs once.
 
     Raises:
-        InputError: a parameter is lazy, so that its shape is not known yet.
+        InputError: a parameter is lazy, so its shape is unknown.
     """
     tensors = dict(itertools.chain(module.named_parameters(), module.named_buffers()))
     for name, tensor in tensors.items():
@@ -90,10 +93,10 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
-    """Return build(widths), or build(width) where one axis is shared by all layers.
+    """Return build(widths), or build(width) if all layers share one axis.
 
     Raises:
-        InputError: `build` raised an error, or returned something that is not a module.
+        InputError: ``build`` raised an error, or returned something that is not a module.
     """
     argument = widths[0] if shared else widths
     try:
@@ -107,6 +110,55 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     return module
 
 
+def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
+    """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
+
+    There are several only if a dimension is a sum of several axes: the shapes do not show their order.
+
+    Args:
+        build: takes the tuple of widths (with ``shared``, one width) and returns the model.
+        widths: the full widths.
+        shared: all layers share one axis, and ``build`` takes a single width.
+
+    Raises:
+        InputError: a dimension is not a sum of whole copies of axes, or no parameter depends on a width.
+    """
+    growths = _measure(build, widths, shared)
+    units = _units(growths, widths)
+    distinct = list(dict.fromkeys(growth for dims in growths.values() for growth in dims))
+    options = [_arrangements(growth, widths, units) for growth in distinct]
+    for choice in itertools.islice(itertools.product(*options), MOST_CANDIDATES):
+        order = dict(zip(distinct, choice, strict=True))
+        yield Layout({name: tuple(order[growth] for growth in dims) for name, dims in growths.items()}, units)
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """The parts of one dimension: ``fixed`` entries, and for every axis the entries that come with its width."""
+
+    fixed: int
+    steps: tuple[int, ...]
+
+
+def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Growth, ...]]:
+    """Return the parts of every dimension of every parameter and buffer."""
+
+    def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        return _shapes(build, tuple(w * factor for w, factor in zip(widths, factors, strict=True)), shared)
+
+    axes = range(len(widths))
+    base, doubled = shapes([1 for _ in axes]), shapes([2 for _ in axes])
+    probes = [[shapes([factor if a == axis else 1 for a in axes]) for factor in (2, 3)] for axis in axes]
+    _check_names(base, [doubled, *itertools.chain.from_iterable(probes)])
+    return {
+        name: tuple(
+            _growth(name, size, doubled[name][i], [(twice[name][i], thrice[name][i]) for twice, thrice in probes])
+            for i, size in enumerate(shape)
+        )
+        for name, shape in base.items()
+    }
+
+
 def _shapes(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[int, ...]]:
     try:
         with torch.device("meta"):
@@ -116,31 +168,29 @@ def _shapes(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[int, 
     return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
 
-def _same_names(shapes: list[dict[str, tuple[int, ...]]]) -> None:
-    first = shapes[0]
-    for other in shapes[1:]:
-        if differing := sorted(first.keys() ^ other.keys()):
+def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]) -> None:
+    for other in others:
+        if differing := sorted(base.keys() ^ other.keys()):
             raise InputError(
                 f"parameter '{differing[0]}' exists at some widths only: build the same layers at every width"
             )
-        for name, shape in first.items():
+        for name, shape in base.items():
             if len(other[name]) != len(shape):
                 raise InputError(
                     f"parameter '{name}' has {len(shape)} dimensions at some widths, {len(other[name])} at others"
                 )
 
 
-@dataclass(frozen=True)
-class _Growth:
-    """What one dimension is made of: `fixed` entries and, for each axis, `steps` of its width."""
+def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
+    """Express a dimension's size as a sum of axes.
 
-    fixed: int
-    steps: tuple[int, ...]
-
-
-def _growth(name: str, sizes: dict[str, int], per_axis: list[tuple[int, int]]) -> _Growth:
-    """Fit one dimension's size as a sum of axes; `per_axis` holds the sizes at twice and three times an axis' width."""
-    size, steps = sizes["base"], []
+    Args:
+        name: the parameter's name.
+        size: the dimension at the full widths.
+        doubled: the dimension when all widths double.
+        per_axis: for every axis, the dimension when this width alone doubles, and triples.
+    """
+    steps = []
     for axis, (twice, thrice) in enumerate(per_axis):
         if thrice - twice != twice - size or twice < size:
             raise InputError(
@@ -149,32 +199,9 @@ def _growth(name: str, sizes: dict[str, int], per_axis: list[tuple[int, int]]) -
             )
         steps.append(twice - size)
     fixed = size - sum(steps)
-    if fixed < 0 or sizes["all"] != size + sum(steps):
+    if fixed < 0 or doubled != size + sum(steps):
         raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes")
     return _Growth(fixed, tuple(steps))
-
-
-def _scaled(widths: Widths, axis: int, factor: int) -> Widths:
-    return tuple(w * factor if a == axis else w for a, w in enumerate(widths))
-
-
-def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Growth, ...]]:
-    """Return what every dimension of every parameter and buffer is made of."""
-    base = _shapes(build, widths, shared)
-    doubled = _shapes(build, tuple(2 * w for w in widths), shared)
-    probes = [[_shapes(build, _scaled(widths, axis, k), shared) for k in (2, 3)] for axis in range(len(widths))]
-    _same_names([base, doubled, *itertools.chain.from_iterable(probes)])
-    return {
-        name: tuple(
-            _growth(
-                name,
-                {"base": shape[i], "all": doubled[name][i]},
-                [(twice[name][i], thrice[name][i]) for twice, thrice in probes],
-            )
-            for i in range(len(shape))
-        )
-        for name, shape in base.items()
-    }
 
 
 def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int, ...]:
@@ -189,14 +216,11 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
     return tuple(units)
 
 
-MOST_ORDERS, MOST_CANDIDATES = 1000, 2000  # all orders of six parts; of more, the natural and the reversed one
-
-
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
-    """List the orders in which a dimension may hold its stretches, the likeliest first.
+    """List the possible orders of a dimension's segments, the most likely one first.
 
-    One axis alone has one order. A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole
-    ([h1, h2, Ah1, Ah2]), in any order of its parts.
+    A single axis has one order. A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole
+    ([h1, h2, Ah1, Ah2]), with the axes in any order.
     """
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:
@@ -204,46 +228,28 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
     if not growth.fixed and len(copies) == 1:
         ((axis, count),) = copies.items()
         return [(Segment(axis),) * count]
-    found = []
+    dims = []
     common = math.gcd(growth.fixed, *copies.values())
     for repeats in (r for r in range(1, common + 1) if common % r == 0 and all(c % r == 0 for c in copies.values())):
         parts: list[Dim] = [(Segment(None, growth.fixed // repeats),)] if growth.fixed else []
         parts += [(Segment(axis),) * (count // repeats) for axis, count in copies.items()]
         orders = itertools.chain([parts, parts[::-1]], itertools.permutations(parts))
-        found += [tuple(itertools.chain(*order)) * repeats for order in itertools.islice(orders, MOST_ORDERS)]
-    return list(dict.fromkeys(found))
-
-
-def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
-    """Yield the layouts that fit how the model's shapes grow with its widths, the likeliest first.
-
-    There is more than one only where a dimension is a sum of several axes, whose order the shapes do not tell.
-
-    Args:
-        build: takes the tuple of widths (or, with `shared`, the one width) and returns the model.
-        widths: the full widths.
-        shared: one axis runs through all layers, and `build` takes a single width.
-
-    Raises:
-        InputError: a dimension is no sum of whole copies of axes, or a width changes nothing; the parameter is named.
-    """
-    growths = _measure(build, widths, shared)
-    units = _units(growths, widths)
-    distinct = list(dict.fromkeys(g for dims in growths.values() for g in dims))
-    options = [_arrangements(g, widths, units) for g in distinct]
-    for chosen in itertools.islice(itertools.product(*options), MOST_CANDIDATES):
-        order = dict(zip(distinct, chosen, strict=True))
-        yield Layout({name: tuple(order[g] for g in dims) for name, dims in growths.items()}, units)
+        dims += [tuple(itertools.chain(*order)) * repeats for order in itertools.islice(orders, MOST_ORDERS)]
+    return list(dict.fromkeys(dims))
 
 
 def check_widths(widths: Any, input_axis: int | None) -> Widths:
-    """Return what a user has given as `widths`, as a tuple, or raise InputError."""
-    given = widths if isinstance(widths, (list, tuple)) else (widths,)
+    """Return a user's ``widths`` as a tuple.
+
+    Raises:
+        InputError: ``widths`` are not integers >= 1, or ``input_axis`` is not the index of one of them.
+    """
+    entries = widths if isinstance(widths, (list, tuple)) else (widths,)
     try:
-        axes = tuple(operator.index(w) for w in given if not isinstance(w, bool))
+        axes = tuple(operator.index(w) for w in entries if not isinstance(w, bool))
     except TypeError:
         axes = ()
-    if not axes or len(axes) < len(given) or min(axes) < 1:
+    if not axes or len(axes) < len(entries) or min(axes) < 1:
         raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
     if input_axis is not None and input_axis not in range(len(axes)):
         raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")

@@ -1,11 +1,11 @@
-"""The structure of a graph or a batch, with the operators Ā that layers multiply by."""
+"""`Adjacency`: the structure of a graph or a batch, with the operators Ā that layers multiply by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,15 +21,15 @@ Operator = Literal["gcn", "mean"]
 class Adjacency:
     """The structure of a graph or a batch, with the operators that layers multiply by.
 
-    Every operator is computed at its first use and kept: layers and models that are given the same Adjacency share it.
+    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it.
 
     Args:
-        edge_index: [2, E], row 0 the sources, row 1 the targets; repeated edges count as often as they occur.
+        edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
         num_nodes: N.
-        dtype: type of the operators' values; that of the features.
+        dtype: type of the operators' values; the same as the features'.
 
     Raises:
-        InputError: ``edge_index`` is not an integer tensor [2, E], or names a node outside 0..N-1.
+        InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1.
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> None:
@@ -38,71 +38,70 @@ class Adjacency:
         source, target = edge_index
         self.pattern, _ = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
         self.dtype = dtype
-        self.keep(None)
+        self.cache_products(None)
 
     @classmethod
     def from_pattern(cls, pattern: Pattern, dtype: torch.dtype = torch.float32) -> Adjacency:
-        """The graph whose edges are the entries (target, source) of ``pattern``: [N, N], shared."""
+        """Return the graph whose edges are the entries (target, source) of ``pattern``: [N, N], without a copy."""
         adjacency = cls.__new__(cls)
         adjacency.pattern, adjacency.dtype = pattern, dtype
-        adjacency.keep(None)
+        adjacency.cache_products(None)
         return adjacency
 
-    def keeping(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Self:
-        """The same structure with other kept products; see `keep`."""
+    def with_cached_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> Adjacency:
+        """Return the same structure with other cached products; see `cache_products`."""
         other = copy(self)
-        other.keep(x, product)
+        other.cache_products(x, product)
         return other
 
     def layer(self, number: int) -> Adjacency:
-        """The structure that layer ``number`` sums over, 0 the first; the same for all, but in sampled batches."""
+        """Return the structure that layer ``number`` (from 0) sums over. Batches sampled by layers have several."""
         return self
 
-    def keep(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
-        """Keep the products of the operators with the constant features ``x``: [N, F], from their first use on.
+    def cache_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
+        """From now on compute the product of an operator with the constant features ``x`` only once.
 
         Args:
-            x: the tensor itself, not one that is equal to it; None: of none.
-            product: gives the product with an operator where it is not that of this graph's own, such as a part of
-                a larger graph's.
+            x: [N, F], the tensor object itself, not an equal one; None: cache nothing.
+            product: returns an operator's product with ``x`` if it is not this graph's own, such as the rows of a
+                larger graph's product; None: compute it.
         """
         self._constant = x
-        self._product = product  # no closure over this object: a cycle would keep every batch until it is collected
+        self._product = product  # no closure over this object: a cycle would hold every batch until it is collected
         self._products: dict[Operator, Tensor] = {}
         self._joined: dict[Operator, Tensor] = {}
 
-    def keeps(self, h: Tensor) -> bool:
-        """Whether products with ``h`` are kept."""
+    def caches(self, h: Tensor) -> bool:
+        """Tell whether products with ``h`` are cached."""
         return h is self._constant
 
-    def has_kept(self, operator: Operator) -> bool:
-        """Whether the operator's product with the constant features has been computed."""
+    def has_cached(self, operator: Operator) -> bool:
+        """Tell whether the operator's product with the constant features has been computed."""
         return operator in self._products
 
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
-        """Ā h: [N, d], for ``h``: [N, d]; from memory where it is kept."""
-        if self.keeps(h) and operator in self._products:
-            return self._products[operator]
-        if self.keeps(h) and self._product is not None:
-            product = self._product(operator)
-        else:
-            matrix: SparseMatrix = getattr(self, operator)
-            product = matrix @ h
-        if self.keeps(h):
-            self._products[operator] = product
-        return product
+        """Return Ā h: [N, d], for ``h``: [N, d]; from the cache if it is there."""
+        if not self.caches(h):
+            return self._multiply(operator, h)
+        if operator not in self._products:
+            self._products[operator] = self._product(operator) if self._product else self._multiply(operator, h)
+        return self._products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
-        """[x, Ā x]: [N, 2F], of the features ``x`` whose products are kept; it is kept too."""
+        """Return [x, Ā x]: [N, 2F], for the constant features ``x``; it is cached as well."""
         if operator not in self._joined:
             product = self.aggregate(operator, x)
             self._joined[operator] = torch.cat([x[: len(product)], product], dim=1)
-            self._products[operator] = self._joined[operator][:, x.shape[1] :]  # not held twice
+            self._products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
         return self._joined[operator]
+
+    def _multiply(self, operator: Operator, h: Tensor) -> Tensor:
+        matrix: SparseMatrix = getattr(self, operator)
+        return matrix @ h
 
     @property
     def layers(self) -> int | None:
-        """For how many layers the structure is; None: for any number."""
+        """The number of layers that the structure is for; None: any number."""
         return None
 
     @property
@@ -112,12 +111,12 @@ class Adjacency:
 
     @property
     def num_edges(self) -> int:
-        """E, self-loops as given."""
+        """E, with the given self-loops."""
         return self.pattern.nnz
 
     @property
     def device(self) -> torch.device:
-        """Where the structure lies."""
+        """The device of the structure."""
         return self.pattern.col.device
 
     @cached_property
@@ -131,17 +130,17 @@ class Adjacency:
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        """D^-1 A: [N, N], the mean over the incoming edges; 0 for a node without any."""
+        """D^-1 A: [N, N], the mean over the incoming edges; 0 for a node without incoming edges."""
         scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
         return SparseMatrix.from_pattern(self.pattern, scale.index_select(0, self.pattern.row))
 
     @cached_property
     def attention(self) -> Pattern:
-        """The structure over which a node attends, by target: its sources and itself, once."""
+        """The entries (target, source) that attention runs over: the edges, and every node with itself once."""
         return self.pattern.with_self_loops()
 
     def to(self, *args: Any, **kwargs: Any) -> Adjacency:
-        """The graph on another device or with operators of another type; arguments as for ``Tensor.to``."""
+        """Return the graph on another device or with another dtype; arguments as for ``Tensor.to``."""
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if like.dtype == self.dtype and like.device == self.device:
             return self
@@ -152,10 +151,10 @@ class Adjacency:
 
 
 def as_adjacency(adj: Adjacency | Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Adjacency:
-    """``adj`` itself, or the Adjacency of an ``edge_index``: [2, E], for features of ``num_nodes`` rows and ``dtype``.
+    """Return ``adj``, or the Adjacency of an ``edge_index``: [2, E], for features [num_nodes, F] of type ``dtype``.
 
     Raises:
-        InputError: an Adjacency of another number of nodes or another type.
+        InputError: the Adjacency has another number of nodes or another dtype.
     """
     if isinstance(adj, Tensor):
         return Adjacency(adj, num_nodes, dtype)

@@ -1,4 +1,4 @@
-"""Attention over the entries of a pattern, without a tensor of [entries, heads, channels]."""
+"""Attention over the entries of a sparse pattern, without a tensor [entries, heads, channels]."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from gistgnn.nn.pattern import Pattern
 
 
 def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
-    """Softmax over each row i of LeakyReLU(source[j] + target[i]) at the row's entries (i, j), for every head.
+    """Compute the softmax of LeakyReLU(source[j] + target[i]) over the entries (i, j) of each row i, for every head.
 
     Args:
-        source: [heads, C], the columns' part of the score.
-        target: [heads, R], the rows' part.
+        source: [heads, C], the columns' share of the score.
+        target: [heads, R], the rows' share.
         pattern: [R, C].
-        slope: of the LeakyReLU below zero.
+        slope: the LeakyReLU's slope below zero.
 
     Returns:
-        [heads, nnz] in the pattern's order, differentiable (once) in source and target.
+        [heads, nnz] in the pattern's order, differentiable once in ``source`` and ``target``.
     """
-    coefficients: Tensor = _Coefficients.apply(_single(source), _single(target), pattern, slope)
+    coefficients: Tensor = _Coefficients.apply(_to_float(source), _to_float(target), pattern, slope)
     return coefficients
 
 
 def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
-    """Every head's features, summed over each row's entries with the head's coefficients.
+    """Sum every head's features over each row's entries, weighted by the head's coefficients.
 
     Args:
-        features: [C, heads·d], a head's channels contiguous.
+        features: [C, heads·d], the channels of one head side by side.
         coefficients: [heads, nnz], in the pattern's order.
         pattern: [R, C].
 
     Returns:
-        [R, heads·d], differentiable (once) in features and coefficients.
+        [R, heads·d], differentiable once in ``features`` and ``coefficients``.
     """
-    out: Tensor = _Attend.apply(_single(features), _single(coefficients), pattern)
+    out: Tensor = _Attend.apply(_to_float(features), _to_float(coefficients), pattern)
     return out
 
 
-def _single(x: Tensor) -> Tensor:
-    """``x`` in float32 where autocast made it bfloat16, in which the CPU has no sparse product."""
+def _to_float(x: Tensor) -> Tensor:
+    """Convert autocast's bfloat16 to float32: the CPU has no sparse product in bfloat16."""
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-def _each(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-    """The vmap rule of both functions: one sub-GCN after another; their products hold all the time."""
+def _one_by_one(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    """Apply a function to one sub-GCN after another: the vmap rule of both functions below."""
     members = [
         [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
         for i in range(info.batch_size)
@@ -58,7 +58,7 @@ def _each(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments:
 
 
 class _Coefficients(torch.autograd.Function):
-    """Keeps no tensor of entries but its result for the backward pass; sums over rows are CSR products."""
+    """Saves only its result for the backward pass, no other tensor of entries. Row sums are CSR products."""
 
     @staticmethod
     def forward(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
@@ -87,11 +87,11 @@ class _Coefficients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _each(_Coefficients, info, in_dims, *arguments)
+        return _one_by_one(_Coefficients, info, in_dims, *arguments)
 
 
 class _Attend(torch.autograd.Function):
-    """One CSR product per head; backward one with the transpose, and one sampled at the entries."""
+    """One CSR product per head. Backward: one with the transpose, and one sampled at the pattern's entries."""
 
     @staticmethod
     def forward(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
@@ -116,21 +116,21 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _each(_Attend, info, in_dims, *arguments)
+        return _one_by_one(_Attend, info, in_dims, *arguments)
 
 
 def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
-    """source[j] + target[i] at every entry (i, j): [heads, nnz]."""
+    """Return source[j] + target[i] at every entry (i, j): [heads, nnz]."""
     return source.index_select(1, pattern.col) + target.index_select(1, pattern.row)
 
 
 def _row_sums(pattern: Pattern, x: Tensor) -> Tensor:
-    """[heads, nnz] to [heads, R]."""
+    """Sum the entries of every row: [heads, nnz] to [heads, R]."""
     return _products(pattern, x, x.new_ones(pattern.shape[1], len(x))).t()
 
 
 def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
-    """Every head's matrix times its part of ``h``: [C, heads·d] to [R, heads·d]."""
+    """Multiply every head's matrix with the head's columns of ``h``: [C, heads·d] to [R, heads·d]."""
     heads = coefficients.shape[0]
     out = h.new_empty(pattern.shape[0], h.shape[1])
     for value, part, target in zip(coefficients, h.chunk(heads, dim=1), out.chunk(heads, dim=1), strict=True):
@@ -139,10 +139,10 @@ def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
 
 
 def _sampled(pattern: Pattern, coefficients: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """⟨left[i], right[j]⟩ of every head at the pattern's entries (i, j): [R, heads·d], [C, heads·d] to [heads, nnz]."""
+    """Return ⟨left[i], right[j]⟩ at the entries (i, j) for every head: [R, heads·d], [C, heads·d] to [heads, nnz]."""
     out = torch.empty_like(coefficients)
     heads = len(out)
-    # torch's sampled product holds R·C entries at most, which repeated edges of a tiny graph can exceed.
+    # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
     for piece, entries in pattern.pieces(pattern.shape[0] * pattern.shape[1]):
         for head, (a, b) in enumerate(zip(left.chunk(heads, dim=1), right.chunk(heads, dim=1), strict=True)):
             at = piece.csr(coefficients[head, entries])

@@ -1,4 +1,4 @@
-"""Dropout that costs little beside a narrow layer, on the CPU too."""
+"""Dropout that is cheap beside a narrow layer, on the CPU too."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _DRAWS = 2**16
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """``x`` with every element zeroed with probability ``p`` and scaled to keep its mean; ``x`` itself if not training.
+    """Zero every element of ``x`` with probability ``p`` and rescale the others; return ``x`` itself if not training.
 
-    On the CPU, torch makes one 64-bit draw per element, slowly. Here a draw serves four elements: p is rounded to a
-    multiple of 2^-16, and the scale is that of the rounded p.
+    torch draws 64 slow random bits per element on the CPU. Here one 64-bit draw serves four elements: p is rounded to a
+    multiple of 2^-16, and the scale is 1 / (1 − rounded p).
 
-    Under ``torch.func.vmap`` every member has draws of its own; an ``x`` that is one for all is dropped alike in all.
+    Under ``torch.func.vmap`` every sub-GCN has its own draws. If all of them share ``x``, they share the draws too.
     """
     if not training or p == 0:
         return x
@@ -28,7 +28,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 class _Dropout(torch.autograd.Function):
-    """The result and the factors it is made of; ``dropped`` of 2^16 draws zero an element."""
+    """Returns the result and the factors: 0 for ``dropped`` of 2^16 draws, otherwise the scale."""
 
     @staticmethod
     def forward(x: Tensor, dropped: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Several models as one, whose outputs are averaged."""
+"""An ensemble: several models as one module with averaged outputs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class EnsembleModel(nn.Module):
     """The mean of several models' outputs.
 
     Args:
-        members: models that are called alike.
+        members: models that take the same arguments.
     """
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *given: Any) -> Tensor:
-        """The mean output: [N, C]; what is given is what a member takes."""
-        return torch.stack([member(*given) for member in self.members]).mean(dim=0)
+    def forward(self, *arguments: Any) -> Tensor:
+        """Call every member with the arguments and return the mean output: [N, C]."""
+        return torch.stack([member(*arguments) for member in self.members]).mean(dim=0)
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:
-    """The members of an ensemble; of another model, itself."""
+    """Return the members of an ensemble, or ``[model]`` for any other model."""
     return list(model.members) if isinstance(model, EnsembleModel) else [model]

@@ -1,4 +1,4 @@
-"""The graph attention network."""
+"""The graph attention network (GAT)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SLOPE = 0.2  # of the scores' LeakyReLU, as published
 
 
 class GATLayer(Layer):
-    """Attention of every node over its sources and itself, with ``heads`` heads of ``width`` channels.
+    """Every node attends to its sources and itself, with ``heads`` heads of ``width`` channels; as PyG's GATConv.
 
-    Channel c of head k is feature k·width + c. ``weight``: [heads·width, d_in] and the attention vectors ``source``
-    and ``target``: [heads, width], Glorot uniform; ``bias``, zero: as PyG's GATConv. ``concat`` says whether the
-    output is the heads side by side (out_features = heads·width) or their mean (out_features = width).
+    Channel c of head k is feature k·width + c. ``weight``: [heads·width, d_in] and the attention vectors ``source`` and
+    ``target``: [heads, width] are Glorot uniform; ``bias`` is zero. With ``concat`` the output is the heads side by
+    side (out_features = heads·width), otherwise their mean (out_features = width).
     """
 
-    reads_own = False
+    update_reads_input = False
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__()
@@ -44,66 +44,60 @@ class GATLayer(Layer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew from torch's global generator."""
+        """Draw new parameters from torch's global generator."""
         for parameter in (self.weight, self.source, self.target):
             nn.init.xavier_uniform_(parameter)
         nn.init.zeros_(self.bias)
 
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """Every head's features: [N, heads·width]."""
+        """Return every head's features: [N, heads·width]."""
         return project(x, self.weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Every head's features, summed over the neighbours by its attention: [N, heads·width]."""
+        """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
         source, target = self.scores(z).chunk(2)  # [heads, N] each
         target = target[:, : adj.attention.shape[0]]
         coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
         return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
 
     def scores(self, z: Tensor) -> Tensor:
-        """Every head's part of the score as a source, then as a target: [2·heads, N]."""
-        return F.linear(self._score_weight(), z)
+        """Return every head's score as a source, then as a target: [2·heads, N]."""
+        # One product over all features, with a block diagonal matrix [2·heads, heads·width] of the attention vectors.
+        eye = torch.eye(self.heads, dtype=self.source.dtype, device=self.source.device).unsqueeze(2)
+        return F.linear(torch.cat([(eye * vectors).flatten(1) for vectors in (self.source, self.target)]), z)
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Some nodes' sums, for the columns of some heads or parts of heads."""
+        """Return some nodes' sums, for columns that may cut heads in parts."""
         pattern, _ = adj.attention.rows(nodes)
-        heads = range(columns.start // self.width, -(-columns.stop // self.width))
-        received = z.new_empty(nodes.stop - nodes.start, z.shape[1])
-        for head in heads:
-            own = slice(
-                max(head * self.width, columns.start) - columns.start,
-                min((head + 1) * self.width, columns.stop) - columns.start,
-            )
+        out = z.new_empty(nodes.stop - nodes.start, z.shape[1])
+        for head in range(columns.start // self.width, -(-columns.stop // self.width)):
+            start, stop = head * self.width - columns.start, (head + 1) * self.width - columns.start
+            channels = slice(max(start, 0), min(stop, columns.stop - columns.start))
             source, target = scores[head : head + 1], scores[self.heads + head, nodes].unsqueeze(0)
             coefficients = attention_coefficients(source, target, pattern, _SLOPE)
-            received[:, own] = attend(z[:, own], coefficients, pattern)
-        return received
+            out[:, channels] = attend(z[:, channels], coefficients, pattern)
+        return out
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """The heads side by side, or their mean: [N, out_features]."""
+        """Return the heads side by side, or their mean: [N, out_features]."""
         if not self.concat:
             a = a.view(len(a), self.heads, self.out_features).mean(dim=1)
         return a + self.bias
 
-    def _score_weight(self) -> Tensor:
-        """Both kinds of attention vectors as one product over all features: [2·heads, heads·width], block diagonal."""
-        own_head = torch.eye(self.heads, dtype=self.source.dtype, device=self.source.device).unsqueeze(2)
-        return torch.cat([(own_head * vectors).flatten(1) for vectors in (self.source, self.target)])
-
 
 class GAT(GNN):
-    """GAT of Veličković et al.: hidden layers put their heads side by side, the output layer averages them.
+    """GAT of Veličković et al.: hidden layers concatenate their heads, the output layer averages them.
 
     Args:
-        in_features: features of a node, d_0.
-        widths: channels per head of every hidden layer, so that layer l has heads·d_l features.
-        out_features: classes.
+        in_features: d_0, features of a node.
+        widths: channels per head of every hidden layer; layer l has heads·d_l features.
+        out_features: number of classes.
         heads: attention heads of every layer.
         dropout: of hidden features and of attention coefficients, in [0, 1).
-        norm: as for ``GNN``, over all heads·d_l features.
+        norm: as for `GNN`, over all heads·d_l features.
 
     Raises:
-        InputError: as for ``GNN``, and if there is no head.
+        InputError: as for `GNN`, or ``heads`` is below 1.
     """
 
     def __init__(
@@ -118,9 +112,9 @@ class GAT(GNN):
     ) -> None:
         if heads < 1:
             raise InputError(f"heads {heads}: give at least one")
-        self.heads = heads  # make_layer, called by the base class, reads it
+        self.heads = heads  # the base class calls make_layer, which reads it
         super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """A GATLayer."""
+        """Return a `GATLayer`."""
         return GATLayer(in_features, width, self.heads, concat=not last, dropout=self.dropout)

@@ -1,4 +1,4 @@
-"""A stack of graph layers, one width per hidden layer."""
+"""`Layer`, one graph layer, and `GNN`, a stack of layers with one width per hidden layer."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ Norm = Literal["none", "layer", "batch"]
 
 
 class Layer(nn.Module, ABC):
-    """One graph layer: [N, in_features] to [N, out_features].
+    """One graph layer, from [N, in_features] to [N, out_features], in three steps: message, aggregate, update.
 
-    ``message`` and ``update`` treat every node by itself; ``aggregate`` alone looks along the edges. For graphs whose
-    messages do not fit in memory at once, ``scores`` and ``aggregate_block`` are ``aggregate`` in evaluation mode, for
-    some nodes and some columns.
+    ``message`` and ``update`` treat every node alone; ``aggregate`` is the only step that looks along the edges.
+    Evaluation layer by layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some
+    columns, in evaluation mode.
 
     Attributes:
         out_features: columns of the output.
         edge_scores: rows of ``scores``.
-        reads_own: whether ``update`` reads the values of ``x``, and not its type alone.
+        update_reads_input: whether ``update`` reads the values of ``x``, and not only its type.
     """
 
     out_features: int
     edge_scores: int = 0
-    reads_own: bool = True
+    update_reads_input: bool = True
 
     @abstractmethod
     def reset_parameters(self) -> None:
-        """Draw the parameters anew from torch's global generator."""
+        """Draw new parameters from torch's global generator."""
 
     @abstractmethod
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """What every node sends along its edges: [N, k]; ``adj`` does not change it, only how it is best computed."""
+        """Return what every node sends along its edges: [N, k]. ``adj`` may decide which equivalent form is cheaper."""
 
     @abstractmethod
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """What every node receives of the messages ``z``: [N, k]."""
+        """Return what every node receives of the messages ``z``: [N, k]."""
 
     def scores(self, z: Tensor) -> Tensor:
-        """What the weights of the edges at a node depend on, from the messages ``z``: [edge_scores, N]."""
+        """Return the part of the edges' weights that depends on the messages ``z``: [edge_scores, N]."""
         return z.new_empty(self.edge_scores, len(z))
 
     @abstractmethod
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """What ``nodes`` receive of the messages' ``columns``: [n, f], from ``z``: [N, f] and all nodes' scores."""
+        """Return what ``nodes`` receive of the messages' ``columns``: [n, f], given ``z``: [N, f] and all scores."""
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """The output of nodes with features ``x`` that received ``a``: [N, out_features]."""
+        """Return the output of nodes with features ``x`` that received ``a``: [N, out_features]."""
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """The layer's output without norm and activation: [N, out_features]."""
+        """Return the layer's output before norm and activation: [N, out_features]."""
         return self.update(x, self.aggregate(self.message(x, adj), adj))
 
 
 class GNN(nn.Module, ABC):
-    """Layers in a row: every hidden one is layer, norm, ReLU, dropout; the last one a layer alone (eq. 1).
+    """A stack of layers. Every hidden layer is followed by norm, ReLU and dropout; the last layer by nothing (eq. 1).
 
-    A model is the one method ``make_layer``.
+    A subclass defines one method, ``make_layer``.
 
     Args:
-        in_features: features of a node, d_0.
-        widths: width of every hidden layer, d_1, d_2, ...; at least one.
-        out_features: classes.
-        dropout: probability of zeroing a hidden feature while training, in [0, 1).
-        norm: "none", "layer" (without parameters, as the paper's), or "batch" (``nn.BatchNorm1d``).
+        in_features: d_0, features of a node.
+        widths: d_1, d_2, ..., the width of every hidden layer; at least one.
+        out_features: number of classes.
+        dropout: probability of zeroing a hidden feature in training, in [0, 1).
+        norm: "none", "layer" (without parameters, as in the paper), or "batch" (``nn.BatchNorm1d``).
 
     Raises:
         InputError: no width, a width below 1, a dropout outside [0, 1), or an unknown norm.
@@ -105,10 +105,10 @@ class GNN(nn.Module, ABC):
 
     @abstractmethod
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """The layer from ``in_features`` to ``width``; ``last``: the output layer."""
+        """Return the layer from ``in_features`` to ``width``. ``last`` marks the output layer."""
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew from torch's global generator, and reset the statistics of batch norm."""
+        """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
         for layer in self.convs:
             cast(Layer, layer).reset_parameters()
         for norm in self.norms:
@@ -116,14 +116,14 @@ class GNN(nn.Module, ABC):
                 norm.reset_parameters()
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency | Tensor) -> Tensor:
-        """Scores of every node: [N, out_features]; of a batch that is sampled by layers, of its output nodes.
+        """Return the scores of every node: [N, out_features]; for a batch sampled by layers, of its output nodes.
 
         Args:
             x: [N, in_features], dense or sparse.
             adj: the graph of N nodes, or its edge_index: [2, E]. An Adjacency keeps its operators between calls.
 
         Raises:
-            InputError: ``x`` or ``adj`` does not fit the model or the other.
+            InputError: ``x`` or ``adj`` does not fit the model, or they do not fit each other.
         """
         self.check_input(x)
         adj = as_adjacency(adj, x.shape[0], x.dtype)
@@ -136,16 +136,16 @@ class GNN(nn.Module, ABC):
 
     @property
     def num_layers(self) -> int:
-        """Graph layers, the output layer included: L + 1 for L hidden ones."""
+        """Graph layers, the output layer included: L + 1 for L hidden layers."""
         return len(self.convs)
 
     def check_input(self, x: Tensor | SparseMatrix) -> None:
-        """Raise InputError unless ``x`` has the model's number of features."""
+        """Raise InputError if ``x`` does not have the model's number of features."""
         if len(x.shape) != 2 or x.shape[1] != self.in_features:
             raise InputError(f"x has shape {list(x.shape)}: the model expects [N, {self.in_features}]")
 
     def check_structure(self, adj: Adjacency) -> None:
-        """Raise InputError unless ``adj`` is for as many layers, and, where they attend, for attention."""
+        """Raise InputError if ``adj`` is for another number of layers, or does not support a layer that attends."""
         if adj.layers not in (None, self.num_layers):
             raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
         for number, layer in enumerate(self.convs):
@@ -154,12 +154,12 @@ class GNN(nn.Module, ABC):
 
     @staticmethod
     def activate(norm: nn.Module, x: Tensor) -> Tensor:
-        """Norm and ReLU of a hidden layer's output."""
+        """Apply norm and ReLU to a hidden layer's output."""
         return F.relu(norm(x), inplace=True)
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
-    """The model, or what torch.compile made it of, where it is a ``GNN`` whose layers are its whole forward."""
+    """Return the model as a `GNN`, also out of torch.compile; None if it is none or overrides ``GNN.forward``."""
     model = getattr(model, "_orig_mod", model)
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 

@@ -1,4 +1,4 @@
-"""Layers that sum their neighbours by one constant operator."""
+"""Layers that aggregate neighbours with one constant operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """H Wᵀ + b: [N, d_out], for ``h``: [N, d_in], dense or sparse, and ``weight``: [d_out, d_in]."""
+    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
     if isinstance(h, Tensor):
         return F.linear(h, weight, bias)
     out = h @ weight.t()
@@ -19,14 +19,14 @@ def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None
 
 
 class Propagation(Layer):
-    """A layer that multiplies its neighbours by Ā and a weight W, in the cheaper of the orders (Ā H) Wᵀ and Ā (H Wᵀ).
+    """A layer that computes Ā H Wᵀ as (Ā H) Wᵀ or Ā (H Wᵀ), whichever is cheaper.
 
-    Both orders pay the same for the projection, so the sparse product decides: nnz·d_in multiply-adds before it,
-    nnz·d_out after. Sparse features are projected first: Ā H would fill in. The constant features of a graph are
-    summed first, as that is done once for all who use the graph (see `Adjacency.keep`).
+    The projection costs the same in both orders, so the sparse product decides: nnz·d_in multiply-adds before the
+    projection, nnz·d_out after it. Sparse features are projected first, because Ā H would be dense. A graph's constant
+    features are aggregated first: the product is computed once and reused (see `Adjacency.cache_products`).
 
     Attributes:
-        operator: which of the graph's operators is Ā.
+        operator: the name of Ā among the graph's operators.
     """
 
     operator: Operator
@@ -38,21 +38,21 @@ class Propagation(Layer):
         return self.weight
 
     def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """H, or H Wᵀ: [N, d_in or d_out]."""
+        """Return H or H Wᵀ: [N, d_in or d_out]."""
         d_out, d_in = self.neighbour_weight.shape
-        if isinstance(x, Tensor) and (d_in <= d_out or adj.keeps(x)):
+        if isinstance(x, Tensor) and (d_in <= d_out or adj.caches(x)):
             return x
         return project(x, self.neighbour_weight)
 
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
-        """Ā Z."""
+        """Return Ā Z."""
         return adj.aggregate(self.operator, z)
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Some rows of Ā times some columns of Z."""
+        """Return some rows of Ā times some columns of Z."""
         operator: SparseMatrix = getattr(adj, self.operator)
         return operator.rows(nodes) @ z
 
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
-        """Whether ``a`` is Ā (H Wᵀ), and not Ā H."""
+        """Tell whether ``a`` is Ā (H Wᵀ); otherwise it is Ā H."""
         return isinstance(x, SparseMatrix) or a.shape[1] != self.neighbour_weight.shape[1]

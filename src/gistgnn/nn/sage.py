@@ -10,10 +10,10 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 class SAGELayer(Propagation):
-    """[H, Ā H] Wᵀ + b with Ā the mean over the incoming edges.
+    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv.
 
-    ``weight``: [d_out, 2·d_in], the columns of H before those of Ā H, so that a block D of the input's features owns
-    the columns D and D + d_in; ``bias``: [d_out]. Both uniform within ±1/√d_in, as PyG's SAGEConv.
+    ``weight``: [d_out, 2·d_in], the columns of H before the columns of Ā H: a block D of input features selects the
+    columns D and D + d_in. ``bias``: [d_out]. Both are uniform within ±1/√d_in.
     """
 
     operator = "mean"
@@ -27,35 +27,35 @@ class SAGELayer(Propagation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew from torch's global generator."""
+        """Draw new parameters from torch's global generator."""
         bound = self.in_features**-0.5
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
     @property
     def neighbour_weight(self) -> Tensor:
-        """The columns of Ā H: [d_out, d_in]."""
+        """The columns of W that multiply Ā H: [d_out, d_in]."""
         return self.weight[:, self.in_features :]
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """[H, Ā H] Wᵀ + b: [N, d_out], for the first N of the nodes in ``x``."""
+        """Return [H, Ā H] Wᵀ + b: [N, d_out], for the first N nodes of ``x``."""
         x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
         if self.is_projected(x, a):
             return project(x, self.weight[:, : self.in_features], self.bias) + a
         assert isinstance(x, Tensor)
-        # One wide product is faster than two, and W's gradient is not put together from halves.
+        # One wide product is faster than two, and the gradient of W needs no concatenation.
         return project(torch.cat([x, a], dim=1), self.weight, self.bias)
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
-        """The layer's output; [X, Ā X] of a graph's constant features is made once."""
-        if isinstance(x, Tensor) and adj.keeps(x):
+        """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
+        if isinstance(x, Tensor) and adj.caches(x):
             return project(adj.joined(self.operator, x), self.weight, self.bias)
         return super().forward(x, adj)
 
 
 class GraphSAGE(GNN):
-    """GraphSAGE of Hamilton et al., mean aggregation and concatenation. Arguments as for ``GNN``."""
+    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see `GNN`."""
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
-        """A SAGELayer."""
+        """Return a `SAGELayer`."""
         return SAGELayer(in_features, width)

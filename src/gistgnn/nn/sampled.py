@@ -1,8 +1,8 @@
-"""The structure of a batch whose edges are sampled, one for all layers or one for each."""
+"""`SampledAdjacency`: the structure of a batch with sampled edges, one for all layers or one per layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,49 +18,52 @@ from gistgnn.nn.sparse import SparseMatrix
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees of some nodes in the whole graph, [n] floating point each.
+    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n].
 
     Attributes:
-        own: of A, self-loops as given.
-        looped: of A + I, with one self-loop for each node.
-        sums: the row sums of the whole graph's Ā (eq. 1), where rows are normalised; None: they are not.
+        plain: in A, with the given self-loops.
+        looped: in A + I, with one self-loop per node.
+        row_sums: the row sums of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not.
     """
 
-    own: Tensor
+    plain: Tensor
     looped: Tensor
-    sums: Tensor | None = None
+    row_sums: Tensor | None = None
 
     def of(self, nodes: Tensor) -> Degrees:
-        """Those of some of the nodes."""
-        sums = None if self.sums is None else self.sums.index_select(0, nodes)
-        return Degrees(self.own.index_select(0, nodes), self.looped.index_select(0, nodes), sums)
+        """Return the degrees of some of the nodes."""
+        return self._map(lambda tensor: tensor.index_select(0, nodes))
 
     def first(self, count: int) -> Degrees:
-        """Those of the first nodes."""
-        return Degrees(self.own[:count], self.looped[:count], None if self.sums is None else self.sums[:count])
+        """Return the degrees of the first ``count`` nodes."""
+        return self._map(lambda tensor: tensor[:count])
 
     def to(self, device: torch.device) -> Degrees:
-        """The same on another device."""
-        sums = None if self.sums is None else self.sums.to(device)
-        return Degrees(self.own.to(device), self.looped.to(device), sums)
+        """Return the degrees on another device."""
+        return self._map(lambda tensor: tensor.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Degrees:
+        row_sums = None if self.row_sums is None else change(self.row_sums)
+        return Degrees(change(self.plain), change(self.looped), row_sums)
 
 
 class SampledAdjacency(Adjacency):
     """Sampled edges from input nodes to output nodes, with operators that estimate the whole graph's.
 
-    An entry of an operator is that of the whole graph times the edge's weight. Where the weight is 1 / (probability
-    that the edge is sampled), or stands for how often it was drawn against how often it should have been, the mean of
-    Ā H over many samples is the whole graph's. A node's self-loop in Ā is there always, with weight 1.
+    An operator's entry is the whole graph's entry times the edge's weight. If the weight is 1 / (probability that the
+    edge is sampled), or the number of times it was drawn over the expected number, then the mean of Ā H over many
+    samples is the whole graph's Ā H. A node's self-loop in Ā is always present, with weight 1.
+
+    If `Degrees.row_sums` is given, every row is scaled to the sum of the whole graph's row (LADIES, section 3.2). This
+    is biased, but has a lower variance.
 
     Args:
-        pattern: [N_out, N_in], entries (target, source); the output nodes are the first of the input nodes.
+        pattern: [N_out, N_in], entries (target, source). The output nodes are the first input nodes.
         degrees: of the input nodes.
-        weight: [nnz] of the pattern's entries; None: 1.
-        above: the structures of the second layer, the third, ..., if each layer has its own.
-        refuses: why models that attend, or take an edge_index, cannot be given these edges; None: they can.
-
-    Rows are normalised where `Degrees.sums` is there: each is scaled so that it adds up to the whole graph's row
-    (LADIES, section 3.2). That is not unbiased, and varies less.
+        weight: [nnz], weights of the pattern's entries; None: 1.
+        above: the structures of the second layer, the third, ..., if every layer has its own.
+        refuses: the end of an error message: why these edges do not suit models that attend or take an edge_index;
+            None: they do.
     """
 
     def __init__(
@@ -74,15 +77,15 @@ class SampledAdjacency(Adjacency):
     ) -> None:
         self.pattern, self.degrees, self.weight = pattern, degrees, weight
         self.dtype, self.above, self._refuses = degrees.looped.dtype, tuple(above), refuses
-        self.keep(None)
+        self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
-        """The structure that layer ``number`` sums over, 0 the first."""
+        """Return the structure that layer ``number`` (from 0) sums over."""
         return self.above[number - 1] if number and self.above else self
 
     @property
     def layers(self) -> int | None:
-        """For how many layers edges are sampled; None: the same for all."""
+        """The number of layers that have sampled edges; None: all layers share them."""
         return len(self.above) + 1 if self.above else None
 
     @property
@@ -92,12 +95,12 @@ class SampledAdjacency(Adjacency):
 
     @property
     def num_outputs(self) -> int:
-        """Nodes for which the last layer gives an output."""
+        """Nodes with an output of the last layer."""
         return (self.above[-1] if self.above else self).pattern.shape[0]
 
     @property
     def edge_index(self) -> Tensor:
-        """The edges of the first layer: [2, E] int64, sources over targets."""
+        """The edges of the first layer: [2, E] int64, row 0 the sources."""
         self._check("takes an edge_index")
         return torch.stack([self.pattern.col, self.pattern.row]).long()
 
@@ -107,25 +110,25 @@ class SampledAdjacency(Adjacency):
         pattern, weight = self._looped
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
-        return self._matrix(pattern, value if weight is None else value.mul_(weight), self.degrees.sums)
+        return self._matrix(pattern, value if weight is None else value.mul_(weight), self.degrees.row_sums)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """The estimate of D^-1 A: [N_out, N_in]."""
-        scale = self.degrees.own[: self.pattern.shape[0]].reciprocal()
+        scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
         value = scale.index_select(0, self.pattern.row)
         value = value if self.weight is None else value.mul_(self.weight)
-        return self._matrix(self.pattern, value, None if self.degrees.sums is None else torch.ones_like(scale))
+        return self._matrix(self.pattern, value, None if self.degrees.row_sums is None else torch.ones_like(scale))
 
     @cached_property
     def attention(self) -> Pattern:
-        """The edges, and every output node's to itself."""
+        """The entries that attention runs over: the edges, and every output node with itself once."""
         self._check("attends")
         return self._looped[0]
 
     @cached_property
     def _looped(self) -> tuple[Pattern, Tensor | None]:
-        """The pattern with self-loops, and the weights."""
+        """The pattern with self-loops, and its weights."""
         pattern, keep, place = self.pattern.looped()
         if self.weight is None:
             return pattern, None
@@ -137,8 +140,8 @@ class SampledAdjacency(Adjacency):
         matrix = SparseMatrix.from_pattern(pattern, value)
         if sums is None:
             return matrix
-        found = (matrix @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
-        scale = torch.where(found > 0, sums[: len(found)] / found, 0)
+        sampled = (matrix @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
+        scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
         return SparseMatrix.from_pattern(pattern, value * scale.index_select(0, pattern.row))
 
     def _check(self, does: str) -> None:
@@ -146,7 +149,7 @@ class SampledAdjacency(Adjacency):
             raise InputError(f"the model {does}, which {self._refuses}")
 
     def to(self, *args: Any, **kwargs: Any) -> SampledAdjacency:
-        """The structure on another device; arguments as for ``Tensor.to``."""
+        """Return the structure on another device; arguments as for ``Tensor.to``."""
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:
             return self

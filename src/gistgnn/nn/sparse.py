@@ -15,13 +15,13 @@ from gistgnn.nn.pattern import Pattern
 class SparseMatrix:
     """A constant CSR matrix A: [R, C] for products A @ h with dense h: [C, d].
 
-    Forward is one CSR product, backward one with the transpose, which is prepared at the first backward and kept. The
-    product is differentiable in h, to any order, and not in the values.
+    The forward pass is one CSR product, the backward pass one product with the transpose, which is prepared at the
+    first backward pass and kept. The product is differentiable in h to any order, but not in the values.
 
     Args:
-        row: row of every entry, [nnz], in any order.
-        col: column of every entry, [nnz].
-        value: value of every entry, [nnz], floating point; values at the same place add up.
+        row: [nnz], row of every entry, in any order.
+        col: [nnz], column of every entry.
+        value: [nnz], floating-point value of every entry. Values at the same place add up.
         shape: (R, C).
 
     Raises:
@@ -39,14 +39,14 @@ class SparseMatrix:
 
     @classmethod
     def from_pattern(cls, pattern: Pattern, value: Tensor) -> SparseMatrix:
-        """The matrix with the entries of ``pattern``, shared, and ``value``: [nnz] in the pattern's order."""
+        """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a copy."""
         matrix = cls.__new__(cls)
         matrix.pattern, matrix.value = pattern, value
         return matrix
 
     @classmethod
     def from_dense(cls, x: Tensor) -> SparseMatrix:
-        """The matrix of the non-zero entries of ``x``: [R, C]."""
+        """Return the matrix of the non-zero entries of ``x``: [R, C]."""
         if x.dim() != 2:
             raise InputError(f"x has shape {list(x.shape)}: give a matrix [R, C]")
         row, col = x.nonzero(as_tuple=True)
@@ -54,7 +54,7 @@ class SparseMatrix:
 
     @classmethod
     def from_csr(cls, csr: Tensor) -> SparseMatrix:
-        """The matrix of a torch CSR tensor, such as `csr` gives, which is shared."""
+        """Return the matrix of a torch CSR tensor, such as `csr`, without a copy."""
         pattern = Pattern(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
         return cls.from_pattern(pattern, csr.values())
 
@@ -70,12 +70,12 @@ class SparseMatrix:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the values, and of the features that the matrix multiplies."""
+        """Type of the values; features must have the same type."""
         return self.value.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the matrix lies."""
+        """Device of the matrix."""
         return self.value.device
 
     @cached_property
@@ -89,26 +89,26 @@ class SparseMatrix:
         return SparseMatrix.from_pattern(pattern, self.value.index_select(0, order))
 
     def t(self) -> SparseMatrix:
-        """The transpose: [C, R], computed once."""
+        """Return the transpose: [C, R], computed once."""
         return self._transposed
 
     def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
-        """The matrix on another device or with values of another type; arguments as for ``Tensor.to``."""
+        """Return the matrix on another device or with another dtype; arguments as for ``Tensor.to``."""
         value = self.value.to(*args, **kwargs)
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
     def rows(self, nodes: slice) -> SparseMatrix:
-        """The rows from nodes.start to nodes.stop: [n, C], entries shared."""
+        """Return the rows from nodes.start to nodes.stop: [n, C], as a view."""
         pattern, entries = self.pattern.rows(nodes)
         return SparseMatrix.from_pattern(pattern, self.value[entries])
 
     def select_rows(self, index: Tensor) -> SparseMatrix:
-        """The rows ``index``: [k], in that order, which may repeat: [k, C]."""
+        """Return the rows ``index``: [k], in that order and possibly repeated, as a matrix [k, C]."""
         pattern, entries = self.pattern.select_rows(index)
         return SparseMatrix.from_pattern(pattern, self.value.index_select(0, entries))
 
     def select_columns(self, index: Tensor) -> SparseMatrix:
-        """The columns ``index``: [k], in that order: [R, k].
+        """Return the columns ``index``: [k], in that order, as a matrix [R, k].
 
         Raises:
             InputError: an index is outside 0..C-1 or occurs twice.
@@ -128,7 +128,7 @@ class SparseMatrix:
         return SparseMatrix.from_pattern(pattern, self.value[keep])
 
     def to_dense(self) -> Tensor:
-        """The dense matrix: [R, C]."""
+        """Return the dense matrix: [R, C]."""
         dense = self.value.new_zeros(self.shape)
         return dense.index_put_((self.pattern.row.long(), self.pattern.col.long()), self.value, accumulate=True)
 
@@ -137,7 +137,7 @@ class SparseMatrix:
             raise InputError(
                 f"product of {list(self.shape)} with {list(h.shape)}: the right side has to be [{self.shape[1]}, d]"
             )
-        if h.dtype == torch.bfloat16:  # of autocast; the CPU has no such product
+        if h.dtype == torch.bfloat16:  # from autocast; the CPU has no sparse product in bfloat16
             h = h.to(self.dtype)
         if h.dtype != self.dtype:
             raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
@@ -149,13 +149,13 @@ class SparseMatrix:
 
 
 class _Product(torch.autograd.Function):
-    """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] of m sub-GCNs at once."""
+    """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] for m sub-GCNs at once."""
 
     @staticmethod
     def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
         out = h.new_empty(*h.shape[:-2], matrix.shape[0], h.shape[-1])
         for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
-            # In place with beta = 0: matmul would fill a matrix with zeros and copy it first.
+            # In place with beta = 0: matmul would first fill a matrix with zeros and copy it.
             target.addmm_(matrix.csr, part, beta=0)
         return out
 

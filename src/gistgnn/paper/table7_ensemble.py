@@ -13,7 +13,7 @@ import torch
 from gistgnn.compare.comparison import Row
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.turns import Record
-from gistgnn.evaluation.scores import evaluating
+from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.paper.experiment import Part, Verdict, paper_cells
@@ -85,7 +85,7 @@ def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
         for times, members in zip(seconds, models, strict=True):  # in turns, so that other load slows all alike
             start = time.perf_counter()
             for member in members:
-                with evaluating(member):
+                with evaluation_mode(member):
                     forward(member, whole_graph(graph))
             if graph.x.is_cuda:
                 torch.cuda.synchronize(graph.x.device)

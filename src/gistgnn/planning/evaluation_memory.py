@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.parts import nodes_at_once
+from gistgnn.evaluation.by_parts import nodes_at_once
 from gistgnn.nn import GNN
 from gistgnn.planning.graph_memory import Clustered
 from gistgnn.planning.ledger import Ledger, passing

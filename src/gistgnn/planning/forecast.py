@@ -17,7 +17,7 @@ from gistgnn.planning.rehearsal import Found, rehearse
 from gistgnn.planning.shapes import Shapes, possible
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import THETA, RunConfig
-from gistgnn.utils.available import available_bytes
+from gistgnn.utils.process_memory import available_bytes
 
 SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}

@@ -1,21 +1,20 @@
-"""The runners. A new runner is a file with a class or function of the form of `Runner`, and an entry here.
+"""The runners. A new runner is a file with a class of the form of `Runner`, and an entry here.
 
 This module imports nothing slow: the command line reads it.
 """
 
-import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gistgnn.errors import InputError
+from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.runners.runner import Runner
 
-RUNNERS = {
-    "in-turn": "gistgnn.runners.in_turn:InTurn",
-    "fused": "gistgnn.runners.fused:Fused",
-}
-"""The classes by name, as "module:Class"."""
+RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
+    {"in-turn": "gistgnn.runners.in_turn:InTurn", "fused": "gistgnn.runners.fused:Fused"}
+)
 
 
 def make_runner(name: str) -> "Runner":
@@ -26,6 +25,4 @@ def make_runner(name: str) -> "Runner":
     """
     if name not in RUNNERS:
         raise InputError(f"runner is '{name}', expected one of {', '.join(RUNNERS)}")
-    module, kind = RUNNERS[name].split(":")
-    runner: Runner = getattr(importlib.import_module(module), kind)()
-    return runner
+    return RUNNERS[name]()

@@ -26,7 +26,7 @@ from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import described
 from gistgnn.session.result import Result
 from gistgnn.settings import Training
-from gistgnn.utils.available import available_bytes
+from gistgnn.utils.process_memory import available_bytes
 
 RESULT, CURVES = "result.json", "curves.png"
 FEATURES = "features.safetensors"  # mean and deviation of every feature

@@ -35,7 +35,7 @@ class Batch:
         y: labels, [N] class indices or [N, K] multi-label targets; of the output nodes, the first ones, where a
             batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
-        product: gives the product of an operator with x where it is not that of these edges (see `Adjacency.keep`).
+        product: the product of an operator with x where these edges give another (`Adjacency.cache_products`).
         sparse: whether `features` is a sparse matrix; None: as x itself says. A part does as the whole graph does.
         splits: the nodes whose predictions are scored, masks [N] by the names of the splits; None: not known.
         loss_weights: of every loss node's loss in the batch's, which is then their sum; None: their mean.
@@ -68,7 +68,7 @@ class Batch:
             adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype)
         else:
             adj = Adjacency.from_pattern(self.edges, self.x.dtype)
-        return adj if self._is_csr else adj.keeping(self.x, self.product)
+        return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
@@ -102,7 +102,7 @@ class Batch:
         columns = columns.to(self.x.device)
         x = self.x.index_select(1, columns)
         selected = replace(self, x=x, product=lambda operator: self.adj.aggregate(operator, self.x)[:, columns])
-        selected.__dict__["adj"] = self.adj.keeping(x, selected.product)
+        selected.__dict__["adj"] = self.adj.with_cached_products(x, selected.product)
         if isinstance(self.features, SparseMatrix):
             selected.__dict__["features"] = self.features.select_columns(columns)
         return selected

@@ -14,7 +14,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.sampling.batch import Batch, Share, alone
 from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.utils.prefetch import ahead
+from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 
 Array = npt.NDArray[Any]
@@ -82,7 +82,7 @@ class DrawnBatches(ABC):
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
-        return ahead(map(self._prepared, self._drawn(first_step, steps)))
+        return prefetch(map(self._prepared, self._drawn(first_step, steps)))
 
     def select_columns(self, columns: Tensor) -> Self:
         """Return the same sampler with the input features `columns` alone."""

@@ -58,7 +58,7 @@ class ImportanceBatches(LayeredBatches):
             known[outputs] = True
             new = ~known[drawn]
             inputs = np.concatenate([outputs, drawn[new]])
-            columns = torch.ones(len(inputs), dtype=self.degrees.own.dtype)
+            columns = torch.ones(len(inputs), dtype=self.degrees.plain.dtype)
             columns[len(outputs) :] = torch.from_numpy(importance[new])
             pattern = pattern_of(rows[:, inputs])
             degrees = self.degrees.of(torch.from_numpy(inputs))

@@ -69,7 +69,7 @@ class NeighborBatches(LayeredBatches):
         """
         degrees = self.degrees.of(torch.from_numpy(nodes))
         each = torch.from_numpy(kept)
-        weight = (degrees.own[: len(each)] / each).repeat_interleave(each)
+        weight = (degrees.plain[: len(each)] / each).repeat_interleave(each)
         rowptr, dtype = torch.cat([each.new_zeros(1), each.cumsum(0)]), index_dtype(len(nodes), len(sources))
         whole = Pattern(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
         layers: list[SampledAdjacency] = []

@@ -49,7 +49,7 @@ class Structure:
     @cached_property
     def missing_loops(self) -> Array:
         """1 for nodes without a self-loop in A, 0 for the others."""
-        return (self.degrees.looped - self.degrees.own).float().numpy()
+        return (self.degrees.looped - self.degrees.plain).float().numpy()
 
     @cached_property
     def column_squares(self) -> Array:
@@ -72,7 +72,7 @@ class Structure:
         """The degrees with the row sums of Ā, so that rows are normalised to them."""
         scale = self.degrees.looped.rsqrt()
         others = self.edges @ scale.numpy() - self.edges.diagonal() * scale.numpy()
-        return Degrees(self.degrees.own, self.degrees.looped, scale * (torch.from_numpy(others) + scale))
+        return Degrees(self.degrees.plain, self.degrees.looped, scale * (torch.from_numpy(others) + scale))
 
     def features(self, nodes: Tensor) -> Tensor:
         """Rows of X, [n, F]: a CSR tensor where features are sparse."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.scores import evaluating, score
+from gistgnn.evaluation.scores import evaluation_mode, score
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.session.running import Running
 from gistgnn.theta.theta import Theta
-from gistgnn.utils.console import waiting
+from gistgnn.utils.console import spinner
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
@@ -56,7 +56,7 @@ class Scorer:
 
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, self._graph.num_classes)
-            with waiting("preparing evaluation", shown=shown):
+            with spinner("preparing evaluation", shown=shown):
                 batch = whole_graph(self._graph)
                 self._inference = self._evaluation.prepare(self._running.module, batch, seed)
             return self._inference.describe()
@@ -77,7 +77,7 @@ class Scorer:
     def _logits(self, model: nn.Module) -> Tensor:
         """The model's output for every node, [N, C]; waits for the GPU."""
         assert self._inference is not None
-        with evaluating(model):
+        with evaluation_mode(model):
             logits = self._inference.logits(model)
         if logits.is_cuda:
             torch.cuda.synchronize(logits.device)

@@ -17,7 +17,7 @@ from gistgnn.accounting.phases import Phases
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import chosen
+from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph
 from gistgnn.runners.runner import Runner, Schedule, Stretch
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
@@ -27,7 +27,7 @@ from gistgnn.session.running import Running
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.utils.console import RoundBar, waiting
+from gistgnn.utils.console import RoundBar, spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Session:
         if options.sampler is None:
             return FullGraph(batch)
         layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
-        with waiting("preparing batches", shown=options.progress):
+        with spinner("preparing batches", shown=options.progress):
             return options.sampler.sampler(batch, trainer.seed, share, layers)
 
     def _make_monitor(self, preparing: Phases) -> Monitor:
@@ -162,7 +162,7 @@ class Session:
             trainer.ranks,
             trainer.workers,
             self._scorer,
-            chosen(self._graph),
+            selection_metric(self._graph),
             self._training,
             callbacks,
             saver,

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from gistgnn.utils.lazy import lazy_exports
+from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.theta.store import Store
 
 __all__ = ["Store"]
 
-__getattr__ = lazy_exports(__name__, {"Store": "store"})
+__getattr__ = lazy_attributes(__name__, {"Store": "store"})

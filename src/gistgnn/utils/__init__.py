@@ -1,1 +1,1 @@
-"""Small helpers that know nothing of graphs or of GIST."""
+"""Small helpers that know nothing of graphs or GIST: prefetching, random streams, console, memory, lazy imports."""

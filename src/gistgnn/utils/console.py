@@ -1,4 +1,4 @@
-"""What is shown on the terminal while a run goes on: notes, a spinner, a progress bar."""
+"""What the terminal shows during a run: log messages, a spinner, a progress bar."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ from rich.progress import (
 
 
 def show_log(*, shown: bool = True) -> None:
-    """Show what gistgnn logs, from level INFO on, as lines `gistgnn: note: ...` on standard error; False: hide it."""
+    """Print gistgnn's log messages from level INFO on as ``gistgnn: note: ...`` on standard error, or hide them."""
     logger = logging.getLogger("gistgnn")
     logger.handlers.clear()
     logger.addHandler(_NoteHandler() if shown else logging.NullHandler())
@@ -30,25 +30,25 @@ def show_log(*, shown: bool = True) -> None:
 
 class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"gistgnn: note: {record.getMessage()}", file=sys.stderr)  # sys.stderr as it is now: bars replace it
+        print(f"gistgnn: note: {record.getMessage()}", file=sys.stderr)  # read sys.stderr now: progress bars replace it
 
 
 @contextlib.contextmanager
-def waiting(what: str, *, shown: bool) -> Iterator[None]:
-    """Show for how long the block has been at work, where standard error is a terminal; not shown: nothing."""
+def spinner(task: str, *, shown: bool) -> Iterator[None]:
+    """Show a spinner with the elapsed time while the block runs, if ``shown`` and standard error is a terminal."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn(what), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        bar.add_task(what, total=None)
+        bar.add_task(task, total=None)
         yield
 
 
 class RoundBar:
-    """A bar over the rounds of a run, on standard error, with the latest loss and scores.
+    """A progress bar over the rounds of a run, on standard error, with the latest loss and scores.
 
     Args:
-        rounds: how many there will be.
-        shown: False shows nothing.
+        rounds: number of rounds of the run.
+        shown: False: draw nothing.
     """
 
     def __init__(self, rounds: int, *, shown: bool) -> None:
@@ -71,11 +71,11 @@ class RoundBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop drawing; the bar stays on the screen."""
+        """Stop drawing. The bar stays on the screen."""
         self._bar.stop()
 
     def advance(self, rounds: int) -> None:
-        """Show how many rounds are done."""
+        """Show the number of finished rounds."""
         self._bar.update(self._task, completed=rounds)
 
     def update(self, entry: dict[str, Any]) -> None:

@@ -1,21 +1,56 @@
-"""Packages that import their public names at the first use, so that light modules in them import nothing slow."""
+"""Names that are imported when they are first used, so that the command line can list them without importing torch."""
 
-import importlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module-level `__getattr__` for a package.
+class Registry(Mapping[str, T]):
+    """A dictionary from names to objects of other modules. A lookup imports the module; listing names does not.
+
+    Example:
+        >>> SHAPES = Registry({"square": "shapes.square:Square"})
+        >>> list(SHAPES)
+        ['square']
 
     Args:
-        package: its `__name__`.
-        homes: public name -> the module in the package that defines it.
+        homes: ``"module:attribute"`` for every name.
     """
 
-    def load(name: str) -> Any:
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> T:
+        """Import the object of a name."""
+        module, attribute = self._homes[name].split(":")
+        return getattr(import_module(module), attribute)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a name is registered, without an import."""
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the order of registration."""
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        """Count the names."""
+        return len(self._homes)
+
+
+def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` that imports a public name from its module at the first use.
+
+    Args:
+        package: the package's ``__name__``.
+        homes: for every public name the module that defines it, relative to the package.
+    """
+
+    def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
-    return load
+    return get

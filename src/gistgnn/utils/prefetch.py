@@ -1,4 +1,4 @@
-"""Work done ahead in the background."""
+"""Prefetching: a background thread prepares the next items of a loop."""
 
 from collections.abc import Generator, Iterable
 from queue import SimpleQueue
@@ -9,38 +9,38 @@ T = TypeVar("T")
 _END = object()
 
 
-def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the items while a thread makes the next ones, at most ``depth`` of them ahead.
+def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
+    """Yield the items while a thread prepares the next ones.
 
-    What making an item raises is raised here, in its place. Closing the generator, as an early end of a loop over it
-    does, ends the thread first; so does an error in the loop's body, once the generator is closed or collected.
+    An error in ``items`` is raised at its place in the sequence. Closing the generator ends the thread; an early end of
+    a loop over the generator closes it.
 
     Args:
-        items: iterated over in the thread alone.
-        depth: how many may be waiting.
+        items: the thread alone iterates over them.
+        depth: how many prepared items may wait.
     """
     ready: SimpleQueue[object] = SimpleQueue()
     room, stopped = Semaphore(depth), Event()
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
-    def make() -> None:
+    def produce() -> None:
         try:
             iterator = iter(items)
             while room.acquire() and not stopped.is_set():
                 ready.put(next(iterator, _END))
-        except BaseException as error:  # whatever it is, it belongs to the consumer
-            failed.append(error)
+        except BaseException as error:  # the consumer raises it
+            errors.append(error)
             ready.put(_END)
 
-    thread = Thread(target=make, name="gistgnn-ahead", daemon=True)
+    thread = Thread(target=produce, name="gistgnn-prefetch", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not _END:
             yield item  # type: ignore[misc]  # T, or the end
-            del item  # the consumer may be done with it before the next one is there
+            del item  # do not keep it alive while waiting for the next one
             room.release()
-        if failed:
-            raise failed[0]
+        if errors:
+            raise errors[0]
     finally:
         stopped.set()
         room.release()

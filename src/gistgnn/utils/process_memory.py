@@ -1,21 +1,28 @@
-"""How much memory a run takes, and how it is handled."""
+"""The memory that is free, the memory that a run takes, and how the C library handles it."""
 
 import ctypes
 import sys
 from pathlib import Path
 
+import psutil
 import torch
 
 
+def available_bytes(device: torch.device) -> int:
+    """Return how many more bytes this process can allocate on a device."""
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
+
+
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the most memory this process has held: on the GPU where the run was there, else resident on the host."""
+    """Return the process's peak memory: allocated on the GPU if the run used one, otherwise resident on the host."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "win32":
-        import psutil
-
         return psutil.Process().memory_info().peak_wset
-    if sys.platform == "linux":  # getrusage counts the process that started this one as well
+    if sys.platform == "linux":  # getrusage would count the parent process as well
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
     import resource
@@ -25,12 +32,12 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep freed memory for the next tensors, where it is glibc; up to 1 GiB more stays held.
+    """Make glibc keep freed memory for the next tensors. Up to 1 GiB more stays allocated. Other systems: do nothing.
 
-    By default it hands every large tensor's memory back to the system, which then clears it page by page for the next
-    one: on the CPU that takes longer than the arithmetic of dropout or a norm.
+    By default glibc returns the memory of every large tensor to the system, which clears it page by page for the next
+    tensor. On the CPU this takes longer than the arithmetic of dropout or a norm.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
-        mmap_threshold, trim_threshold = -3, -1  # of <malloc.h>
-        libc.mallopt(mmap_threshold, 32 * 2**20)  # the largest that it takes
+        mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
+        libc.mallopt(mmap_threshold, 32 * 2**20)  # the largest allowed value
         libc.mallopt(trim_threshold, 2**30)

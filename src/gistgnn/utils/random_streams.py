@@ -1,7 +1,7 @@
-"""Random streams that follow from a run's seed and a place in the run, and from nothing else.
+"""Random streams that depend on a run's seed and a place in the run, and on nothing else.
 
-Blocks, dropout and initial weights are drawn from streams keyed by (seed, purpose, round, sub-GCN),
-so they do not depend on where or in which order the sub-GCNs run, or on a run having been resumed.
+Blocks, dropout and initial weights come from streams with the key (seed, purpose, round, sub-GCN). They do not depend
+on where and in which order sub-GCNs run, or on whether the run was resumed.
 """
 
 import contextlib
@@ -19,22 +19,26 @@ def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSe
 
 
 def check_seed(seed: int) -> int:
-    """Return the seed, or raise InputError if it is not an integer >= 0."""
+    """Return the seed. Raise InputError if it is not an integer >= 0."""
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise InputError(f"seed is {seed!r}, expected an integer >= 0")
     return seed
 
 
 def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
-    """Return a NumPy generator for one purpose at one place (`key`) of a run."""
+    """Return a NumPy generator for one purpose at one place of a run, such as ``key`` = (round, sub-GCN)."""
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
 
 
 @contextlib.contextmanager
 def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None = None) -> Iterator[None]:
-    """Within the block torch's global generators follow from (seed, purpose, key); afterwards they are as before.
+    """Seed torch's global generators with (seed, purpose, key) inside the block, and restore them afterwards.
 
-    `device` names the CUDA device whose generator is seeded as well as the CPU's.
+    Args:
+        seed: the run's seed.
+        purpose: what is drawn.
+        key: the place in the run, such as (round, sub-GCN).
+        device: a CUDA device whose generator is seeded as well as the CPU's.
     """
     devices = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):

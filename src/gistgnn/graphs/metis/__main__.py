@@ -1,4 +1,4 @@
-"""What runs in METIS's process: FOLDER COUNT SEED. Run by its path, so that torch is not imported."""
+"""The program of METIS's process, with the arguments FOLDER COUNT SEED. Run by its path: this does not import torch."""
 
 import ctypes
 import signal
@@ -11,7 +11,7 @@ import pymetis
 
 def main(folder: Path, count: int, seed: int) -> None:
     """Read rowptr.npy and col.npy, and write part.npy: [N] int64."""
-    # METIS's own integer type: it then works on these very arrays.
+    # METIS's own integer type: it then works on these arrays without a copy.
     rowptr, col = (np.load(folder / f"{name}.npy").astype(pymetis.zero_copy_dtype()) for name in ("rowptr", "col"))
     graph, options = pymetis.CSRAdjacency(rowptr, col), pymetis.Options(seed=seed)
     _, part = pymetis.part_graph(count, graph, options=options, warn_on_copies=True)
@@ -19,7 +19,7 @@ def main(folder: Path, count: int, seed: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let Linux end this process when the one that waits for it is killed; METIS can run for minutes."""
+    """Make Linux end this process when the parent process is killed: METIS can run for minutes."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

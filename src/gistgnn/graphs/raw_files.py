@@ -1,4 +1,4 @@
-"""What all readers of raw files share: their errors, and files that are missing and have to be downloaded."""
+"""Raw files of data sets: errors for downloading and reading them, shared by all readers."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _TIMEOUT_SECONDS = 30.0
 
 @contextlib.contextmanager
 def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterator[None]:
-    """A context in which missing raw files are downloaded: no hanging connections, nothing on stdout.
+    """Download missing raw files inside the block: connections time out, and nothing is printed on stdout.
 
     Args:
         info: the data set.
@@ -24,14 +24,14 @@ def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterat
         files: their paths below ``folder``.
 
     Raises:
-        InputError: for whatever goes wrong inside; it says which files to put where.
+        InputError: any error of the block; the message says which files to put where.
     """
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT_SECONDS)  # the downloaders of PyG and ogb set none
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
-    except Exception as error:  # HTTP, archives and file systems each have errors of their own
+    except Exception as error:  # HTTP, archives and file systems each have their own errors
         raise InputError(
             f"{info.name}: raw files are missing in {folder} and cannot be downloaded ({reason(error)}); "
             f"put {', '.join(files)} there"
@@ -42,28 +42,25 @@ def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterat
 
 @contextlib.contextmanager
 def reading(info: DatasetInfo, folder: Path) -> Iterator[None]:
-    """A context in which raw files are parsed and checked, with nothing on stdout.
-
-    Args:
-        info: the data set.
-        folder: where its files are.
+    """Parse and check raw files of ``folder`` inside the block, with nothing on stdout.
 
     Raises:
-        InputError: the files are damaged, whatever the parser stumbled over, or hold wrong values.
+        InputError: the files are damaged or hold wrong values.
     """
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except MemoryError:
         raise
-    except Exception as error:  # damaged bytes make the parsers raise anything
+    except Exception as error:  # a parser may raise anything on damaged bytes
         raise InputError(
-            f"{info.name}: the raw files in {folder} cannot be read ({reason(error)}); delete them to get them anew"
+            f"{info.name}: the raw files in {folder} cannot be read ({reason(error)}); delete them to download them "
+            "again"
         ) from error
 
 
 def move_missing(source: Path, target: Path) -> None:
-    """Move the files of ``source`` that ``target`` lacks to it, folder by folder, each in one step."""
+    """Move every file of ``source`` that ``target`` does not have to ``target``, each in one step."""
 
     def move(one: str, other: str) -> None:
         if not os.path.exists(other):

@@ -1,4 +1,4 @@
-"""The exact output of a model of gistgnn.nn, layer by layer, within a budget of memory."""
+"""The exact output of a model of `gistgnn.nn`, one layer after the other, within a memory budget."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import LayerSizes, Plan, row_chunks
-from gistgnn.evaluation.hidden_features import Given, InFile, InMemory, Stored, column_blocks
+from gistgnn.evaluation.hidden_features import InFile, InMemory, OneTensor, Stored, column_blocks
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer, as_gnn
 from gistgnn.nn.propagate import Propagation
 from gistgnn.sampling import Batch
 
-Rows = Callable[[slice], Tensor]  # from some nodes to their rows of a matrix
+Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
 
 class ByLayers:
-    """Runs one layer for all nodes before the next one begins.
+    """Runs one layer for all nodes, then the next.
 
-    What a layer does to every node by itself is done for a chunk of nodes at a time. The sums along the edges are
-    taken for a chunk of nodes and a block of columns, of which all nodes' messages are in memory. The features of all
-    nodes between the layers lie on the host, in memory or in temporary files.
+    Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
+    of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
+    the host, in memory or in temporary files.
 
     Args:
         batch: the graph.
-        plan: what fits into the memory, for models of these sizes (see `plan_layers`).
-
-    Attributes:
-        nodes: None: all nodes have an output.
+        plan: what fits into memory, for models of the same shapes (see `plan_layers`).
 
     Raises:
-        InputError: the disk of temporary files has too little room.
+        InputError: the disk has too little space for the temporary files.
     """
+
+    nodes = None  # all nodes have an output
 
     def __init__(self, batch: Batch, plan: Plan) -> None:
         self._batch, self._plan = batch, plan
-        self.nodes = None
         self._check_disk()
 
     def describe(self) -> dict[str, Any]:
-        """The method, as result.json holds it."""
+        """Return the method as in result.json."""
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def logits(self, model: nn.Module) -> Tensor:
-        """The output for every node of a model in evaluation mode: [N, C].
+        """Return the output of a model in evaluation mode: [N, C].
 
         Raises:
             InputError: a temporary file cannot be written.
@@ -61,65 +59,57 @@ class ByLayers:
         layers = [cast(Layer, layer) for layer in gnn.convs]
         finishes: list[Callable[[Tensor], Tensor]] = [partial(gnn.activate, norm) for norm in gnn.norms]
         finishes.append(nn.Identity())
-        h: Given | Stored = Given(self._batch.features)
+        h: OneTensor | Stored = OneTensor(self._batch.features)
         with ExitStack() as stack:
             for layer, sizes, finish in zip(layers, self._plan.layers, finishes, strict=True):
                 h = _Pass(self._batch, self._plan, layer, sizes, stack).run(h, finish)
-        return cast(Tensor, cast(Given, h).values)
+        return cast(Tensor, cast(OneTensor, h).values)
 
     def _check_disk(self) -> None:
         folder, needed = tempfile.gettempdir(), self._plan.disk
         free = shutil.disk_usage(folder).free
         if needed > free:
             raise InputError(
-                f"the hidden features take {needed / 2**30:.3g} GiB and {folder} has {free / 2**30:.3g} GiB left: "
+                f"the hidden features take {needed / 2**30:.3g} GiB and {folder} has {free / 2**30:.3g} GiB free: "
                 "point TMPDIR to a disk with more room, allow more memory, or evaluate by parts"
             )
 
 
 class _Pass:
-    """One layer for all nodes.
-
-    Args:
-        batch: the graph.
-        plan: what lies where.
-        layer: the layer.
-        sizes: its.
-        stack: closes what is left open.
-    """
+    """One layer for all nodes. ``stack`` closes the storage if an error occurs."""
 
     def __init__(self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, stack: ExitStack) -> None:
         self._x, self._adj = batch.x, batch.adj
         self._plan, self._layer, self._sizes, self._stack = plan, layer, sizes, stack
 
-    def run(self, h: Given | Stored, finish: Callable[[Tensor], Tensor]) -> Given | Stored:
-        """The output for the input ``h``, which is closed; ``finish`` is norm and activation."""
-        reads_own, nothing = self._layer.reads_own, h.rows(slice(0, 0))
+    def run(self, h: OneTensor | Stored, finish: Callable[[Tensor], Tensor]) -> OneTensor | Stored:
+        """Return the output for the input ``h``, which is closed. ``finish`` applies norm and activation."""
+        reads_input, no_rows = self._layer.update_reads_input, h.rows(slice(0, 0))
         received, spare = self._received(h)
-        if not reads_own:
+        if not reads_input:
             h.close()
-        out: Given | Stored
+        out: OneTensor | Stored
         if not self._sizes.hidden:
-            out = Given(self._x.new_empty(len(self._x), self._sizes.output))
+            out = OneTensor(self._x.new_empty(len(self._x), self._sizes.output))
         elif spare is not None and len(spare.blocks) > 1 and spare.width == self._sizes.hidden:
-            out = spare  # a node's row is read before it is written
+            out = spare  # every row is read before it is written
         else:
             out = self._store(self._sizes.hidden)
         for nodes in self._chunks():
-            own = h.rows(nodes) if reads_own else nothing
-            out.put(nodes, finish(self._layer.update(own, received(nodes))))
+            x = h.rows(nodes) if reads_input else no_rows
+            out.put(nodes, finish(self._layer.update(x, received(nodes))))
         h.close()
         if spare is not None and spare is not out:
             spare.close()
         return out
 
-    def _received(self, h: Given | Stored) -> tuple[Rows, Stored | None]:
-        """What nodes receive, and the storage beside ``h`` that holds it or what it is made of."""
-        if self._sizes.kept:
+    def _received(self, h: OneTensor | Stored) -> tuple[Rows, Stored | None]:
+        """Return what nodes receive, and the storage, if not ``h``, that it is read from."""
+        if self._sizes.cached:
             product = self._adj.aggregate(cast(Propagation, self._layer).operator, self._x)
             return product.__getitem__, None
         z, scores = self._messages(h)
-        if z is not h and not self._layer.reads_own:
+        if z is not h and not self._layer.update_reads_input:
             h.close()
         if len(z.blocks) == 1:
             received = partial(self._sums, z.block(0), scores, z.blocks[0])
@@ -129,7 +119,7 @@ class _Pass:
             received = partial(self._sums, z.block(index), scores, columns)
             for nodes in self._chunks():
                 a.write(index, nodes, received(nodes))
-            del received  # and its block, before the next one is read
+            del received  # frees its block before the next one is read
         if z is not h:
             z.close()
         return a.rows, a
@@ -137,8 +127,8 @@ class _Pass:
     def _sums(self, block: Tensor, scores: Tensor, columns: slice, nodes: slice) -> Tensor:
         return self._layer.aggregate_block(block, scores, self._adj, nodes, columns)
 
-    def _messages(self, h: Given | Stored) -> tuple[Given | Stored, Tensor]:
-        """The messages of all nodes, ``h`` itself where it is sent as it is, and the scores: [edge_scores, N]."""
+    def _messages(self, h: OneTensor | Stored) -> tuple[OneTensor | Stored, Tensor]:
+        """Return the messages of all nodes (``h`` if the layer sends its input), and the scores: [edge_scores, N]."""
         sizes, layer = self._sizes, self._layer
         z = self._store(sizes.sent) if sizes.messages else h
         scores = self._x.new_empty(sizes.scores, len(self._x))
