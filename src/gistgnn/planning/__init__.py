@@ -1,6 +1,6 @@
 """What a run would take of memory, disk and time, found without running it."""
 
-from gistgnn.planning.forecast import Option, Plan, Resources, Seconds, make_plan, said
+from gistgnn.planning.forecast import Option, Plan, Resources, Seconds, make_plan
 from gistgnn.planning.refusal import ample_bytes, peak_bytes, require_room
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.planning.spread import Network, Spread, spread
@@ -17,6 +17,5 @@ __all__ = [
     "make_plan",
     "peak_bytes",
     "require_room",
-    "said",
     "spread",
 ]

@@ -1,4 +1,4 @@
-"""What runs with different m and stores of Θ would take, and which of them fit."""
+"""Plans a run for several m and stores of Θ: what each needs, and which of them fit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import psutil
 import torch
 
+from gistgnn.errors import InputError
+from gistgnn.partition import Partition
 from gistgnn.planning.ledger import DISK
 from gistgnn.planning.rates import Rates, measure
-from gistgnn.planning.rehearsal import Found, rehearse
-from gistgnn.planning.shapes import Shapes, possible
+from gistgnn.planning.rehearsal import Rehearsal, rehearse
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.settings import make_training
@@ -32,9 +33,9 @@ class Resources:
     """What a run may take, in bytes.
 
     Attributes:
-        host: memory of the process, what it holds already included.
-        gpu: memory of the GPU where the run is on one, or None.
-        disk: room where the run's files go, what the Θ of a run that goes on holds already included.
+        host: memory of the process, with what it holds already.
+        gpu: memory of the run's GPU, or None where the run is on the CPU.
+        disk: room for the run's files, with what the Θ of a resumed run holds already.
         base: what the process holds already.
     """
 
@@ -45,12 +46,12 @@ class Resources:
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
-        """What this process can have now.
+        """Return what this process can have now.
 
         Args:
             device: of the run.
-            out: the run's directory, which need not exist; None: this one.
-            memory: bytes that take the place of what is available where the model runs.
+            out: the run's folder, which need not exist; None: this one.
+            memory: bytes that the run may take on its device; None: what is available.
         """
         where = torch.device(device)
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # torch loads much of its code at the first one
@@ -60,89 +61,64 @@ class Resources:
             gpu = memory or available_bytes(where)
         else:
             host = memory or host
-        place = (out or Path()).absolute()
-        held = sum(file.stat().st_size for file in (place / THETA).rglob("*") if file.is_file())  # is gone on with
-        place = next(folder for folder in (place, *place.parents) if folder.exists())
-        return cls(host, gpu, shutil.disk_usage(place).free + held, base)
+        folder = (out or Path()).absolute()
+        held = sum(file.stat().st_size for file in (folder / THETA).rglob("*") if file.is_file())
+        exists = next(path for path in (folder, *folder.parents) if path.exists())
+        return cls(host, gpu, shutil.disk_usage(exists).free + held, base)
 
     @property
     def limits(self) -> dict[str, int]:
-        """By place."""
+        """The bytes of every place."""
         return {"cpu": self.host, DISK: self.disk} | ({} if self.gpu is None else {"cuda": self.gpu})
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """About the time of parts of a run, in seconds.
+    """Estimated times."""
 
-    Attributes:
-        step: of one sub-GCN (of all at once, fused).
-        round: ζ steps of every sub-GCN, their slices taken and put.
-        epoch: the run's training, divided by its epochs.
-        evaluation: of the whole graph.
-    """
-
-    step: float
-    round: float
-    epoch: float
-    evaluation: float
+    step: float  # of one sub-GCN; of all of them where they are fused
+    round: float  # ζ steps of every sub-GCN, and moving their slices
+    epoch: float  # the run's training, divided by its epochs
+    evaluation: float  # of the whole graph
 
 
 @dataclass(frozen=True)
 class Option:
-    """A run with one m and one store, in bytes where nothing else is said.
-
-    Attributes:
-        sub_gcns: m.
-        store: where Θ lies, "memory" or "mapped".
-        parameters: of the largest sub-GCN, a number.
-        slice: the largest sub-GCN's parameters and buffers.
-        training: the same with gradients and the optimiser's state.
-        activations: what a step takes beyond that (of all sub-GCNs at once, fused).
-        evaluation: what an evaluation takes beyond what is there.
-        method: how it is evaluated.
-        moved: from and to Θ in a round, by the sub-GCN that moves most.
-        moved_by_all: by all sub-GCNs.
-        data_parallel: what m processes that train all of Θ together send in as many steps: 2 (m - 1) Θ for a step.
-        peaks: the most that is held in each place ("cpu", "cuda", "disk").
-        phase: in which of the run's phases that is, where the model runs.
-        lacking: the places that have too little.
-        seconds: about the time it takes, or None.
-    """
+    """What a run with one m and one store takes; sizes in bytes."""
 
     sub_gcns: int
     store: str
-    parameters: int
-    slice: int
-    training: int
-    activations: int
-    evaluation: int
-    method: str
-    moved: int
-    moved_by_all: int
-    data_parallel: int
-    peaks: dict[str, int]
-    phase: str
-    lacking: tuple[str, ...]
+    parameters: int  # of the largest sub-GCN, a number
+    slice: int  # the largest sub-GCN's parameters and buffers
+    training: int  # the same with gradients and the optimiser's state
+    activations: int  # what a step takes beyond that (of all sub-GCNs at once, where they are fused)
+    evaluation: int  # what an evaluation takes beyond what is there
+    method: str  # how the model is evaluated: "whole", "layers" or "parts"
+    moved: int  # from and to Θ in a round, by the sub-GCN that moves most
+    moved_by_all: int  # the same, by all sub-GCNs
+    data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
+    peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
+    phase: str  # the phase in which the device holds most
+    lacking: tuple[str, ...]  # the places that have too little
     seconds: Seconds | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether there is enough of everything."""
+        """Whether every place has enough."""
         return not self.lacking
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs with several m and stores of Θ.
+    """A run for several m and stores.
 
     Attributes:
         graph: its sizes.
-        batch: those of a step's batch.
-        parameters: of the full model.
+        batch: the sizes of a step's batch.
+        parameters: of the full model, a number.
         theta: bytes of Θ.
         resources: what there is.
-        options: for every store, every m.
+        options: every m in every store.
     """
 
     graph: GraphSizes
@@ -154,14 +130,14 @@ class Plan:
 
     @property
     def choice(self) -> Option | None:
-        """The smallest m that fits with Θ in memory, else with Θ in files; None where nothing fits."""
+        """The smallest m that fits with Θ in memory, else with Θ elsewhere; None where nothing fits."""
         fitting = [option for option in self.options if option.fits]
         return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
 
     @property
     def advice(self) -> str:
-        """What to choose, in words."""
-        chosen = self.choice
+        """A sentence that says what to choose."""
+        chosen, first = self.choice, self.options[0].store
         if chosen is None:
             least = min(self.options, key=lambda option: max(option.peaks.values()))
             return (
@@ -169,15 +145,16 @@ class Plan:
                 f"{_PLACES[least.store]}, and it lacks {' and '.join(_LACKING[place] for place in least.lacking)}; "
                 "make --hidden smaller, or train by --sampler clusters"
             )
-        text = f"choose m = {chosen.sub_gcns} with the parameters in {_PLACES[chosen.store]} (--store {chosen.store})"
-        smallest = min(option.sub_gcns for option in self.options)
-        why = "it is the smallest m that was asked for" if chosen.sub_gcns == smallest else "no smaller m fits"
-        if chosen.store != self.options[0].store:
-            why = f"no m fits with the parameters in {_PLACES[self.options[0].store]}"
-        return f"{text}: {why}"
+        why = "no smaller m fits"
+        if chosen.store != first:
+            why = f"no m fits with the parameters in {_PLACES[first]}"
+        elif chosen.sub_gcns == min(option.sub_gcns for option in self.options):
+            why = "it is the smallest m that was asked for"
+        where = f"{_PLACES[chosen.store]} (--store {chosen.store})"
+        return f"choose m = {chosen.sub_gcns} with the parameters in {where}: {why}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What `gistgnn plan --json` prints."""
+        """Return what `gistgnn plan --json` prints."""
         options = [{**asdict(option), "fits": option.fits} for option in self.options]
         chosen = self.choice and {"sub_gcns": self.choice.sub_gcns, "store": self.choice.store}
         return {**asdict(self), "options": options, "choice": chosen, "advice": self.advice}
@@ -192,10 +169,10 @@ def make_plan(
     *,
     timed: bool = True,
 ) -> Plan:
-    """Say what a run would take for several m and stores of Θ.
+    """Plan a run for several m and stores of Θ.
 
     Args:
-        config: the run; its own m is not looked at.
+        config: the run; its own m is ignored.
         sizes: of its graph.
         resources: what there is.
         sub_gcns: every m; None: those of `SUB_GCNS` that the widths allow.
@@ -203,35 +180,37 @@ def make_plan(
         timed: measure the machine, for about a second.
 
     Raises:
-        InputError: a setting or an m out of range, or memory that is too little for any evaluation layer by layer.
+        InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
     """
-    every = sub_gcns or possible(config, sizes, SUB_GCNS)
-    if not every:
-        Shapes(replace(config, sub_gcns=1), sizes)  # says why
+    every = sub_gcns or possible_sub_gcns(config, sizes, SUB_GCNS) or [1]
     runs = [(replace(config, sub_gcns=m), store) for store in stores for m in every]
-    found = [rehearse(each, sizes, store, resources.base, resources.limits) for each, store in runs]
+    found = [rehearse(run, sizes, store, resources.base, resources.limits) for run, store in runs]
     rates = None
     if timed:
-        rates = measure([work for each in found for work in (each.step, each.scoring)], torch.device(config.device))
-    options = tuple(
-        _option(each, store, result, resources, rates) for (each, store), result in zip(runs, found, strict=True)
-    )
-    seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    return Plan(sizes, seen.batch(expected), found[0].full, found[0].theta, resources, options)
+        rates = measure([work for run in found for work in (run.step, run.scoring)], torch.device(config.device))
+    options = tuple(_option(*run, result, resources, rates) for run, result in zip(runs, found, strict=True))
+    return Plan(sizes, found[0].batch, found[0].full, found[0].theta, resources, options)
 
 
-def said(size: int) -> str:
-    """Bytes in words."""
-    unit, name = next(((2**k, name) for k, name in ((30, "GiB"), (20, "MiB")) if size >= 2**k), (2**10, "KiB"))
-    return f"{size / unit:.3g} {name}" if size else "0"
+def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
+    """Return those of some m into which the run's widths can be split."""
+
+    def splits(m: int) -> bool:
+        try:
+            Partition([widths[dim] for dim in config.partitioned_dims], m, kind=config.partition)
+        except InputError:
+            return False
+        return True
+
+    widths = dict(enumerate((sizes.features, *config.model.hidden)))
+    known = config.partitioned_dims <= widths.keys()
+    return [m for m in candidates if known and splits(m)]
 
 
-def _option(config: RunConfig, store: str, found: Found, resources: Resources, rates: Rates | None) -> Option:
-    place, limits = torch.device(config.device).type, resources.limits
-    peaks = {name: found.peak(name) for name in limits}
-    training, m = make_training(config.training), config.sub_gcns
-    moved = [2 * size + 2 * moments for size, moments in zip(found.slices, found.carried, strict=True)]
+def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resources, rates: Rates | None) -> Option:
+    device, limits, m = torch.device(config.device).type, resources.limits, config.sub_gcns
+    peaks = {place: found.peak(place) for place in limits}
+    moved = [2 * (size + moments) for size, moments in zip(found.slices, found.carried, strict=True)]
     return Option(
         sub_gcns=m,
         store=store,
@@ -243,23 +222,19 @@ def _option(config: RunConfig, store: str, found: Found, resources: Resources, r
         method=found.method,
         moved=max(moved),
         moved_by_all=sum(moved),
-        data_parallel=2 * (m - 1) * found.theta * training.local_steps,
+        data_parallel=2 * (m - 1) * found.theta * make_training(config.training).local_steps,
         peaks=peaks,
-        phase=max(found.phases, key=lambda phase: found.phases[phase].get(place, 0)),
-        lacking=tuple(name for name, limit in limits.items() if peaks[name] > limit),
+        phase=max(found.phases, key=lambda phase: found.phases[phase].get(device, 0)),
+        lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
         seconds=_seconds(config, found, sum(moved), rates) if rates else None,
     )
 
 
-def _seconds(config: RunConfig, found: Found, moved: int, rates: Rates) -> Seconds:
+def _seconds(config: RunConfig, found: Rehearsal, moved: int, rates: Rates) -> Seconds:
     training, m = make_training(config.training), config.sub_gcns
     steps = training.steps(found.steps_per_epoch, m)
     step, in_round = rates.seconds(found.step), min(training.local_steps, steps)
     every = step if found.fused else m * step
     exchange = 2 * moved / rates.copied  # read and written
-    return Seconds(
-        step=step,
-        round=in_round * every + exchange,
-        epoch=(steps * every + steps / in_round * exchange) / training.epochs,
-        evaluation=rates.seconds(found.scoring),
-    )
+    epoch = (steps * every + steps / in_round * exchange) / training.epochs
+    return Seconds(step, in_round * every + exchange, epoch, rates.seconds(found.scoring))

@@ -9,9 +9,9 @@ import torch
 
 from gistgnn.distributed import Costs, costs
 from gistgnn.errors import InputError
+from gistgnn.planning.forecast import possible_sub_gcns
 from gistgnn.planning.rates import measure
-from gistgnn.planning.rehearsal import Found, rehearse
-from gistgnn.planning.shapes import possible
+from gistgnn.planning.rehearsal import Rehearsal, rehearse
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.settings import make_training
@@ -86,7 +86,7 @@ def spread(
         if w not in {each for each, _ in pairs}:
             raise InputError(f"ranks is {w}, more than any m ({max(sub_gcns or [w])}): each rank trains one at least")
     wanted = sorted({1, *(m for _, m in pairs)})
-    if too_many := sorted(set(wanted) - set(possible(config, sizes, tuple(wanted)))):
+    if too_many := sorted(set(wanted) - set(possible_sub_gcns(config, sizes, tuple(wanted)))):
         raise InputError(
             f"m = {too_many[0]} is more than the widths allow: give wider --hidden, or fewer --ranks or --sub-gcns"
         )
@@ -96,7 +96,9 @@ def spread(
     return [_project(config, w, m, found[m], steps, network) for w, m in pairs]
 
 
-def _project(config: RunConfig, ranks: int, m: int, found: Found, steps: dict[int, float], network: Network) -> Spread:
+def _project(
+    config: RunConfig, ranks: int, m: int, found: Rehearsal, steps: dict[int, float], network: Network
+) -> Spread:
     local_steps = make_training(config.training).local_steps
     slices = [own + moments for own, moments in zip(found.slices, found.carried, strict=True)]
     sent = costs(found.theta, slices, ranks, local_steps, sharded=True)

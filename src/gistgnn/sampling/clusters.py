@@ -82,15 +82,15 @@ class ClusterSampling(Sampling):
         )
 
     def expected(self, graph: Sizes, layers: int) -> Expected:
-        """q/c of the nodes; of the edges those inside clusters, and of the others as many as both ends are there of.
+        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch.
 
-        `METIS_INSIDE` of the edges are taken to lie inside clusters; 1/c, where these are random.
+        A share `METIS_INSIDE` of the edges is taken to lie inside clusters, or 1/c where clusters are random.
         """
         c, q = self.clusters, self.clusters_per_batch
         inside = METIS_INSIDE if self.method == "metis" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
         edges = graph.edges * q / c * (inside + (1 - inside) * both)
-        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q))
+        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute)
 
 
 class ClusterBatches(DrawnBatches):

@@ -60,9 +60,14 @@ class Sampling(ABC):
             InputError: a value that does not fit the graph or the model.
         """
 
-    @abstractmethod
     def expected(self, graph: Sizes, layers: int) -> Expected:
-        """About how large batches are, of a graph that is not there yet and a model of so many layers."""
+        """Return about how large batches will be, for plans; a subclass that can tell less than the whole graph does.
+
+        Args:
+            graph: the sizes of what training sees.
+            layers: of the model, the output layer included.
+        """
+        return Expected.whole(graph)
 
 
 class DrawnBatches(ABC):

@@ -5,6 +5,8 @@ from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
 T = TypeVar("T")
 _END = object()
 
@@ -19,6 +21,9 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
         items: iterated over in the thread alone.
         depth: how many may be waiting.
     """
+    if is_in_torch_dispatch_mode():  # a mode, such as a plan's tensors without values, holds for one thread alone
+        yield from items
+        return
     ready: SimpleQueue[object] = SimpleQueue()
     room, stopped = Semaphore(depth), Event()
     failed: list[BaseException] = []
