@@ -22,7 +22,7 @@ from gistgnn.settings import make_training
 from gistgnn.theta import STORES
 from gistgnn.utils.available import available_bytes
 
-SUB_GCNS = (1, 2, 4, 8, 16)
+_SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"memory": "memory", "host": "the host's memory", "mapped": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _TOUCHED = 40 * 2**20  # bytes of torch's code that the first steps bring into memory
@@ -30,19 +30,12 @@ _TOUCHED = 40 * 2**20  # bytes of torch's code that the first steps bring into m
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may take, in bytes.
+    """What a run may take, in bytes."""
 
-    Attributes:
-        host: memory of the process, with what it holds already.
-        gpu: memory of the run's GPU, or None where the run is on the CPU.
-        disk: room for the run's files, with what the Θ of a resumed run holds already.
-        base: what the process holds already.
-    """
-
-    host: int
-    gpu: int | None
-    disk: int
-    base: int
+    host: int  # memory of the process, with what it holds already
+    gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
+    disk: int  # room for the run's files, with what the Θ of a resumed run holds already
+    base: int  # what the process holds already
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
@@ -53,12 +46,11 @@ class Resources:
             out: the run's folder, which need not exist; None: this one.
             memory: bytes that the run may take on its device; None: what is available.
         """
-        where = torch.device(device)
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # torch loads much of its code at the first one
         base = psutil.Process().memory_info().rss + _TOUCHED
         host, gpu = available_bytes(torch.device("cpu")) + base, None
-        if where.type == "cuda":
-            gpu = memory or available_bytes(where)
+        if torch.device(device).type == "cuda":
+            gpu = memory or available_bytes(torch.device(device))
         else:
             host = memory or host
         folder = (out or Path()).absolute()
@@ -91,7 +83,7 @@ class Option:
     parameters: int  # of the largest sub-GCN, a number
     slice: int  # the largest sub-GCN's parameters and buffers
     training: int  # the same with gradients and the optimiser's state
-    activations: int  # what a step takes beyond that (of all sub-GCNs at once, where they are fused)
+    activations: int  # what a step takes beyond what it leaves (of all sub-GCNs at once, where they are fused)
     evaluation: int  # what an evaluation takes beyond what is there
     method: str  # how the model is evaluated: "whole", "layers" or "parts"
     moved: int  # from and to Θ in a round, by the sub-GCN that moves most
@@ -110,23 +102,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run for several m and stores.
-
-    Attributes:
-        graph: its sizes.
-        batch: the sizes of a step's batch.
-        parameters: of the full model, a number.
-        theta: bytes of Θ.
-        resources: what there is.
-        options: every m in every store.
-    """
+    """A run for several m and stores."""
 
     graph: GraphSizes
-    batch: GraphSizes
-    parameters: int
-    theta: int
+    batch: GraphSizes  # the sizes of a step's batch
+    parameters: int  # of the full model, a number
+    theta: int  # bytes of Θ
     resources: Resources
-    options: tuple[Option, ...]
+    options: tuple[Option, ...]  # every m in every store
 
     @property
     def choice(self) -> Option | None:
@@ -175,14 +158,14 @@ def make_plan(
         config: the run; its own m is ignored.
         sizes: of its graph.
         resources: what there is.
-        sub_gcns: every m; None: those of `SUB_GCNS` that the widths allow.
+        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow.
         stores: of `STORES`.
         timed: measure the machine, for about a second.
 
     Raises:
         InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
     """
-    every = sub_gcns or possible_sub_gcns(config, sizes, SUB_GCNS) or [1]
+    every = sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
     runs = [(replace(config, sub_gcns=m), store) for store in stores for m in every]
     found = [rehearse(run, sizes, store, resources.base, resources.limits) for run, store in runs]
     rates = None
@@ -194,17 +177,16 @@ def make_plan(
 
 def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
     """Return those of some m into which the run's widths can be split."""
+    widths = dict(enumerate((sizes.features, *config.model.hidden)))
+    split = [width for dim, width in widths.items() if dim in config.partitioned_dims]
 
-    def splits(m: int) -> bool:
+    def fits(m: int) -> bool:
         try:
-            Partition([widths[dim] for dim in config.partitioned_dims], m, kind=config.partition)
+            return bool(Partition(split, m, kind=config.partition))
         except InputError:
             return False
-        return True
 
-    widths = dict(enumerate((sizes.features, *config.model.hidden)))
-    known = config.partitioned_dims <= widths.keys()
-    return [m for m in candidates if known and splits(m)]
+    return [m for m in candidates if fits(m)]
 
 
 def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resources, rates: Rates | None) -> Option:
@@ -217,8 +199,8 @@ def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resource
         parameters=max(found.parameters),
         slice=max(found.slices),
         training=found.training,
-        activations=found.activations,
-        evaluation=found.evaluation,
+        activations=found.step.top - found.step.after,
+        evaluation=found.scoring.top - found.scoring.before,
         method=found.method,
         moved=max(moved),
         moved_by_all=sum(moved),

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 DISK = "disk"
-DISK_DEVICE = "lazy"  # the device of tensors that stand for files: a type of torch's that nothing else uses here
+DISK_DEVICE = "lazy"  # tensors in files have this device, a type of torch's that nothing else uses here
 _MAPPED = 2**25  # bytes from which the C library returns freed memory to the system
 _KEPT = 2**30  # bytes of smaller tensors that it keeps after they are freed (see `keep_freed_memory`)
 
@@ -38,11 +38,6 @@ class Product(NamedTuple):
     columns: int
     dtype: torch.dtype
 
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.count * self.rows * self.inner * self.columns
-
 
 @dataclass
 class Work:
@@ -57,10 +52,9 @@ class Work:
 
 
 class Account:
-    """Bytes that are held in one place.
+    """Bytes that are held in one place, without the gaps between tensors.
 
-    Gaps between tensors are not counted. In the C library's heap they take nothing, or as much again as the tensors of
-    1 to 32 MiB.
+    In the C library's heap the gaps take nothing, or as much again as the tensors of 1 to 32 MiB.
 
     Args:
         keeps: memory of small tensors stays with the process when they are freed, as the C library has it.
@@ -99,8 +93,7 @@ class Ledger(TorchDispatchMode):
         super().__init__()
         self.accounts: dict[str, Account] = {}
         self._known: dict[int, weakref.finalize[Any, Any]] = {}
-        self._counting = True
-        self._work = Work()
+        self._counting, self._work = True, Work()
         self._answers = {
             aten._local_scalar_dense.default: lambda _: 1,
             aten.equal.default: lambda *_: True,
@@ -180,9 +173,9 @@ class Ledger(TorchDispatchMode):
 
     def _sampled_product(self, at: Any, left: Tensor, right: Tensor, **_: Any) -> Any:
         """Copy both factors, and the entries three times, as torch does on the CPU."""
-        copies = [bytes_of([tensor]) for tensor in (left, right, *[at.entries] * 3)]
-        for size in (*copies, *(-size for size in copies)):
-            self.account(at.device.type).add(size)
+        copies = [tensor.clone() for tensor in (left, right, *[at.entries] * 3)]
+        for copy in copies:
+            self._enter(copy)
         return at
 
     def _nonzero(self, x: Tensor) -> Tensor:
@@ -198,7 +191,7 @@ def rehearsing() -> Iterator[Ledger]:
 
 
 def filler(size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return a tensor of ``size`` bytes: what code other than torch's holds."""
+    """Return a tensor of ``size`` bytes, for what code other than torch's holds."""
     return torch.empty(size, dtype=torch.uint8, device=device)
 
 

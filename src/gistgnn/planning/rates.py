@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import math
+import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,25 +28,34 @@ class Rates:
     sparse: float  # floating-point operations of a CSR product
 
     def seconds(self, work: Work) -> float:
-        """Estimate the time of some work; its shapes are among those that were measured."""
-        dense = sum(times * shape.flops / self.products[measured(shape)] for shape, times in work.products.items())
+        """Estimate the time of some work, whose shapes are among those that were measured."""
+        dense = sum(times * flops(shape) / self.products[measured(shape)] for shape, times in work.products.items())
         return dense + work.sparse / self.sparse + work.bytes / self.copied
 
 
+def flops(product: Product) -> int:
+    """Return its multiplications and additions."""
+    return 2 * math.prod(product[:4])
+
+
 def measured(product: Product) -> Product:
-    """Return the product of the same shape, cut to a size that is quick to measure, whose rate stands for it."""
+    """Return the product whose rate stands for it: of the same shape, cut to a size that is quick to measure."""
     count, *sides, dtype = product
     return Product(min(count, _COUNT), *(min(side, _SIDE) for side in sides), dtype)
 
 
 def measure(work: Iterable[Work], device: torch.device) -> Rates:
-    """Measure the machine at the shapes of some work, on the device where it will run."""
+    """Measure a device at the shapes of some work."""
     source = torch.zeros(_COPIED // 4, device=device)
     target = torch.ones_like(source)
     copied = 2 * _COPIED / _fastest(lambda: target.copy_(source), device)
     shapes = {measured(product) for block in work for product in block.products}
-    products = {shape: shape.flops / _fastest(_dense(shape, device), device) for shape in shapes}
-    return Rates(products, copied, _sparse_rate(device))
+    products = {shape: flops(shape) / _fastest(_dense(shape, device), device) for shape in shapes}
+    col = torch.randint(_ROWS, (_ROWS * _DEGREE,), generator=torch.Generator().manual_seed(0)).int().to(device)
+    rowptr = torch.arange(0, len(col) + 1, _DEGREE, dtype=torch.int32, device=device)
+    matrix = SparseMatrix.from_pattern(Pattern(rowptr, col, (_ROWS, _ROWS)), torch.ones(len(col), device=device))
+    h = torch.ones(_ROWS, _COLUMNS, device=device)
+    return Rates(products, copied, 2 * len(col) * _COLUMNS / _fastest(lambda: matrix @ h, device))
 
 
 def _dense(shape: Product, device: torch.device) -> Callable[[], object]:
@@ -54,21 +64,12 @@ def _dense(shape: Product, device: torch.device) -> Callable[[], object]:
     return lambda: torch.bmm(left, right) if shape.count > 1 else torch.mm(left[0], right[0])
 
 
-def _sparse_rate(device: torch.device) -> float:
-    col = torch.randint(_ROWS, (_ROWS * _DEGREE,), generator=torch.Generator().manual_seed(0)).int().to(device)
-    rowptr = torch.arange(0, len(col) + 1, _DEGREE, dtype=torch.int32, device=device)
-    matrix = SparseMatrix.from_pattern(Pattern(rowptr, col, (_ROWS, _ROWS)), torch.ones(len(col), device=device))
-    h = torch.ones(_ROWS, _COLUMNS, device=device)
-    return 2 * len(col) * _COLUMNS / _fastest(lambda: matrix @ h, device)
-
-
 def _fastest(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of the fastest of a few runs, after one that is not timed."""
-    found = []
-    for _ in range(1 + _REPEATS):
-        start = time.perf_counter()
+
+    def finish() -> None:
         run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - start)
-    return min(found[1:])
+
+    return min(timeit.repeat(finish, number=1, repeat=1 + _REPEATS)[1:])

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.checkpoint import FILE_BYTES, KEPT
 from gistgnn.errors import InputError
+from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
+from gistgnn.evaluation.parts import nodes_at_once
 from gistgnn.gist import GIST
 from gistgnn.io.stored_tensor import READING
 from gistgnn.io.tensors import shards_of
 from gistgnn.layout.axes import Widths, named_tensors
+from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
-from gistgnn.planning.evaluation_memory import PlannedEvaluation
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
-from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
+from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.round import Round
 from gistgnn.runners import Stretch, make_runner
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling.expected import Expected
-from gistgnn.settings import Training, make_training
+from gistgnn.sampling import Batch, ClusterSampling, forward
+from gistgnn.settings import make_training
 from gistgnn.theta import STORES, InMemory
 
 ROUNDS = STEPS = 2  # in the first, some memory is not there yet: moments, the best Θ
+_SCORED = 100  # bytes for a node while predictions are compared with labels
 
 # The device where a store keeps Θ; None: where the sub-GCNs train. Elsewhere a round holds one sub-GCN at a time.
 _DEVICES = {"memory": None, "host": "cpu", "mapped": DISK_DEVICE}
@@ -45,23 +50,13 @@ class Rehearsal:
     parameters: list[int]  # of every sub-GCN, a number
     training: int  # the first sub-GCN with gradients and the optimiser's state
     carried: list[int]  # every sub-GCN's moments, where they are kept from round to round
-    phases: dict[str, dict[str, int]] = field(default_factory=dict)  # the peak of every place in every phase
+    batch: GraphSizes  # the sizes of a step's batch
+    steps_per_epoch: int
+    phases: dict[str, dict[str, int]] = field(default_factory=dict)  # phase -> place -> the most that it holds
     fused: bool = False  # the sub-GCNs train in one pass over each batch
-    batch: GraphSizes = field(init=False)  # the sizes of a step's batch
     method: str = ""  # of evaluation: "whole", "layers" or "parts"
-    steps_per_epoch: int = 1
     step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all where they are fused
     scoring: Work = field(default_factory=Work)  # one evaluation
-
-    @property
-    def activations(self) -> int:
-        """What a step takes beyond what is left after it."""
-        return self.step.top - self.step.after
-
-    @property
-    def evaluation(self) -> int:
-        """What an evaluation takes beyond what is there before it."""
-        return self.scoring.top - self.scoring.before
 
     def peak(self, place: str) -> int:
         """Return the most bytes that a place holds in any phase."""
@@ -86,64 +81,63 @@ def rehearse(
     if store not in STORES:
         raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
     gist = replace(config, store="memory", store_precision="float32").trainer(sizes.features, sizes.classes)
-    training = make_training(config.training)
-    found = _sizes_of(gist, training)
-    seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    found.batch, found.steps_per_epoch = seen.batch(expected), expected.steps
+    run = _Run(gist, config, sizes, store)
     with rehearsing() as ledger:
         ledger.nonzero = sizes.nonzero
         ledger.account("cpu").add(base)
-        _Run(gist, config, training, store, ledger, found).rehearse(sizes, expected, limits or {})
-    return found
-
-
-def _sizes_of(gist: GIST, training: Training) -> Rehearsal:
-    """Count what follows from shapes alone."""
-    moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
-    keeps = training.optimizer_state == "carry" or gist.sub_gcns == 1
-    with torch.device("meta"):
-        full = gist.build(gist.widths)
-        every = [gist.layout.widths([len(block) for block in blocks]) for blocks in gist.blocks(0)]
-        subs = {widths: gist.build(widths) for widths in set(every)}
-    slices = {widths: bytes_of(named_tensors(sub).values()) for widths, sub in subs.items()}
-    trained = {widths: bytes_of(sub.parameters()) for widths, sub in subs.items()}
-    counters = 4 * len(list(full.parameters())) * (moments == 2)  # Adam counts the steps of every parameter
-    return Rehearsal(
-        theta=bytes_of(named_tensors(full).values()),
-        full=sum(p.numel() for p in full.parameters()),
-        slices=[slices[widths] for widths in every],
-        parameters=[sum(p.numel() for p in subs[widths].parameters()) for widths in every],
-        training=slices[every[0]] + (1 + moments) * trained[every[0]] + counters,
-        carried=[keeps * (moments * trained[widths] + counters) for widths in every],
-    )
+        return run.rehearse(ledger, limits or {})
 
 
 class _Run:
     """The phases of one run, in order."""
 
-    def __init__(
-        self, gist: GIST, config: RunConfig, training: Training, store: str, ledger: Ledger, found: Rehearsal
-    ) -> None:
-        self._gist, self._config, self._training, self._ledger, self._found = gist, config, training, ledger, found
-        self._on_disk, self._streams = store == "mapped", _DEVICES[store] is not None
+    def __init__(self, gist: GIST, config: RunConfig, sizes: GraphSizes, store: str) -> None:
+        self._gist, self._config, self._sizes, self._training = gist, config, sizes, make_training(config.training)
+        self._on_disk, self._device = store == "mapped", torch.device(config.device)
         self._theta_device = _DEVICES[store] or config.device
+        self._streams = _DEVICES[store] is not None
         self._subs: dict[int, tuple[Widths, nn.Module]] = {}
+        seen = sizes.training() if config.inductive else sizes
+        self._expected = seen.expected(config.sampler, config.model.layers)
+        self._found = self._sizes_of_models(seen.batch(self._expected))
 
-    def rehearse(self, sizes: GraphSizes, expected: Expected, limits: Mapping[str, int]) -> None:
+    def _sizes_of_models(self, batch: GraphSizes) -> Rehearsal:
+        """Return what follows from shapes alone."""
+        gist, training = self._gist, self._training
+        moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
+        keeps = training.optimizer_state == "carry" or gist.sub_gcns == 1
+        every = [gist.layout.widths([len(block) for block in blocks]) for blocks in gist.blocks(0)]
+        models = {widths: self._build(widths, "meta") for widths in {*every, gist.widths}}
+        size = {widths: bytes_of(named_tensors(model).values()) for widths, model in models.items()}
+        numbers = {widths: sum(p.numel() for p in model.parameters()) for widths, model in models.items()}
+        state = {widths: moments * bytes_of(model.parameters()) for widths, model in models.items()}
+        if moments == 2:  # Adam counts the steps of every parameter
+            state = {widths: size + 4 * len(list(models[widths].parameters())) for widths, size in state.items()}
+        return Rehearsal(
+            theta=size[gist.widths],
+            full=numbers[gist.widths],
+            slices=[size[widths] for widths in every],
+            parameters=[numbers[widths] for widths in every],
+            training=size[every[0]] + bytes_of(models[every[0]].parameters()) + state[every[0]],
+            carried=[keeps * state[widths] for widths in every],
+            batch=batch,
+            steps_per_epoch=self._expected.steps,
+        )
+
+    def rehearse(self, ledger: Ledger, limits: Mapping[str, int]) -> Rehearsal:
         """Go through the run."""
-        config, gist, found, ledger = self._config, self._gist, self._found, self._ledger
+        config, gist, found, self._ledger = self._config, self._gist, self._found, ledger
         with self._phase("loading"):
-            graph = PlannedGraph(config, sizes)
+            graph = PlannedGraph(config, self._sizes)
         with self._phase("parameters"):
             theta = self._make_theta()
         with self._phase("clustering"):
-            sampler = PlannedBatches(graph.seen, expected, ledger, config.sampler)
+            sampler = PlannedBatches(graph.seen, self._expected, ledger, config.sampler)
         with self._phase("preparing evaluation"), torch.no_grad():
             with ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
-                model = self._build(gist.widths, config.device).eval()
+                model = cast(GNN, self._build(gist.widths, config.device).eval())
             reading = min(READING, found.theta) if self._streams else 0
-            evaluation = PlannedEvaluation(config.evaluation, model, graph.whole, sizes, ledger, limits, reading)
+            evaluate, files = self._prepare_evaluation(model, graph.whole, limits, reading)
         runner = make_runner(config.runner)
         for number in range(ROUNDS):
             with self._phase("training"):
@@ -155,22 +149,20 @@ class _Run:
                 del saved, ahead
             with self._phase("aggregation"):
                 round_.aggregate(losses)
-            with (
-                self._phase("evaluation"),
-                torch.no_grad(),
-                ledger.observed(graph.whole.x.device.type) as found.scoring,
-            ):
+            with self._phase("evaluation"), torch.no_grad(), ledger.observed(self._device.type) as found.scoring:
                 block = filler(reading, config.device)
                 theta.load_into(model)
-                evaluation.run()
+                evaluate()
+                filler(_SCORED * self._sizes.nodes)
                 del block
-            with self._phase("keeping the best"):  # in files, when the round's slices are still in the journal
+            with self._phase("keeping the best"):  # of a Θ in files, while the round is still in the journal
                 journal = filler(sum(found.slices) + sum(found.carried), DISK_DEVICE) if self._on_disk else None
                 theta.keep_best()  # the one before is there until this one is
                 del journal
         found.fused = gist.sub_gcns > 1 and bool(getattr(runner, "fuses", False))
-        found.method, found.step = evaluation.method, sampler.steps[-1]
-        found.phases["evaluation"]["disk"] = found.phases["evaluation"].get("disk", 0) + evaluation.disk
+        found.step = sampler.steps[-1]
+        found.phases["evaluation"][DISK] = found.phases["evaluation"].get(DISK, 0) + files
+        return found
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -182,13 +174,12 @@ class _Run:
 
     def _make_theta(self) -> InMemory:
         half = self._on_disk and self._config.store_precision == "bf16"
-        tensors = named_tensors(self._build(self._gist.widths, self._theta_device))
-        kept = {
+        tensors = {
             name: tensor.detach().to(torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
-            for name, tensor in tensors.items()
+            for name, tensor in named_tensors(self._build(self._gist.widths, self._theta_device)).items()
         }
-        self._found.theta = bytes_of(kept.values())
-        return InMemory(self._gist.layout, self._gist.widths, kept, streams=self._streams)
+        self._found.theta = bytes_of(tensors.values())
+        return InMemory(self._gist.layout, self._gist.widths, tensors, streams=self._streams)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths, the last round's where there is one."""
@@ -208,6 +199,41 @@ class _Run:
         sizes = {name: part.tensor.nbytes for name, part in theta.checkpoint().items()}
         largest = max(sum(sizes[name] for name in names) for names in shards_of(sizes, FILE_BYTES))
         return [filler((KEPT + 1) * sum(sizes.values()), DISK_DEVICE), filler(2 * largest)]
+
+    def _prepare_evaluation(
+        self, gnn: GNN, batch: Batch, limits: Mapping[str, int], reading: int
+    ) -> tuple[Callable[[], object], int]:
+        """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files.
+
+        Args:
+            gnn: the full model.
+            batch: the whole graph.
+            limits: see `rehearse`.
+            reading: bytes that the weights take while they are read from where Θ lies, or 0.
+        """
+        wanted, sizes, device = self._config.evaluation, self._sizes, self._device
+        left = [
+            (limits.get(place, 2**62) - self._ledger.account(place).live) // 2
+            for place in dict.fromkeys(("cpu", device.type))
+        ]
+        least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so
+        budget = Budget(*(wanted.memory or max(room, least) for room in left))
+        self._found.method = wanted.method
+        if wanted.parts is not None:
+            parts = min(wanted.parts, sizes.nodes)
+            together = max(nodes_at_once(gnn, batch, budget, reading) * parts // sizes.nodes, 1)
+            sampling = ClusterSampling(parts, min(together, wanted.sample or parts), precompute=False)
+            sampler = PlannedBatches(batch, sampling.expected(sizes, 1), self._ledger, sampling).for_sub_gcn(1)
+            scores = partial(torch.empty, sizes.nodes, sizes.classes, device=device)
+            return lambda: (scores(), forward(gnn, next(sampler.batches(0, 1)))), 0
+        if wanted.method == "auto":
+            self._found.method = "whole" if whole_graph_bytes(gnn, batch) <= budget.compute else "layers"
+        if self._found.method == "whole":
+            return partial(forward, gnn, batch), 0
+        plan, costs = plan_layers(gnn, batch, budget), Costs(gnn, batch, budget.compute // 4)
+        features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
+        kept, work = filler(costs.resident, device), max(costs.preparing - costs.resident, plan.work + features)
+        return lambda: (filler(work, device), kept), plan.disk
 
 
 @contextmanager
