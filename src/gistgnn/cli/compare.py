@@ -111,7 +111,8 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
 
 
 def _require_room(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
-    from gistgnn.planning import Resources, ample_bytes, peak_bytes, said
+    from gistgnn.planning import Resources, ample_bytes, peak_bytes
+    from gistgnn.utils.formats import size
 
     if not configs:
         return
@@ -125,7 +126,7 @@ def _require_room(configs: "list[RunConfig]", sizes: "GraphSizes", args: argpars
         fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))
         advice = f"--at-once {fitting} would fit" if fitting else "make --hidden smaller, or see `gistgnn plan`"
         raise InputError(
-            f"{together} runs that take turns need {said(needs)} of memory together, {said(room)} are available: "
+            f"{together} runs that take turns need {size(needs)} of memory together, {size(room)} are available: "
             f"{advice}"
         )
 

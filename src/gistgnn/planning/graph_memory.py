@@ -16,7 +16,7 @@ from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import Ledger, Work, bytes_of, filler
 from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import Batch, DrawnBatches, Sampling
+from gistgnn.sampling import Batch, RandomBatches, Sampling
 from gistgnn.sampling.expected import Expected
 
 _PYG = 25 * 2**20  # bytes of PyG's code
@@ -55,7 +55,7 @@ class PlannedGraph:
             self.seen = batch(x, inside, y, _indices(part.nodes, device=on_device))
 
 
-class PlannedBatches(DrawnBatches):
+class PlannedBatches(RandomBatches):
     """Stands for the sampler of a run: its batches have the expected sizes and no values.
 
     Args:

@@ -143,7 +143,9 @@ class _Run:
             with self._phase("training"):
                 saved = self._saved(theta) if number else []  # while the last round's state is written
                 round_ = Round(theta, number, gist.blocks(0), self._sub_gcn, gist.input_axis)
-                ahead = filler(found.slices[-1] * (self._streams and gist.sub_gcns > 1))  # the next sub-GCN's slice
+                ahead = filler(
+                    found.slices[-1] * (self._streams and gist.sub_gcns > 1 and config.runner != "fused")
+                )  # the next sub-GCN's slice
                 with _quiet():
                     losses = runner(round_, sampler, self._training, Stretch(0, STEPS, STEPS), 0)
                 del saved, ahead

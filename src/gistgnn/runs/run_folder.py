@@ -24,7 +24,7 @@ from gistgnn.utils.available import available_bytes
 from gistgnn.io.models import find_model, write_model
 from gistgnn.report import REPORT, write_report
 from gistgnn.session.result import Result
-from gistgnn.sampling import described
+from gistgnn.sampling import from_description
 from gistgnn.io.stored_model import LARGE, stored_model
 
 RESULT, CURVES = "result.json", "curves.png"
@@ -87,7 +87,7 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     model["hidden"] = tuple(model["hidden"])
     return RunConfig(
         model=ModelConfig(**model),
-        sampler=described(fields.pop("sampler", None)),
+        sampler=from_description(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,
     )

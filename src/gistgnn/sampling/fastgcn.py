@@ -1,4 +1,4 @@
-"""FastGCN: importance sampling, the same in every layer (Chen et al., 2018)."""
+"""FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gistgnn.sampling.drawn import Array
 from gistgnn.sampling.expected import Sizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 
 
@@ -28,15 +28,16 @@ class FastGCNBatches(ImportanceBatches):
 
 @dataclass(frozen=True)
 class FastGCNSampling(ImportanceSampling):
-    """FastGCN: importance sampling, the same in every layer (Chen et al., 2018).
+    """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
 
-    A layer's input nodes are its output nodes and s draws with replacement with q_j ∝ Σ_i Ā_ij² over all rows i of Ā,
-    whether they are neighbours or not. Column j has weight (times drawn) / (s q_j), and 1 for the output nodes.
+    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
+    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
+    j is an output node.
 
     Args:
         batch_size: as for LADIES.
         nodes_per_layer: as for LADIES.
-        row_normalise: each row is scaled to the sum that it has in Ā. False: as published, which is unbiased.
+        row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
         batches: see `Sampling`.
 
     Raises:
@@ -48,5 +49,5 @@ class FastGCNSampling(ImportanceSampling):
 
     @staticmethod
     def candidates(graph: Sizes, linked: float) -> float:
-        """All nodes."""
+        """Return the number of all nodes."""
         return graph.nodes

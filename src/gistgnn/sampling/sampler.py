@@ -1,18 +1,18 @@
-"""What samplers have in common whose batches are drawn at random: an order of their own, made in the background."""
+"""What all samplers have in common: their settings, and batches that are made in the background."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.sampling.batch import Batch, Share, alone
+from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected, Sizes
 from gistgnn.utils.prefetch import ahead
 from gistgnn.utils.random_streams import generator
@@ -22,16 +22,38 @@ Array = npt.NDArray[Any]
 BATCHES = ("shared", "independent")
 
 
+class Sampler(Protocol):
+    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which every training node is seen about once."""
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from its step alone.
+
+        Close the generator if you leave it early: it may have a thread at work.
+        """
+
+    def select_columns(self, columns: Tensor) -> Sampler:
+        """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
+
+    def for_sub_gcn(self, i: int) -> Sampler:
+        """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling(ABC):
-    """How `GIST.fit` makes the batches of its steps. A new way is a subclass in a file of its own.
+    """The settings of a sampler, which `GIST.fit` takes.
+
+    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`.
 
     Args:
         batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
-            "independent": each draws its own.
+            "independent": each sub-GCN draws its own.
 
     Attributes:
-        name: what `--sampler` and result.json call it.
+        name: of the sampler in `--sampler`, in result.json and in the registry.
 
     Raises:
         InputError: a value out of its range.
@@ -46,36 +68,41 @@ class Sampling(ABC):
         if self.batches not in BATCHES:
             raise InputError(f"batches is '{self.batches}', expected one of {', '.join(BATCHES)}")
 
+    @property
+    def independent(self) -> bool:
+        """Whether every sub-GCN draws its own batches."""
+        return self.batches == "independent"
+
     @abstractmethod
-    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> DrawnBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> RandomBatches:
         """Return the sampler for a graph.
 
         Args:
             whole: what training sees of the graph, on the device where the models run.
             seed: of the batches.
-            share: gives what is made of the graph, once on a machine.
-            layers: of the model, the output layer included; None: not known.
+            share: computes tensors once for all processes on a machine.
+            layers: graph layers of the model, the output layer included; None: not known.
 
         Raises:
             InputError: a value that does not fit the graph or the model.
         """
 
     def expected(self, graph: Sizes, layers: int) -> Expected:
-        """Return about how large batches will be, for plans; a subclass that can tell less than the whole graph does.
+        """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
 
         Args:
             graph: the sizes of what training sees.
-            layers: of the model, the output layer included.
+            layers: graph layers of the model, the output layer included.
         """
         return Expected.whole(graph)
 
 
-class DrawnBatches(ABC):
-    """Batches that each follow from (seed, step) alone, made in a thread that works two batches ahead.
+class RandomBatches(ABC):
+    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead.
 
     Args:
         seed: of the batches.
-        independent: every sub-GCN draws its own; otherwise all see the same.
+        independent: every sub-GCN draws its own; otherwise all see the same ones.
     """
 
     steps_per_epoch: int
@@ -86,11 +113,11 @@ class DrawnBatches(ABC):
         self._columns: Tensor | None = None
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, first_step + 1, ..., which are made in the background."""
+        """Yield the batches of the steps first_step, first_step + 1, ...; a thread makes them."""
         return ahead(map(self._prepared, self._drawn(first_step, steps)))
 
     def select_columns(self, columns: Tensor) -> Self:
-        """Return the same sampler with the input features `columns` alone."""
+        """Return the same sampler with the input features ``columns`` alone."""
         return self._changed(_columns=columns)
 
     def for_sub_gcn(self, i: int) -> Self:
@@ -99,23 +126,23 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def _drawn(self, first_step: int, steps: int) -> Iterator[Any]:
-        """What the batches of some steps are made of."""
+        """Yield for every step what was drawn for its batch, such as some clusters."""
 
     @abstractmethod
     def _make(self, drawn: Any) -> Batch:
-        """The batch that is made of it."""
+        """Return the batch of what was drawn."""
 
     def _generator(self, purpose: str, *key: int) -> np.random.Generator:
-        """The random numbers for a purpose at one place of the run."""
+        """Return the random numbers for one purpose at one place of the run."""
         return generator(self._seed, purpose, *key, *self._stream)
 
     def _shuffled(self, count: int, per_batch: int, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
-        """Every step with its share of 0, ..., count - 1: an epoch is a random permutation, cut into groups."""
-        per_epoch, drawn, order = -(-count // per_batch), -1, np.empty(0, np.int64)
+        """Yield every step with its group of 0, ..., count - 1: an epoch is a random permutation, cut into groups."""
+        per_epoch, shuffled, order = -(-count // per_batch), -1, np.empty(0, np.int64)
         for step in range(first_step, first_step + steps):
             epoch, group = divmod(step, per_epoch)
-            if epoch != drawn:
-                drawn, order = epoch, self._generator("batches", epoch).permutation(count)
+            if epoch != shuffled:
+                shuffled, order = epoch, self._generator("batches", epoch).permutation(count)
             yield step, order[group * per_batch : (group + 1) * per_batch]
 
     def _prepared(self, drawn: Any) -> Batch:
