@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import DATASETS, Graph
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.ledger import rehearsing
 from gistgnn.planning.rates import flops
 from gistgnn.planning.rehearsal import Rehearsal, rehearse
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling import ClusterSampling
+from gistgnn.sampling import ClusterSampling, expected_batch
+from gistgnn.sampling.batch import SPARSE_BELOW
 from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
@@ -170,7 +171,7 @@ def test_a_budget_is_asked_for_before_evaluation_is_chosen() -> None:
 
 def test_batches_of_clusters() -> None:
     def batch(sampling: ClusterSampling | None) -> GraphSizes:
-        return SIZES.batch(SIZES.expected(sampling, 3))
+        return expected_batch(sampling, SIZES, 3).sizes(SIZES)
 
     every = batch(ClusterSampling(6, 6))
     assert (every.nodes, every.edges) == (SIZES.nodes, SIZES.edges)
@@ -182,9 +183,9 @@ def test_batches_of_clusters() -> None:
 
 def test_published_sizes() -> None:
     sizes = GraphSizes.of_dataset(DATASETS["amazon2m"])
-    assert (sizes.nodes, sizes.train, sizes.sparse) == (2_449_029, 1_670_674, False)
+    assert (sizes.nodes, sizes.train, sizes.nonzero) == (2_449_029, 1_670_674, 1.0)
     assert sizes.training().nodes == 1_670_674
-    assert GraphSizes.of_dataset(DATASETS["cora"]).sparse
+    assert GraphSizes.of_dataset(DATASETS["cora"]).nonzero < SPARSE_BELOW
 
 
 STEPS = """

@@ -12,12 +12,13 @@ log = logging.getLogger(__name__)
 
 def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
     """Say so where a weight between two split layers is trained in less than a round: it is in 1/m of them."""
+    from gistgnn.sampling import expected_batch
     from gistgnn.settings import make_training
 
     training, m = make_training(config.training), config.sub_gcns
     seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    steps = training.steps(expected.steps if expected else 1, m)
+    expected = expected_batch(config.sampler, seen, config.model.layers)
+    steps = training.steps(expected.steps, m)
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if config.method == "gist" and m > 1 and between and rounds < m:

@@ -1,8 +1,8 @@
 """What a run takes of memory, disk and time, before it starts."""
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.forecast import Option, Plan, Resources, Seconds, make_plan
 from gistgnn.planning.refusal import ample_bytes, peak_bytes, require_room
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.planning.spread import Network, Spread, spread
 
 __all__ = ["GraphSizes", "Network", "Option", "Plan", "Resources", "Seconds", "Spread"]

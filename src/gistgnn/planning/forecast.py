@@ -12,11 +12,11 @@ import psutil
 import torch
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.partition import Partition
 from gistgnn.planning.ledger import DISK
 from gistgnn.planning.rates import Rates, measure
 from gistgnn.planning.rehearsal import Rehearsal, rehearse
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.settings import make_training
 from gistgnn.theta import STORES

@@ -9,14 +9,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import Ledger, Work, bytes_of, filler
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch, RandomBatches, Sampling
+from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.sampling.expected import Expected
 
 _PYG = 25 * 2**20  # bytes of PyG's code
@@ -42,7 +43,7 @@ class PlannedGraph:
         if config.standardise:
             self._on_host[0] = torch.empty_like(nodes[0])
             filler(bytes_of(nodes[:1]))
-        batch = partial(Batch, sparse=sizes.sparse and not config.standardise)
+        batch = partial(Batch, sparse=sizes.nonzero < SPARSE_BELOW and not config.standardise)
         on_device = torch.device(config.device)
         x, y = (tensor.to(on_device) for tensor in self._on_host[:2])
         self.whole = self.seen = batch(x, edges.to(on_device), y, _indices(sizes.train, device=on_device))

@@ -30,9 +30,9 @@ _SPARSE_PRODUCTS = {aten.addmm_: 1, aten.sparse_sampled_addmm: 0}  # with the de
 
 
 class Product(NamedTuple):
-    """``count`` dense products [rows, inner] [inner, columns]."""
+    """``times`` dense products [rows, inner] [inner, columns]."""
 
-    count: int
+    times: int
     rows: int
     inner: int
     columns: int

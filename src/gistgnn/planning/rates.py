@@ -40,8 +40,8 @@ def flops(product: Product) -> int:
 
 def measured(product: Product) -> Product:
     """Return the product whose rate stands for it: of the same shape, cut to a size that is quick to measure."""
-    count, *sides, dtype = product
-    return Product(min(count, _COUNT), *(min(side, _SIDE) for side in sides), dtype)
+    times, rows, inner, columns, dtype = product
+    return Product(min(times, _COUNT), min(rows, _SIDE), min(inner, _SIDE), min(columns, _SIDE), dtype)
 
 
 def measure(work: Iterable[Work], device: torch.device) -> Rates:
@@ -59,9 +59,9 @@ def measure(work: Iterable[Work], device: torch.device) -> Rates:
 
 
 def _dense(shape: Product, device: torch.device) -> Callable[[], object]:
-    left = torch.ones(shape.count, shape.rows, shape.inner, dtype=shape.dtype, device=device)
-    right = torch.ones(shape.count, shape.inner, shape.columns, dtype=shape.dtype, device=device)
-    return lambda: torch.bmm(left, right) if shape.count > 1 else torch.mm(left[0], right[0])
+    left = torch.ones(shape.times, shape.rows, shape.inner, dtype=shape.dtype, device=device)
+    right = torch.ones(shape.times, shape.inner, shape.columns, dtype=shape.dtype, device=device)
+    return lambda: torch.bmm(left, right) if shape.times > 1 else torch.mm(left[0], right[0])
 
 
 def _fastest(run: Callable[[], object], device: torch.device) -> float:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import cast
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
 from gistgnn.planning.forecast import Option, Resources, make_plan, possible_sub_gcns
 from gistgnn.planning.ledger import DISK
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta import STORES
 from gistgnn.utils.formats import size

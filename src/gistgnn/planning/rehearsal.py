@@ -18,6 +18,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.parts import nodes_at_once
 from gistgnn.gist import GIST
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.io.stored_tensor import READING
 from gistgnn.io.tensors import shards_of
 from gistgnn.layout.axes import Widths, named_tensors
@@ -25,11 +26,10 @@ from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
 from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.round import Round
 from gistgnn.runners import Stretch, make_runner
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import Batch, ClusterSampling, forward
+from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
 from gistgnn.settings import make_training
 from gistgnn.theta import STORES, InMemory
 
@@ -98,8 +98,8 @@ class _Run:
         self._streams = _DEVICES[store] is not None
         self._subs: dict[int, tuple[Widths, nn.Module]] = {}
         seen = sizes.training() if config.inductive else sizes
-        self._expected = seen.expected(config.sampler, config.model.layers)
-        self._found = self._sizes_of_models(seen.batch(self._expected))
+        self._expected = expected_batch(config.sampler, seen, config.model.layers)
+        self._found = self._sizes_of_models(self._expected.sizes(seen))
 
     def _sizes_of_models(self, batch: GraphSizes) -> Rehearsal:
         """Return what follows from shapes alone."""
@@ -143,9 +143,8 @@ class _Run:
             with self._phase("training"):
                 saved = self._saved(theta) if number else []  # while the last round's state is written
                 round_ = Round(theta, number, gist.blocks(0), self._sub_gcn, gist.input_axis)
-                ahead = filler(
-                    found.slices[-1] * (self._streams and gist.sub_gcns > 1 and config.runner != "fused")
-                )  # the next sub-GCN's slice
+                in_turn = gist.sub_gcns > 1 and config.runner != "fused"
+                ahead = filler(found.slices[-1] * (self._streams and in_turn))  # the next sub-GCN's slice
                 with _quiet():
                     losses = runner(round_, sampler, self._training, Stretch(0, STEPS, STEPS), 0)
                 del saved, ahead

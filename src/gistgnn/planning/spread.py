@@ -9,10 +9,10 @@ import torch
 
 from gistgnn.distributed import Costs, costs
 from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.forecast import possible_sub_gcns
 from gistgnn.planning.rates import measure
 from gistgnn.planning.rehearsal import Rehearsal, rehearse
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.settings import make_training
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gistgnn.sampling.sampler import RandomBatches as RandomBatches
     from gistgnn.sampling.sampler import Sampler as Sampler
     from gistgnn.sampling.sampler import Sampling as Sampling
+    from gistgnn.sampling.sampler import expected_batch as expected_batch
 
     SAMPLINGS: dict[str, type[Sampling]]
 
@@ -41,7 +42,7 @@ _NAMES = {
     "neighbor": ("NeighborSampling",),
     "registry": ("describe", "from_description"),
     "saint": ("SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"),
-    "sampler": ("RandomBatches", "Sampler", "Sampling"),
+    "sampler": ("RandomBatches", "Sampler", "Sampling", "expected_batch"),
 }
 
 

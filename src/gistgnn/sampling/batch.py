@@ -131,7 +131,8 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
         return {"x": graph.x[nodes], "edges": number[graph.edge_index[:, inside]], "y": graph.y[nodes]}
 
     part = share(compute)
-    return Batch(**part, loss_nodes=torch.arange(len(part["x"]), device=graph.x.device))
+    everyone = torch.arange(len(part["x"]), device=graph.x.device)
+    return Batch(part["x"], part["edges"], part["y"], everyone)
 
 
 _ARGUMENTS: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # needed at every step, slow to inspect

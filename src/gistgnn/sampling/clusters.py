@@ -12,11 +12,12 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
@@ -70,10 +71,11 @@ class ClusterSampling(Sampling):
             clusters = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed)
             return {"order": clusters.order, "ptr": clusters.ptr}
 
-        clusters, options = Clusters(**share(compute)), {"independent": self.independent, "precompute": self.precompute}
+        shared, options = share(compute), {"independent": self.independent, "precompute": self.precompute}
+        clusters = Clusters(shared["order"], shared["ptr"])
         return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch.
 
         A share `METIS_INSIDE` of the edges is taken to lie inside clusters, or 1/c where clusters are random.

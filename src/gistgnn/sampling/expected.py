@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a graph that training sees.
-
-    Attributes:
-        nodes: N.
-        edges: E, directed.
-        train: training nodes.
-    """
-
-    nodes: int
-    edges: int
-    train: int
-
-    @property
-    def degree(self) -> float:
-        """Edges into a node, on average."""
-        return self.edges / self.nodes
+from gistgnn.graphs.sizes import GraphSizes
 
 
 @dataclass(frozen=True)
@@ -48,12 +30,12 @@ class Expected:
     precomputed: bool = False
 
     @classmethod
-    def whole(cls, graph: Sizes) -> Expected:
+    def whole(cls, graph: GraphSizes) -> Expected:
         """Return the size of the whole graph, an upper bound for any batch."""
         return cls((graph.nodes,), (graph.edges,), graph.train, 1)
 
     @classmethod
-    def subgraph(cls, graph: Sizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> Expected:
+    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> Expected:
         """Return the size of a subgraph that has its share of the training nodes."""
         share = min(nodes / graph.nodes, 1)
         count = max(1, round(graph.nodes * share))
@@ -61,16 +43,20 @@ class Expected:
         return cls((count,), (max(1, round(edges)),), round(graph.train * share), steps, **kind)
 
     @classmethod
-    def induced(cls, graph: Sizes, drawn: int, followed: int) -> Expected:
+    def induced(cls, graph: GraphSizes, drawn: int, followed: int) -> Expected:
         """Return the size of the subgraph of ``drawn`` random nodes, ``followed`` of them reached along an edge."""
         share = -math.expm1(-drawn / graph.nodes)
         edges = graph.edges * share**2 + 2 * followed
         return cls.subgraph(graph, graph.nodes * share, edges, sampled=True)
 
     @classmethod
-    def layered(cls, graph: Sizes, nodes: list[float], edges: list[float]) -> Expected:
+    def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> Expected:
         """Return the size of layers, from the output nodes down: the nodes that each reaches, the edges of each."""
         counts = [min(round(count), graph.nodes) for count in nodes]
         numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
         steps = max(1, -(-graph.train // counts[0]))
         return cls(tuple(reversed(counts)), numbers, min(counts[0], graph.train), steps, sampled=True)
+
+    def sizes(self, graph: GraphSizes) -> GraphSizes:
+        """Return the sizes of a batch of the graph, or of its first layer, the largest."""
+        return replace(graph, nodes=self.nodes[0], edges=self.edges[0], train=self.loss_nodes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gistgnn.sampling.expected import Sizes
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
 from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
@@ -48,6 +48,6 @@ class FastGCNSampling(ImportanceSampling):
     made = FastGCNBatches
 
     @staticmethod
-    def candidates(graph: Sizes, linked: float) -> float:
+    def candidates(graph: GraphSizes, linked: float) -> float:
         """Return the number of all nodes."""
         return graph.nodes

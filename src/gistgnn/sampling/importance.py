@@ -10,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
 from gistgnn.sampling.sampler import Array, Sampling, check_count
 from gistgnn.sampling.structure import Structure, pattern_of
@@ -107,7 +108,7 @@ class ImportanceSampling(Sampling):
         options = {"row_normalise": self.row_normalise, "independent": self.independent}
         return self.made(Structure(whole, share), counts, self.batch_size, seed, **options)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
         nodes, edges = [float(min(self.batch_size, graph.train))], []
         for count in reversed(each_layer("nodes_per_layer", self.nodes_per_layer, layers)):
@@ -118,5 +119,5 @@ class ImportanceSampling(Sampling):
 
     @staticmethod
     @abstractmethod
-    def candidates(graph: Sizes, linked: float) -> float:
+    def candidates(graph: GraphSizes, linked: float) -> float:
         """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gistgnn.sampling.expected import Sizes
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
 from gistgnn.sampling.sampler import Array
 
@@ -83,6 +83,6 @@ class LadiesSampling(ImportanceSampling):
     made = LadiesBatches
 
     @staticmethod
-    def candidates(graph: Sizes, linked: float) -> float:
+    def candidates(graph: GraphSizes, linked: float) -> float:
         """Return the number of neighbours."""
         return graph.nodes * -math.expm1(-linked / graph.nodes)

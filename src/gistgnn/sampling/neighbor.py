@@ -9,10 +9,11 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
 from gistgnn.sampling.sampler import Array, Sampling, check_count
 from gistgnn.sampling.structure import Structure
@@ -152,7 +153,7 @@ class NeighborSampling(Sampling):
         structure = Structure(whole, share)
         return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=self.independent)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count neighbours as if every node drew them from all nodes."""
         nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
         new = nodes[0]

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.expected import Expected
 from gistgnn.utils.prefetch import ahead
 from gistgnn.utils.random_streams import generator
 
@@ -87,7 +88,7 @@ class Sampling(ABC):
             InputError: a value that does not fit the graph or the model.
         """
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
 
         Args:
@@ -95,6 +96,11 @@ class Sampling(ABC):
             layers: graph layers of the model, the output layer included.
         """
         return Expected.whole(graph)
+
+
+def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
+    """Return how large a sampler's batches will be; without a sampler every step sees the whole graph."""
+    return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
 
 
 class RandomBatches(ABC):

@@ -10,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
 from gistgnn.sampling.structure import Structure, pattern_of
 
@@ -132,6 +133,6 @@ class SaintSampling(Sampling):
         """Number of nodes that the draws of a batch touch, with repetitions."""
         return self.batch_size
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count the subgraph of as many random nodes."""
         return Expected.induced(graph, self.touched, self.touched - self.batch_size)
