@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -27,7 +25,7 @@ from gistgnn.partition import Blocks
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
 from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
 from gistgnn.round import Round
-from gistgnn.runners import Stretch, make_runner
+from gistgnn.runners import Fused, Stretch, make_runner
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
 from gistgnn.settings import make_training
@@ -139,14 +137,16 @@ class _Run:
             reading = min(READING, found.theta) if self._streams else 0
             evaluate, files = self._prepare_evaluation(model, graph.whole, limits, reading)
         runner = make_runner(config.runner)
+        if isinstance(runner, Fused):  # or it would try a step on copies, and tensors without values have none
+            shared = gist.sub_gcns > 1 and sampler.for_sub_gcn(0) is sampler
+            found.fused = runner.fuses = shared and gist.input_axis is None
         for number in range(ROUNDS):
             with self._phase("training"):
                 saved = self._saved(theta) if number else []  # while the last round's state is written
                 round_ = Round(theta, number, gist.blocks(0), self._sub_gcn, gist.input_axis)
-                in_turn = gist.sub_gcns > 1 and config.runner != "fused"
-                ahead = filler(found.slices[-1] * (self._streams and in_turn))  # the next sub-GCN's slice
-                with _quiet():
-                    losses = runner(round_, sampler, self._training, Stretch(0, STEPS, STEPS), 0)
+                prefetches = self._streams and gist.sub_gcns > 1 and not found.fused
+                ahead = filler(found.slices[-1] * prefetches)  # the next sub-GCN's slice
+                losses = runner(round_, sampler, self._training, Stretch(0, STEPS, STEPS), 0)
                 del saved, ahead
             with self._phase("aggregation"):
                 round_.aggregate(losses)
@@ -160,7 +160,6 @@ class _Run:
                 journal = filler(sum(found.slices) + sum(found.carried), DISK_DEVICE) if self._on_disk else None
                 theta.keep_best()  # the one before is there until this one is
                 del journal
-        found.fused = gist.sub_gcns > 1 and bool(getattr(runner, "fuses", False))
         found.step = sampler.steps[-1]
         found.phases["evaluation"][DISK] = found.phases["evaluation"].get(DISK, 0) + files
         return found
@@ -235,15 +234,3 @@ class _Run:
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
         kept, work = filler(costs.resident, device), max(costs.preparing - costs.resident, plan.work + features)
         return lambda: (filler(work, device), kept), plan.disk
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave it to the run itself to warn; torch warns of copies of tensors without values."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
