@@ -7,7 +7,7 @@ from gistgnn.planning.spread import DELAYS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from tests.helpers.refusals import refused
 
-SIZES = GraphSizes("g", 2000, 20000, 100, 10, 1000)
+SIZES = GraphSizes(2000, 20000, 1000, "g", 100, 10)
 CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training={"epochs": 4, "local_steps": 50})
 
 

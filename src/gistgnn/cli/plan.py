@@ -91,8 +91,7 @@ def _print(plan: "Plan", spreads: "list[Spread]") -> None:
         held = (option.slice, option.training, option.activations, option.evaluation, peak, option.peaks["disk"])
         memory.append((*first, "fits" if option.fits else "too large", *map(size, held)))
         moved = map(size, (option.moved, option.moved_by_all, option.data_parallel))
-        seconds = asdict(option.seconds).values() if option.seconds else ()
-        time.append((*first, *moved, *(f"{value:.2g}" for value in seconds)))
+        time.append((*first, *moved, *(f"{value:.2g}" for value in (option.seconds or {}).values())))
     title = "memory (trained: with gradients and optimiser)"
     _table(title, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
     print()

@@ -65,16 +65,6 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """Estimated times."""
-
-    step: float  # of one sub-GCN; of all of them where they are fused
-    round: float  # ζ steps of every sub-GCN, and moving their slices
-    epoch: float  # the run's training, divided by its epochs
-    evaluation: float  # of the whole graph
-
-
-@dataclass(frozen=True)
 class Option:
     """What a run with one m and one store takes; sizes in bytes."""
 
@@ -92,7 +82,7 @@ class Option:
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the phase in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
-    seconds: Seconds | None = None
+    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation
 
     @property
     def fits(self) -> bool:
@@ -212,11 +202,13 @@ def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resource
     )
 
 
-def _seconds(config: RunConfig, found: Rehearsal, moved: int, rates: Rates) -> Seconds:
+def _seconds(config: RunConfig, found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
+    """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
     training, m = make_training(config.training), config.sub_gcns
     steps = training.steps(found.steps_per_epoch, m)
     step, in_round = rates.seconds(found.step), min(training.local_steps, steps)
     every = step if found.fused else m * step
     exchange = 2 * moved / rates.copied  # read and written
     epoch = (steps * every + steps / in_round * exchange) / training.epochs
-    return Seconds(step, in_round * every + exchange, epoch, rates.seconds(found.scoring))
+    round_ = in_round * every + exchange
+    return {"step": step, "round": round_, "epoch": epoch, "evaluation": rates.seconds(found.scoring)}

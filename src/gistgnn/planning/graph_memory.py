@@ -70,7 +70,7 @@ class PlannedBatches(RandomBatches):
     """
 
     def __init__(self, whole: Batch, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> None:
-        super().__init__(0, independent=sampling is not None and sampling.batches == "independent")
+        super().__init__(0, independent=sampling is not None and sampling.independent)
         self._whole, self._expected, self._ledger, self._cuts = whole, expected, ledger, sampling is not None
         self.steps_per_epoch, self.steps, self._observes = expected.steps, list[Work](), True
         self._products: dict[Operator, Tensor] = {}

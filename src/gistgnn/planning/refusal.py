@@ -22,14 +22,8 @@ _AMPLE = 40  # times a run's parameters, features and edges: no run has come nea
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
     """Refuse a run that cannot fit, and say what would.
 
-    Args:
-        config: the run.
-        sizes: of its graph.
-        resources: what there is.
-
     Raises:
-        InputError: the run needs more memory or more of the disk, at its peak, than there is; or a setting or m is out
-            of range.
+        InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
     """
     m, method, config = config.sub_gcns, config.method, config.planned
     if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
@@ -67,9 +61,7 @@ def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
     """Say what would fit; for other methods than GIST m does not decide it."""
-    every = sorted(
-        {config.sub_gcns, *possible_sub_gcns(config, sizes, _TRIED)}, key=lambda m: (m != config.sub_gcns, m)
-    )
+    every = [config.sub_gcns, *(m for m in possible_sub_gcns(config, sizes, _TRIED) if m != config.sub_gcns)]
     stores = [store for store in STORES if store != "host" or config.device != "cpu"]
     for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
         option = "" if store == config.store else f" --store {store}"

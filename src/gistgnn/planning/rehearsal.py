@@ -25,7 +25,7 @@ from gistgnn.partition import Blocks
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
 from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
 from gistgnn.round import Round
-from gistgnn.runners import Fused, Stretch, make_runner
+from gistgnn.runners import Fused, Runner, Stretch, make_runner
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
 from gistgnn.settings import make_training
@@ -136,10 +136,7 @@ class _Run:
                 model = cast(GNN, self._build(gist.widths, config.device).eval())
             reading = min(READING, found.theta) if self._streams else 0
             evaluate, files = self._prepare_evaluation(model, graph.whole, limits, reading)
-        runner = make_runner(config.runner)
-        if isinstance(runner, Fused):  # or it would try a step on copies, and tensors without values have none
-            shared = gist.sub_gcns > 1 and sampler.for_sub_gcn(0) is sampler
-            found.fused = runner.fuses = shared and gist.input_axis is None
+        runner = self._make_runner(sampler)
         for number in range(ROUNDS):
             with self._phase("training"):
                 saved = self._saved(theta) if number else []  # while the last round's state is written
@@ -171,6 +168,13 @@ class _Run:
         known = self._found.phases.setdefault(name, {})
         for place, size in self._ledger.peaks().items():
             known[place] = max(size, known.get(place, 0))
+
+    def _make_runner(self, sampler: PlannedBatches) -> Runner:
+        runner = make_runner(self._config.runner)
+        if isinstance(runner, Fused):  # it would try a step on copies, and tensors without values cannot be copied
+            together = self._gist.sub_gcns > 1 and sampler.for_sub_gcn(0) is sampler
+            self._found.fused = runner.fuses = together and self._gist.input_axis is None
+        return runner
 
     def _make_theta(self) -> InMemory:
         half = self._on_disk and self._config.store_precision == "bf16"
