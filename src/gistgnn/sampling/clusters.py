@@ -18,7 +18,7 @@ from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -41,6 +41,7 @@ class ClusterSampling(Sampling):
     """
 
     name = "clusters"
+    counts = ("clusters", "clusters_per_batch")
 
     clusters: int
     clusters_per_batch: int = 10
@@ -50,8 +51,6 @@ class ClusterSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        for name in ("clusters", "clusters_per_batch"):
-            check_count(name, getattr(self, name))
         if self.clusters_per_batch > self.clusters:
             raise InputError(
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +19,8 @@ class FastGCNBatches(ImportanceBatches):
 
     refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
 
-    def __init__(self, structure: Structure, *args: object, **options: object) -> None:
-        super().__init__(structure, *args, **options)  # type: ignore[arg-type]
+    def __init__(self, structure: Structure, *args: Any, **options: Any) -> None:
+        super().__init__(structure, *args, **options)
         self._cumulated = structure.column_squares.cumsum(dtype=np.float64)
 
     def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -39,9 +40,6 @@ class FastGCNSampling(ImportanceSampling):
         nodes_per_layer: as for LADIES.
         row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "fastgcn"

@@ -15,7 +15,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
-from gistgnn.sampling.sampler import Array, Sampling, check_count
+from gistgnn.sampling.sampler import Array, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
@@ -99,7 +99,6 @@ class ImportanceSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        check_count("batch_size", self.batch_size)
         object.__setattr__(self, "nodes_per_layer", check_counts("nodes_per_layer", self.nodes_per_layer))
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ImportanceBatches:

@@ -74,9 +74,6 @@ class LadiesSampling(ImportanceSampling):
             These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
             drawn) / (s p_j), which is unbiased.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "ladies"

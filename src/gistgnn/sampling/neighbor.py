@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,33 +16,17 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
-from gistgnn.sampling.sampler import Array, Sampling, check_count
+from gistgnn.sampling.sampler import Array, Sampling
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
 
 
 class NeighborBatches(LayeredBatches):
-    """The batches of `NeighborSampling`.
+    """The batches of `NeighborSampling`; ``fanouts`` is k of every hop, from the output nodes on."""
 
-    Args:
-        structure: the graph.
-        fanouts: k of every hop, from the output nodes on.
-        batch_size: output nodes.
-        seed: of the batches.
-        independent: see `RandomBatches`.
-    """
-
-    def __init__(
-        self,
-        structure: Structure,
-        fanouts: tuple[int, ...],
-        batch_size: int,
-        seed: int = 0,
-        *,
-        independent: bool = False,
-    ) -> None:
-        super().__init__(structure, batch_size, seed, independent=independent)
+    def __init__(self, fanouts: tuple[int, ...], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._fanouts = fanouts
 
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
@@ -131,9 +116,6 @@ class NeighborSampling(Sampling):
             neighbours.
         batch_size: output nodes of a batch, on which the loss is.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "neighbor"
@@ -144,14 +126,13 @@ class NeighborSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        check_count("batch_size", self.batch_size)
         object.__setattr__(self, "fanouts", check_counts("fanouts", self.fanouts, also=ALL))
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> NeighborBatches:
         """Return the sampler; see `Sampling.sampler`."""
         fanouts = each_layer("fanouts", self.fanouts, layers)
         structure = Structure(whole, share)
-        return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=self.independent)
+        return NeighborBatches(fanouts, structure, self.batch_size, seed, independent=self.independent)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count neighbours as if every node drew them from all nodes."""

@@ -61,6 +61,7 @@ class Sampling(ABC):
     """
 
     name: ClassVar[str]
+    counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
 
     batches: str = "shared"
 
@@ -68,6 +69,8 @@ class Sampling(ABC):
         """Check every value."""
         if self.batches not in BATCHES:
             raise InputError(f"batches is '{self.batches}', expected one of {', '.join(BATCHES)}")
+        for name in self.counts:
+            check_count(name, getattr(self, name))
 
     @property
     def independent(self) -> bool:

@@ -14,7 +14,7 @@ from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
@@ -112,11 +112,6 @@ class SaintSampling(Sampling):
     """The settings that the three kinds have in common."""
 
     batch_size: int = 6000
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        check_count("batch_size", self.batch_size)
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""

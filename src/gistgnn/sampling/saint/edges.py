@@ -54,9 +54,6 @@ class SaintEdgeSampling(SaintSampling):
     Args:
         batch_size: edges drawn for a batch; their ends are its nodes.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "saint-edge"

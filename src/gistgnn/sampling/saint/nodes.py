@@ -41,9 +41,6 @@ class SaintNodeSampling(SaintSampling):
     Args:
         batch_size: draws for a batch; some nodes are drawn more than once.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "saint-node"

@@ -12,7 +12,7 @@ from torch import Tensor
 from gistgnn.sampling.batch import Share, unshared
 from gistgnn.sampling.saint.batches import Draw, SaintSampling
 from gistgnn.sampling.saint.edges import step
-from gistgnn.sampling.sampler import Array, check_count
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.random_streams import generator
 
@@ -92,22 +92,14 @@ class SaintWalkSampling(SaintSampling):
         walk_length: steps of a walk.
         sample_coverage: walks from every node that are counted before training.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "saint-rw"
+    counts = ("batch_size", "walk_length", "sample_coverage")
 
     batch_size: int = 2000
     walk_length: int = 2
     sample_coverage: int = 20
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        for name in ("walk_length", "sample_coverage"):
-            check_count(name, getattr(self, name))
 
     def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
         """See `SaintSampling.draw`."""
