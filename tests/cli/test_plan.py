@@ -146,7 +146,14 @@ def test_ranks_are_projected(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_ranks_need_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "--ranks is given with --no-measure", "plan", "--ranks", 2, "--no-measure")
+    refused(
+        capsys,
+        "--ranks needs times, and --no-measure leaves them out: give one of the two",
+        "plan",
+        "--ranks",
+        2,
+        "--no-measure",
+    )
     refused(capsys, "'10' is not a bandwidth such as 25Gbit", "plan", "--ranks", 2, "--bandwidth", 10)
     refused(capsys, "'-1' is not a number of milliseconds >= 0", "plan", "--ranks", 2, "--latency", -1)
     refused(capsys, "m = 4096 is more than the widths allow", "plan", *WIDE, "--ranks", 4096)
