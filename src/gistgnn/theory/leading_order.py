@@ -50,19 +50,10 @@ class LeadingOrder:
         samples: int = SAMPLES,
         seed: int = 0,
     ) -> "LeadingOrder":
-        """Compute N for a problem.
+        """Compute N from samples of θ; its relative standard error is about 1/√samples.
 
         N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While η is fixed and ηζλ is small, the error that a
         round adds is proportional to ζ²(m−1)/m⁴. What remains is proportional to ζ(m−1)/m³, because λ is to 1/m.
-
-        Args:
-            problem: Ā and X̂.
-            d_1: the width.
-            sub_gcns: m.
-            local_steps: ζ.
-            step_size: η.
-            samples: of θ; the relative standard error is about 1/√samples.
-            seed: of the samples.
 
         Raises:
             InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
@@ -96,13 +87,6 @@ def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, ro
 
     All kernels are G^∞ then, and merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian
     with covariance ĀKĀ / m².
-
-    Args:
-        problem: X, Ā and y.
-        m: the number of sub-GCNs.
-        local_steps: ζ.
-        step_size: η.
-        rounds: T.
     """
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
-from gistgnn.partition import Partition
 from gistgnn.theory.problem import Problem, aggregation
 
 
@@ -62,11 +61,6 @@ def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) ->
     return gist, replace(problem, y=global_output(gist, problem))
 
 
-def masks(d_1: int, sub_gcns: int, seed: int, t: int = 0) -> list[Tensor]:
-    """Return the neurons of each sub-GCN in round t, as integers: the masks M^(j)_t of `make_gist` with that seed."""
-    return [neurons for (neurons,) in Partition((d_1,), sub_gcns, kind="categorical", seed=seed).blocks(t)]
-
-
 def global_weights(gist: GIST) -> Tensor:
     """Return Θ_t, [d, d_1]."""
     return _one_hidden(gist.model()).theta.detach()
@@ -80,19 +74,12 @@ def global_output(gist: GIST, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A record of one round of GIST.
+    """A record of one round of GIST."""
 
-    Attributes:
-        before: ŷ(t), [n].
-        outputs: ŷ^(j)(t, k), [m, ζ + 1, n].
-        after: ŷ(t + 1), [n].
-        weights: for each sub-GCN j, the weights [d, d^(j)] of its neurons at k = 0 ... ζ; empty unless asked for.
-    """
-
-    before: Tensor
-    outputs: Tensor
-    after: Tensor
-    weights: list[list[Tensor]]
+    before: Tensor  # ŷ(t), [n]
+    outputs: Tensor  # ŷ^(j)(t, k), [m, ζ + 1, n]
+    after: Tensor  # ŷ(t + 1), [n]
+    weights: list[list[Tensor]]  # Θ^(j)_{t,k} [d, d^(j)] of each sub-GCN j at k = 0 ... ζ; empty unless asked for
 
     def local_errors(self, y: Tensor) -> Tensor:
         """Return ‖y − ŷ^(j)(t, k)‖², [m, ζ + 1]."""
@@ -119,7 +106,7 @@ def train_round(
 
     Args:
         gist: made by `make_gist`.
-        problem: X, Ā and y.
+        problem: Ā, X and y.
         local_steps: ζ.
         step_size: η.
         keep_weights: whether to record every Θ^(j)_{t,k}.
@@ -154,13 +141,6 @@ def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size
 
     Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
 
-    Args:
-        gist: made by `make_gist`.
-        problem: X, Ā and y.
-        local_steps: ζ.
-        step_size: η.
-        draws: the number of masks.
-
     Raises:
         InputError: draws < 1.
     """
@@ -178,8 +158,7 @@ def _descend(
     sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float, keep_weights: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Take ζ steps of gradient descent; return the outputs [ζ + 1, n], and the weights at each step if kept."""
-    outputs: list[Tensor] = []
-    weights: list[Tensor] = []
+    outputs, weights = [], []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())
