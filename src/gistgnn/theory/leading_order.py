@@ -28,15 +28,10 @@ _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at
 
 @dataclass(frozen=True, eq=False)
 class LeadingOrder:
-    """The error that GIST adds, to leading order in 1/d_1.
+    """The error that GIST adds, to leading order in 1/d_1."""
 
-    Attributes:
-        noise: the diagonal of N in the eigenvectors of G^∞, [n].
-        kept: the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n].
-    """
-
-    noise: Tensor
-    kept: Tensor
+    noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
+    kept: Tensor  # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
 
     @classmethod
     def of(
@@ -129,8 +124,7 @@ def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int
     rng = torch.Generator().manual_seed(seed)
     rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
     S = rows @ output_gram(problem.x_hat) @ problem.a_bar @ vectors
-    total = torch.zeros_like(S[0])
-    size = max(1, _NUMBERS_AT_ONCE // problem.n**2)
+    total, size = torch.zeros_like(S[0]), max(1, _NUMBERS_AT_ONCE // problem.n**2)
     for first in range(0, samples, size):
         shape = (problem.d, min(size, samples - first))
         theta = torch.randn(shape, dtype=torch.float64, generator=rng, device="cpu").to(S.device)
