@@ -106,12 +106,8 @@ class Bound:
         The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. The paper checks it with B in place of T B, and
         then solves for d_1 with T B. Three factors are corrected. The first term has ‖Ā‖ = 2. The second part of B has
         2 · 2, for ‖Ā‖ and for `deviation_bound`. The first part of B is the root of the error that a round adds; it has
-        the factor of the first term, so that it falls as 1 / d_1.
-
-        Args:
-            rounds: T.
-            delta: δ, the probability that the bound fails.
-            initial: E‖y − ŷ(0)‖².
+        the factor of the first term, so that it falls as 1 / d_1. initial is E‖y − ŷ(0)‖², and delta the probability δ
+        that the bound fails.
 
         Raises:
             InputError: δ is not in (0, 1), or so small that the width does not fit in a float64.

@@ -1,7 +1,4 @@
-"""Constants of the lemmas about local training, PD_GISTK and local_converge (appendix C.4).
-
-Each function returns the corrected value and says what is printed if that differs; docs/theory.md derives it.
-"""
+"""Corrected constants of the lemmas about local training, PD_GISTK and local_converge (appendix C.4)."""
 
 import math
 

@@ -122,8 +122,7 @@ def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: 
     The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change their sign at any node,
     and λ_min of all kernels is at least λ_0/2.
     """
-    eta, R = proof_step(problem, sub_gcns), radius(problem, sub_gcns)
-    lambda_0 = least_eigenvalue(problem, sub_gcns)
+    eta, R, lambda_0 = proof_step(problem, sub_gcns), radius(problem, sub_gcns), least_eigenvalue(problem, sub_gcns)
     ratios: list[float] = []
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
@@ -135,5 +134,4 @@ def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: 
             least = min(float(torch.linalg.eigvalsh(kernel(problem, theta, d_1))[0]) for theta in path)
             if near <= 4 * d_1 * R and moved <= R and least >= lambda_0 / 2:
                 ratios.append(float((errors[1:] / errors[:-1]).max()))
-    slowest = max(ratios, default=math.nan)
-    return Contraction(seeds * sub_gcns, len(ratios), local_factor(eta, lambda_0), slowest)
+    return Contraction(seeds * sub_gcns, len(ratios), local_factor(eta, lambda_0), max(ratios, default=math.nan))

@@ -18,12 +18,8 @@ from gistgnn.theory.problem import Problem, aggregation
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
 
-    A sub-GCN is narrower but keeps the factor 1/√d_1 of the whole GCN, as in the paper.
-
-    Args:
-        d: the number of input features.
-        width: the number of neurons of this module.
-        d_1: the number of neurons of the whole GCN.
+    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN, as in the paper. d is the number of
+    input features.
     """
 
     theta: nn.Parameter
@@ -86,7 +82,7 @@ class Trace:
         return (self.outputs - y).square().sum(dim=-1)
 
     def deviation(self) -> float:
-        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `proved_bound`)."""
+        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `bounds`)."""
         return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
 
 
@@ -102,15 +98,8 @@ def train_round(
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
     The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but the gradient that it writes is the gradient of this loss. Without
-    ½ the gradient is twice as long, which would double η everywhere.
-
-    Args:
-        gist: made by `make_gist`.
-        problem: Ā, X and y.
-        local_steps: ζ.
-        step_size: η.
-        keep_weights: whether to record every Θ^(j)_{t,k}.
-        before: ŷ(t), if it is known.
+    ½ the gradient is twice as long, which would double η everywhere. `gist` comes from `make_gist`; keep_weights
+    records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
 
     Raises:
         InputError: ζ < 1, or η is not positive.
@@ -129,7 +118,10 @@ def train_round(
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]; see `train_round`."""
+    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1].
+
+    local_steps is ζ, step_size η; see `train_round` for the loss and the errors that it raises.
+    """
     outputs = [global_output(gist, problem)]
     for _ in range(rounds):
         outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)
