@@ -33,8 +33,8 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(option["store"], option["sub_gcns"]) for option in plan["options"]] == [
         ("memory", 1),
         ("memory", 4),
-        ("mapped", 1),
-        ("mapped", 4),
+        ("disk", 1),
+        ("disk", 4),
     ]
     whole, split, in_files, _ = plan["options"]
     assert whole["slice"] == THETA
@@ -59,7 +59,7 @@ def test_what_fits_goes_by_the_memory(capsys: pytest.CaptureFixture[str]) -> Non
 
     margin = (whole - split) / 4
     assert chosen(whole - margin)["choice"] == {"sub_gcns": 4, "store": "memory"}
-    assert chosen(mapped + margin / 4)["choice"] == {"sub_gcns": 4, "store": "mapped"}
+    assert chosen(mapped + margin / 4)["choice"] == {"sub_gcns": 4, "store": "disk"}
     nothing = chosen(mapped - margin)
     assert nothing["choice"] is None
     assert nothing["advice"].startswith("nothing fits")

@@ -193,6 +193,7 @@ import torch
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch
 from gistgnn.settings import Training
+from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 
 def run(name, width, nodes):
