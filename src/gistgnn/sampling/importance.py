@@ -1,10 +1,11 @@
-"""What LADIES and FastGCN have in common: they draw the nodes of a layer by importance."""
+"""LADIES (Zou et al., 2019) and FastGCN (Chen et al., 2018): they draw the nodes of a layer by importance."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,38 +13,21 @@ import torch
 
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
-from gistgnn.sampling.sampler import Array, Sampling
+from gistgnn.sampling.layered import LayeredBatches, LayeredSampling
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure, pattern_of
+
+_TRIES = 3
 
 
 class ImportanceBatches(LayeredBatches):
-    """Batches whose nodes are drawn by importance; a subclass draws them.
+    """Batches whose nodes are drawn by importance; a subclass draws them."""
 
-    Args:
-        structure: the graph.
-        counts: s of every layer.
-        batch_size: output nodes.
-        seed: of the batches.
-        row_normalise: see `LadiesSampling`.
-        independent: see `RandomBatches`.
-    """
-
-    def __init__(
-        self,
-        structure: Structure,
-        counts: tuple[int, ...],
-        batch_size: int,
-        seed: int = 0,
-        *,
-        row_normalise: bool = True,
-        independent: bool = False,
-    ) -> None:
-        super().__init__(structure, batch_size, seed, independent=independent)
-        self._counts, self._normalised = counts, row_normalise
-        if row_normalise:
+    def __init__(self, structure: Structure, settings: ImportanceSampling, numbers: tuple[int, ...], seed: int) -> None:
+        super().__init__(structure, settings, numbers, seed)
+        self._normalised = settings.row_normalise
+        if self._normalised:
             self.degrees = structure.normalised()
 
     @abstractmethod
@@ -52,7 +36,7 @@ class ImportanceBatches(LayeredBatches):
 
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
         layers: list[SampledAdjacency] = []
-        for count in reversed(self._counts):
+        for count in reversed(self._numbers):
             rows = self.structure.edges[outputs]
             drawn, importance = self._draw(rows, outputs, count, rng)
             known = np.zeros(self.structure.nodes, bool)
@@ -72,45 +56,49 @@ class ImportanceBatches(LayeredBatches):
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw nodes with probabilities p in proportion to weights.
 
-    Args:
-        cumulated: the sums of the weights, [N] float64.
-        weights: of every node, [N].
-        count: draws.
-        rng: of the draws.
-
-    Returns:
-        The distinct nodes that were drawn, and for each of them (times drawn) / (count · p).
+    ``cumulated`` is the sums of the weights, [N] float64. Return the distinct nodes that were drawn, and for each of
+    them (times drawn) / (count · p).
     """
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
     return nodes, (times * cumulated[-1] / (count * weights[nodes])).astype(np.float32)
 
 
+def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
+    """Draw nodes without replacement, each time in proportion to the weights of the nodes that are left.
+
+    More than ``count`` weights must not be 0. It first draws from all nodes and ignores repetitions. Where few nodes
+    have most of the weight, that takes too long; then it draws the rest by exponential clocks of these rates.
+    """
+    found = np.empty(0, np.int64)
+    for _ in range(_TRIES):
+        more = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
+        found = np.concatenate([found, more])
+        _, first = np.unique(found, return_index=True)
+        found = found[np.sort(first)]
+        if len(found) >= count:
+            return found[:count]
+    left = weights.copy()
+    left[found] = 0
+    nodes = np.flatnonzero(left)
+    rings, missing = rng.standard_exponential(len(nodes)) / left[nodes], count - len(found)
+    return np.concatenate([found, nodes[np.argpartition(rings, missing - 1)[:missing]]])
+
+
 @dataclass(frozen=True)
-class ImportanceSampling(Sampling):
+class ImportanceSampling(LayeredSampling):
     """The settings that `LadiesSampling` and `FastGCNSampling` have in common."""
 
-    made: ClassVar[type[ImportanceBatches]]
+    per_layer = "nodes_per_layer"
 
     batch_size: int = 512
     nodes_per_layer: int | tuple[int, ...] = 512
     row_normalise: bool = True
 
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        object.__setattr__(self, "nodes_per_layer", check_counts("nodes_per_layer", self.nodes_per_layer))
-
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ImportanceBatches:
-        """Return the sampler; see `Sampling.sampler`."""
-        counts = each_layer("nodes_per_layer", self.nodes_per_layer, layers)
-        options = {"row_normalise": self.row_normalise, "independent": self.independent}
-        return self.made(Structure(whole, share), counts, self.batch_size, seed, **options)
-
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
         nodes, edges = [float(min(self.batch_size, graph.train))], []
-        for count in reversed(each_layer("nodes_per_layer", self.nodes_per_layer, layers)):
+        for count in reversed(self.numbers(layers)):
             linked = nodes[-1] * graph.degree
             nodes.append(nodes[-1] + count)
             edges.append(linked * min(1, nodes[-1] / self.candidates(graph, linked)))
@@ -120,3 +108,83 @@ class ImportanceSampling(Sampling):
     @abstractmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
         """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
+
+
+class LadiesBatches(ImportanceBatches):
+    """The batches of `LadiesSampling`."""
+
+    refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+
+    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        squares = self.structure.squares(rows, outputs)
+        if np.count_nonzero(squares) <= count:
+            nodes = np.flatnonzero(squares)
+            return nodes, np.ones(len(nodes), np.float32)
+        cumulated = squares.cumsum(dtype=np.float64)
+        if not self._normalised:
+            return with_replacement(cumulated, squares, count, rng)
+        nodes = distinct(cumulated, squares, count, rng)
+        return nodes, np.maximum(cumulated[-1] / (count * squares[nodes]), 1)
+
+
+@dataclass(frozen=True)
+class LadiesSampling(ImportanceSampling):
+    """LADIES: layer-dependent importance sampling (Zou et al., 2019).
+
+    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i in O} Ā_ij², with Ā
+    of eq. 1 and its self-loops: only neighbours of O are drawn, and most often those with many edges into O. Column j
+    of Ā's rows O gets the weight 1 / (s p_j), or 1 where that is less or where j is in O. Other columns are left out.
+
+    Args:
+        batch_size: output nodes of a batch, on which the loss is.
+        nodes_per_layer: s; or one number for each layer, the first layer's first.
+        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
+            These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
+            drawn) / (s p_j), which is unbiased.
+        batches: see `Sampling`.
+    """
+
+    name = "ladies"
+    made = LadiesBatches
+
+    @staticmethod
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return the number of neighbours."""
+        return graph.nodes * -math.expm1(-linked / graph.nodes)
+
+
+class FastGCNBatches(ImportanceBatches):
+    """The batches of `FastGCNSampling`."""
+
+    refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+
+    @cached_property
+    def _cumulated(self) -> Array:
+        return self.structure.column_squares.cumsum(dtype=np.float64)
+
+    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        return with_replacement(self._cumulated, self.structure.column_squares, count, rng)
+
+
+@dataclass(frozen=True)
+class FastGCNSampling(ImportanceSampling):
+    """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
+
+    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
+    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
+    j is an output node.
+
+    Args:
+        batch_size: as for LADIES.
+        nodes_per_layer: as for LADIES.
+        row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
+        batches: see `Sampling`.
+    """
+
+    name = "fastgcn"
+    made = FastGCNBatches
+
+    @staticmethod
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return the number of all nodes."""
+        return graph.nodes

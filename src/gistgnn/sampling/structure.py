@@ -57,12 +57,7 @@ class Structure:
         return self.squares(self.edges, np.arange(self.nodes))
 
     def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i Ā_ij² of every node j over some rows i of Ā: [N] float32.
-
-        Args:
-            rows: the same rows of A.
-            nodes: their numbers.
-        """
+        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``, of which A's are ``rows``: [N] float32."""
         weight = self.inverse[nodes]  # Ā_ij² = 1 / (d̃_i d̃_j), of the self-loops too
         sums = rows.T @ weight
         sums[nodes] += weight * self.missing_loops[nodes]
