@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,10 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
-    from gistgnn.planning import Plan, Spread
+    from gistgnn.planning import GraphSizes, Plan, Spread
+    from gistgnn.runs.config import RunConfig
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any) -> None:
@@ -79,6 +83,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
+    """Warn if a weight between two split layers, which is in 1/m of the rounds, trains in less than one on average."""
+    from gistgnn.sampling import expected_batch
+
+    training, m = config.training, config.sub_gcns
+    expected = expected_batch(config.sampler, sizes.training() if config.inductive else sizes, config.model.layers)
+    steps = training.steps(expected.steps, m)
+    rounds = steps / training.local_steps
+    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
+    if config.method == "gist" and m > 1 and between and rounds < m:
+        log.warning(
+            f"m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
+            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
+            "--local-steps"
+        )
+
+
 def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
@@ -101,6 +122,7 @@ def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     _table("a round's traffic with Θ; time, an estimate", columns, time)
     print(f"\n{plan.advice}")
     if spreads:
+        print()
         _print_ranks(spreads)
 
 
@@ -114,7 +136,6 @@ def _print_ranks(spreads: "list[Spread]") -> None:
         rows.append((f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, *others))
     title = "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, speed-ups of an epoch"
     columns = ("ranks", "m", "holds", "sends", "s train", "s send", "vs 1 rank", "vs m=1", "s data par.", "s local SGD")
-    print()
     _table(title, columns, rows)
 
 

@@ -7,7 +7,6 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.interrupt import stop_on_interrupt
 from gistgnn.cli.join_ranks import joined
 from gistgnn.cli.options import (
@@ -19,6 +18,7 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
+from gistgnn.cli.plan import warn_of_few_rounds
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import DivergedError

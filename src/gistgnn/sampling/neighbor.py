@@ -45,7 +45,7 @@ class NeighborBatches(LayeredBatches):
             nodes: of the batch.
             reached: number of nodes that are reached after each hop.
             kept: number of edges into each node, without the nodes of the last hop.
-            sources: sources of these edges, as places in the batch.
+            sources: of these edges, as places in the batch.
         """
         degrees = self.degrees.of(torch.from_numpy(nodes))
         each = torch.from_numpy(kept)

@@ -93,14 +93,7 @@ class WalkDraw(Draw):
     """Draws the nodes of one random walk from a random node; each step goes to a random in-neighbour.
 
     The probabilities have no closed form. Before training they are counted over many walks, the same number from every
-    node, so that weights are exact up to the noise of these counts.
-
-    Args:
-        structure: the graph.
-        length: steps of a walk.
-        coverage: counted walks from every node.
-        seed: of these walks.
-        share: counts once on a machine.
+    node (``coverage``), so that weights are exact up to the noise of these counts.
     """
 
     def __init__(self, structure: Structure, length: int, coverage: int, seed: int, share: Share = unshared) -> None:
