@@ -40,7 +40,10 @@ class Resources:
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
-        """Return what this process can have now, or ``memory`` on the run's device; ``out`` need not exist."""
+        """Return what this process can have now; ``memory``, if given, takes the place of what the device has free.
+
+        ``out`` is the run's folder, which need not exist; None: this one.
+        """
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # torch loads much of its code at the first one
         base = psutil.Process().memory_info().rss + _TOUCHED
         host, gpu = available_bytes(torch.device("cpu")) + base, None

@@ -116,9 +116,7 @@ class Sampling(ABC):
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
 
-        Args:
-            graph: the sizes of what training sees.
-            layers: graph layers of the model, the output layer included.
+        ``graph`` is what training sees; ``layers`` is as for `sampler`.
         """
         return Expected.whole(graph)
 
@@ -131,9 +129,7 @@ def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) ->
 class RandomBatches(ABC):
     """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead.
 
-    Args:
-        seed: of the batches.
-        independent: every sub-GCN draws its own; otherwise all see the same ones.
+    If they are ``independent``, every sub-GCN draws its own; otherwise all see the same ones.
     """
 
     steps_per_epoch: int
