@@ -1,7 +1,5 @@
 """Coverage: which share of Θ a run is expected to have trained, and in how many rounds (section 2.1)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Local SGD: full models trained on every worker, averaged every ζ steps (appendix B)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

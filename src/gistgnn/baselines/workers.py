@@ -1,7 +1,5 @@
 """Batches for methods whose workers all train the full model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gistgnn.errors import InputError

@@ -1,7 +1,5 @@
 """The checkpoints of a run: where they lie, which of them are complete, and what they hold."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

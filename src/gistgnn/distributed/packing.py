@@ -1,7 +1,5 @@
 """Pack tensors of several types and shapes into one buffer of bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The processes of a run: what they can do together, and the case of one process."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A run's history as TensorBoard events."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tensors of Θ are called in checkpoints and in the journal of a Θ in files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch
@@ -9,13 +7,12 @@ from torch import Tensor
 
 from gistgnn.checkpoint import Checkpoint
 from gistgnn.errors import InputError
+from gistgnn.theta.trained import Moments
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 
 
-def keyed(
-    theta: Mapping[str, Tensor], moments: Mapping[str, Mapping[str, Tensor]], best: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
+def keyed(theta: Mapping[str, Tensor], moments: Moments, best: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """Put tensors under one set of keys: theta/NAME, moments/NAME/KEY and best/NAME."""
     tensors = {f"{THETA}{name}": tensor for name, tensor in theta.items()}
     tensors |= {f"{BEST}{name}": tensor for name, tensor in (best or {}).items()}

@@ -47,6 +47,16 @@ class Slices:
             if dim
         )
 
+    def merge(
+        self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]
+    ) -> None:
+        """Write the values of a round's sub-GCNs into the cuts of a tensor; what several hold is averaged over them."""
+        if self.disjoint(name, blocks) and target.dtype != torch.bool:
+            for cut, value in zip(cuts, values, strict=True):
+                scatter(target, cut, value)
+        else:
+            merge_shared(target, cuts, values)
+
     def _is_whole(self, dim: Dim, blocks: Blocks) -> bool:
         return all(s.axis is None or len(blocks[s.axis]) == self.features[s.axis] for s in dim)
 

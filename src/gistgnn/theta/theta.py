@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from gistgnn.errors import InputError
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
-from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import Store
 from gistgnn.theta.trained import RoundReport, Trained
@@ -35,6 +35,7 @@ class Theta(ABC):
     Args:
         layout: how the model's tensors lie along the hidden axes.
         widths: the full widths.
+        specs: the shape and type of every parameter and buffer.
         exchange: who trains the sub-GCNs; None: this process, all of them.
 
     Attributes:
@@ -49,8 +50,14 @@ class Theta(ABC):
     lasts: bool = False
     shards: int = 1
 
-    def __init__(self, layout: Layout, widths: Sequence[int], exchange: Exchange | None = None) -> None:
-        self.slices = Slices(layout, widths)
+    def __init__(
+        self,
+        layout: Layout,
+        widths: Sequence[int],
+        specs: Mapping[str, TensorSpec],
+        exchange: Exchange | None = None,
+    ) -> None:
+        self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
         self.round = 0
         self.loss = 0.0
@@ -61,7 +68,17 @@ class Theta(ABC):
     @classmethod
     @abstractmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Theta:
-        """Make Θ with the model's initial values; see `gistgnn.theta.make.make_theta`."""
+        """Make Θ with the model's initial values, which are the same in every place.
+
+        Args:
+            store: the place.
+            spec: the model.
+            ranks: the processes of the run.
+            replace: an older Θ in the store's folder is replaced.
+
+        Raises:
+            InputError: the files cannot be written, or the folder is not empty.
+        """
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
@@ -73,14 +90,15 @@ class Theta(ABC):
         raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
 
     @property
-    @abstractmethod
     def shapes(self) -> dict[str, torch.Size]:
         """The shape of every parameter and buffer."""
+        return {name: spec.shape for name, spec in self.specs.items()}
 
     @property
     def shard(self) -> int | None:
         """Which of the shards of a checkpoint this process writes; None: it writes nothing."""
-        return 0 if self.exchange.ranks.leads else None
+        ranks = self.exchange.ranks
+        return ranks.rank if ranks.leads or self.shards > 1 else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t with the blocks of its sub-GCNs; a round that was open is forgotten.
@@ -172,7 +190,7 @@ class Theta(ABC):
 
     def communication(self, local_steps: int) -> dict[str, Any] | None:
         """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
-        return None
+        return self.exchange.communication(sum(spec.nbytes for spec in self.specs.values()), local_steps)
 
     def reading(self, reader: Future[None]) -> None:
         """Tell that a thread reads Θ: the next round is written when the thread is done."""

@@ -1,7 +1,5 @@
 """The trained sub-GCNs of one round, on disk until all of them are in Θ."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping
@@ -113,8 +111,8 @@ class Journal:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        specs = {key: TensorSpec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
         try:
-            specs = {key: TensorSpec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
             with closing(EditableFile.create(self._temporary / name, specs)) as file:
                 for key, tensor in tensors.items():
                     file.write_flat(key, 0, tensor.detach().cpu())

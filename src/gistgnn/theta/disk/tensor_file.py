@@ -21,7 +21,6 @@ from gistgnn.theta.slices import Cut, gather_into, scatter
 READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library reuses memory of this size
 _GAP = 2**16  # bytes between two wanted rows that are read rather than skipped
 
-
 Rows = Callable[[int, int], Tensor]  # (first, last) among the rows of a cut -> the values of these rows
 
 
@@ -51,7 +50,7 @@ class EditableFile(TensorFile):
         Raises:
             InputError: it cannot be written.
         """
-        header, _, size = make_header({name: (spec.shape, spec.dtype) for name, spec in specs.items()})
+        header, _, size = make_header(specs)
         try:
             with path.open("xb") as file:
                 file.write(header)
@@ -66,14 +65,15 @@ class EditableFile(TensorFile):
         cut = cut or (None,) * len(spec.shape)
         wanted = [spec.shape[i] if p is None else len(p) for i, p in enumerate(cut)]
         if not wanted:
-            return self._read(self._places[name], torch.empty(1, dtype=spec.dtype)).view(())
+            return self.rows(name, 0, 1)
         out = torch.empty(wanted, dtype=spec.dtype)
         for batch in _batches(spec, cut[0]):
             rows = out[batch.first : batch.first + len(batch.local)]
-            if batch.is_dense and all(p is None for p in cut[1:]):
-                self._read_spans(name, batch, rows)
-            else:
-                found = self._read_spans(name, batch, torch.empty(batch.size, *spec.shape[1:], dtype=spec.dtype))
+            plain = batch.is_dense and all(p is None for p in cut[1:])
+            found = rows if plain else torch.empty(batch.size, *spec.shape[1:], dtype=spec.dtype)
+            place, row_bytes = self._places[name], _row_bytes(spec)
+            self.fill_from(found, [(place + a * row_bytes, (b - a) * row_bytes) for a, b in batch.spans])
+            if not plain:
                 gather_into(rows, found, (None if batch.is_dense else torch.from_numpy(batch.local), *cut[1:]))
         return out
 
@@ -106,7 +106,7 @@ class EditableFile(TensorFile):
             place = self._places[name] + start * row_bytes
             whole_rows = all(p is None for cut, _ in parts for p in cut[1:])
             if not (whole_rows and given == stop - start):
-                self._read(place, found)
+                self.fill(found, place)
             for (cut, values), own, (a, b) in zip(parts, rows, ranges, strict=True):
                 if b > a:
                     local = None if own is None else torch.from_numpy(own[a:b] - start)
@@ -117,8 +117,9 @@ class EditableFile(TensorFile):
         """Consecutive rows of a tensor; a single number is one row."""
         spec = self.specs[name]
         shape = (stop - start, *spec.shape[1:]) if spec.shape else ()
-        place = self._places[name] + start * _row_bytes(spec)
-        return self._read(place, torch.empty(shape, dtype=spec.dtype))
+        found = torch.empty(shape, dtype=spec.dtype)
+        self.fill(found, self._places[name] + start * _row_bytes(spec))
+        return found
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
         """Set consecutive entries of a tensor, in the order of memory.
@@ -139,15 +140,6 @@ class EditableFile(TensorFile):
             os.fsync(self._file.fileno())
         except OSError as error:
             raise unwritable(self.path, error) from error
-
-    def _read_spans(self, name: str, batch: _Batch, into: Tensor) -> Tensor:
-        row_bytes = _row_bytes(self.specs[name])
-        self.fill_from(into, [(self._places[name] + a * row_bytes, (b - a) * row_bytes) for a, b in batch.spans])
-        return into
-
-    def _read(self, place: int, into: Tensor) -> Tensor:
-        self.fill(into, place)
-        return into
 
     def _write(self, place: int, values: Tensor) -> None:
         left = memoryview(values.reshape(-1).view(torch.uint8).numpy().data) if values.numel() else memoryview(b"")

@@ -1,7 +1,5 @@
 """How rank 0 reads Θ from the ranks that own it, a block of rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock

@@ -1,7 +1,5 @@
 """Which rows of every tensor of Θ a rank owns, and which of them belong to a sub-GCN's slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,20 +18,13 @@ class Piece:
         name: the tensor's name.
         rows: the rows of the slice, which are consecutive.
         cut: the same entries as a cut of the rank's rows.
-        shape: the shape of the piece.
-        dtype: the tensor's type.
+        spec: its shape and type.
     """
 
     name: str
     rows: slice
     cut: Cut
-    shape: torch.Size
-    dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        return self.shape.numel() * self.dtype.itemsize
+    spec: TensorSpec
 
 
 class Shares:
@@ -46,7 +37,7 @@ class Shares:
     """
 
     def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
-        self._slices, self.specs, self._ranks = slices, dict(specs), ranks
+        self._slices, self.specs, self._ranks = slices, specs, ranks
 
     def rows(self, name: str, rank: int) -> range:
         """The rows that a rank owns."""
@@ -62,7 +53,7 @@ class Shares:
         """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
         for name in self.specs:
             piece = self.piece(name, blocks, rank)
-            if piece.shape.numel():
+            if piece.spec.shape.numel():
                 yield piece
 
     def piece(self, name: str, blocks: Blocks, rank: int) -> Piece:
@@ -77,4 +68,4 @@ class Shares:
             rows, places = slice(first, last), chosen[first:last] - own.start
         others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
         shape = torch.Size((rows.stop - rows.start, *others))
-        return Piece(name, rows, (places, *columns), shape, spec.dtype)
+        return Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
