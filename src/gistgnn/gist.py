@@ -110,7 +110,11 @@ class GIST:
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
-        self._check_store()
+        if self.stores is not None and self.store.kind not in self.stores:
+            raise InputError(
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
+            )
+        self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
@@ -247,8 +251,7 @@ class GIST:
         options = Options(
             sampler, runner, inductive, evaluation or Evaluation(), progress, report, advance, stop, saving
         )
-        session = Session(self, graph, chosen, options)
-        with session:
+        with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session, chosen)
         return session.result()
@@ -283,13 +286,6 @@ class GIST:
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         """Change the settings of a run to those that the method needs."""
         return training, sampler
-
-    def _check_store(self) -> None:
-        if self.stores is not None and self.store.kind not in self.stores:
-            raise InputError(
-                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
-            )
-        self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
         return self.store.place.load().make(self.store, self.spec, self.ranks, replace=replace)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gistgnn.accounting.footprint import round_costs
-from gistgnn.baselines.workers import independent
+from gistgnn.baselines.local_sgd import independent
 from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import InputError

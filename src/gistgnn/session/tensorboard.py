@@ -10,11 +10,7 @@ FOLDER = "tensorboard"
 
 
 def require_tensorboard() -> None:
-    """Refuse to write events where there is nothing to write them with.
-
-    Raises:
-        InputError: the package tensorboard is not installed.
-    """
+    """Raise InputError if the package tensorboard is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:

@@ -33,11 +33,7 @@ def moment_of(key: str) -> str:
 
 
 def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
-    """Check that a checkpoint holds a Θ of these shapes.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Raise InputError unless a checkpoint holds a Θ of these shapes."""
     for name, shape in shapes.items():
         if f"{THETA}{name}" not in saved.tensors:
             raise InputError(

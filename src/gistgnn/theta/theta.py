@@ -82,11 +82,7 @@ class Theta(ABC):
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
-        """Open the Θ that an earlier process has left, in a place that lasts.
-
-        Raises:
-            InputError: there is none, it is damaged, or it is of another model.
-        """
+        """Open the Θ that an earlier process has left; raise InputError if there is no whole one of this model."""
         raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
 
     @property
@@ -110,11 +106,7 @@ class Theta(ABC):
         return self.exchange.members(len(blocks))
 
     def check_open(self, number: int) -> None:
-        """Refuse to go on with a round that is not the open one.
-
-        Raises:
-            InputError: another round has begun since.
-        """
+        """Raise InputError if round t is not the open one: another has begun since."""
         if number != self._number:
             raise InputError(f"round {number + 1} is over: round {self._number + 1} has begun since")
 

@@ -24,7 +24,7 @@ class Journal:
     """A folder that is written as `NAME.tmp`, and renamed to `NAME` once all of it is on disk.
 
     After the rename the round counts: it is written into Θ, again after a kill, and then removed. A folder `NAME.tmp`
-    belongs to a round that has not ended, and is ignored.
+    belongs to a round that has not ended, and is ignored. Methods raise an InputError if the disk does not take it.
 
     Args:
         folder: NAME.
@@ -35,11 +35,7 @@ class Journal:
         self._temporary = folder.with_name(folder.name + ".tmp")
 
     def begin(self) -> None:
-        """Make an empty folder, in place of an unfinished one.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Make an empty folder, in place of an unfinished one."""
         try:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir()
@@ -47,21 +43,13 @@ class Journal:
             raise unwritable(self._temporary, error) from error
 
     def add(self, i: int, blocks: Blocks, tensors: Mapping[str, Tensor]) -> None:
-        """Write the tensors and the blocks of sub-GCN i.
-
-        Raises:
-            InputError: there is no room.
-        """
+        """Write the tensors and the blocks of sub-GCN i."""
         self._save(
             f"{_SUB_GCN}{i:05}.safetensors", {**tensors, **{f"{BLOCKS}{j}": own for j, own in enumerate(blocks)}}
         )
 
     def commit(self, shared: Mapping[str, Tensor], note: dict[str, Any]) -> None:
-        """Add the tensors that several sub-GCNs hold, and a note; then rename the folder.
-
-        Raises:
-            InputError: the disk does not take it.
-        """
+        """Add the tensors that several sub-GCNs hold, and a note; then rename the folder."""
         self._save(_SHARED, shared)
         try:
             (self._temporary / _NOTE).write_text(json.dumps(note), encoding="ascii")
@@ -96,11 +84,7 @@ class Journal:
         return EditableFile(self.folder / _SHARED)
 
     def remove(self) -> None:
-        """Forget the round.
-
-        Raises:
-            InputError: the disk does not take it; the round is written into Θ once more when Θ is next opened.
-        """
+        """Forget the round. If that fails, the round is written into Θ once more when Θ is next opened."""
         shutil.rmtree(self._temporary, ignore_errors=True)
         try:
             # Renamed first: a kill in the middle of the removal leaves no half of a round under this name.

@@ -50,7 +50,7 @@ class OnDisk(WholeTheta):
         folder: made by `make`.
 
     Raises:
-        InputError: the folder is of another model, or damaged; or the disk cannot take a round from the journal.
+        InputError: the folder is of another model, or damaged; or the disk is full. Methods raise it, too.
     """
 
     streams = True
@@ -71,11 +71,7 @@ class OnDisk(WholeTheta):
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
-        """Make Θ with the model's initial values in the store's folder.
-
-        Raises:
-            InputError: the folder is not empty and `replace` is not set, or the disk has no room.
-        """
+        """Make Θ with the model's initial values in the store's folder."""
         folder = store.folder
         assert folder is not None
         if not replace and folder.exists() and any(folder.iterdir()):
@@ -131,11 +127,7 @@ class OnDisk(WholeTheta):
         return super().begin(number, blocks)
 
     def keep(self, i: int, trained: Trained) -> None:
-        """Write a trained sub-GCN into the journal.
-
-        Raises:
-            InputError: the disk has no room.
-        """
+        """Write a trained sub-GCN into the journal."""
         self._journal.add(i, self._blocks[i], keyed(trained.tensors, trained.moments))
 
     def keep_best(self) -> None:
@@ -174,11 +166,7 @@ class OnDisk(WholeTheta):
         return stored_model(spec.on_meta(), places).to(spec.device)
 
     def commit(self, loss: float) -> None:
-        """Commit the journal, then write it into Θ (subAgg).
-
-        Raises:
-            InputError: the disk does not take it. Θ is as it was, or becomes whole when it is next opened.
-        """
+        """Commit the journal, then write it into Θ (subAgg)."""
         with ExitStack() as stack:
             merge = self._merge(stack)
             shared = {}

@@ -12,11 +12,7 @@ from gistgnn.io.whole_files import replacing
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read the state of a Θ: "round", "loss", "best" and "counters".
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Read the state of a Θ: "round", "loss", "best" and "counters". Raise InputError if it is damaged."""
     try:
         state: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
         if not isinstance(state["round"], int) or state.keys() != {"round", "loss", "best", "counters"}:
@@ -27,21 +23,13 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write the state of a Θ, as a whole or not at all.
-
-    Raises:
-        InputError: the disk does not take it.
-    """
+    """Write the state of a Θ, as a whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(state), encoding="ascii")
 
 
 def check_shapes(folder: Path, found: Mapping[str, Size], expected: Mapping[str, Size]) -> None:
-    """Check that Θ is of this model.
-
-    Raises:
-        InputError: a tensor has another name or shape.
-    """
+    """Raise InputError unless the Θ in a folder is of the model with the expected shapes."""
     if differing := sorted(found.keys() ^ expected.keys()):
         raise InputError(f"{folder} is of another model: '{differing[0]}' is not in both")
     for name, shape in expected.items():

@@ -28,7 +28,7 @@ class EditableFile(TensorFile):
     """One safetensors file whose tensors are read and written in place.
 
     The file is read and written, not mapped into memory: mapped pages would count as the process's memory, and a full
-    disk would end the process with a signal.
+    disk would end the process with a signal. Methods that write raise an InputError if the disk does not take it.
 
     Args:
         path: the file.
@@ -45,11 +45,7 @@ class EditableFile(TensorFile):
 
     @classmethod
     def create(cls, path: Path, specs: Mapping[str, TensorSpec]) -> EditableFile:
-        """Make a file of zeros, which take no room on the disk until they are overwritten.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Make a file of zeros, which take no room on the disk until they are overwritten."""
         header, _, size = make_header(specs)
         try:
             with path.open("xb") as file:
@@ -84,9 +80,6 @@ class EditableFile(TensorFile):
             name: the tensor.
             parts: cuts, each with a function that returns the values of its rows; it is called with ranges of these
                 rows, in order.
-
-        Raises:
-            InputError: the file cannot be written.
         """
         spec = self.specs[name]
         if not spec.shape:
@@ -122,20 +115,12 @@ class EditableFile(TensorFile):
         return found
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
-        """Set consecutive entries of a tensor, in the order of memory.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
+        """Set consecutive entries of a tensor, in the order of memory."""
         spec = self.specs[name]
         self._write(self._places[name] + start * spec.dtype.itemsize, values.to(spec.dtype).contiguous())
 
     def sync(self) -> None:
-        """Wait until everything written is on disk.
-
-        Raises:
-            InputError: it does not take it.
-        """
+        """Wait until everything written is on disk."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:

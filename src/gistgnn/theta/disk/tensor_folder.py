@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EditableFolder:
-    """The tensors of all files of a folder, read and written in place.
+    """The tensors of all files of a folder, read and written in place; see `EditableFile`.
 
     Args:
         folder: where the files are.
@@ -44,11 +44,7 @@ class EditableFolder:
 
     @classmethod
     def create(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
-        """Make a folder of zeros, which take no room on the disk until they are overwritten.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Make a folder of zeros, which take no room on the disk until they are overwritten."""
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -64,11 +60,7 @@ class EditableFolder:
 
     @classmethod
     def extend(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
-        """Add tensors of zeros to a folder, which is created if it is missing.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Add tensors of zeros to a folder, which is created if it is missing."""
         if not folder.exists():
             return cls.create(folder, specs)
         shutil.rmtree(folder / "more", ignore_errors=True)  # of a process that was killed
@@ -94,11 +86,7 @@ class EditableFolder:
             file.sync()
 
     def copy(self, folder: Path) -> None:
-        """Copy the files into a new folder, which appears when all of them are on disk.
-
-        Raises:
-            InputError: there is no room.
-        """
+        """Copy the files into a new folder, which appears when all of them are on disk."""
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)

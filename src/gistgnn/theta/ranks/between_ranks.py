@@ -13,7 +13,7 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Slices
-from gistgnn.theta.trained import Moments, RoundReport, Trained
+from gistgnn.theta.trained import Moments, RoundReport, Trained, is_counter
 
 
 class BetweenRanks(Exchange):
@@ -50,8 +50,8 @@ class BetweenRanks(Exchange):
         size = 0
         for sub in trained.values():
             size += sum(tensor.nbytes for tensor in sub.tensors.values())
-            for name, key, value, counts in sub.states():
-                if counts:
+            for name, key, value in ((name, *state) for name, own in sub.moments.items() for state in own.items()):
+                if is_counter(key, value.shape, sub.tensors[name].shape):
                     self._count(name, key, float(value))
                 else:
                     size += value.nbytes
