@@ -18,7 +18,7 @@ from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.runners.runner import Runner, Schedule, Stretch
+from gistgnn.runners.runner import Schedule, Stretch
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
@@ -63,11 +63,6 @@ class Session:
         phases: the seconds of every phase.
         finished: the run that was resumed had come to its end.
     """
-
-    sampler: Sampler
-    runner: Runner
-    phases: Phases
-    finished: bool
 
     def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
         self._trainer, self._training, self._options = trainer, training, options

@@ -142,17 +142,11 @@ class EditableFile(TensorFile):
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows of a cut that are read together.
+    """Rows of a cut that are read together."""
 
-    Args:
-        first: the place of the first row among all rows of the cut.
-        spans: the ranges of the tensor's rows that are read. They may include rows that the cut does not have.
-        local: the places of the cut's rows among the rows that are read.
-    """
-
-    first: int
-    spans: list[tuple[int, int]]
-    local: np.ndarray[Any, np.dtype[np.int64]]
+    first: int  # the place of the first row among all rows of the cut
+    spans: list[tuple[int, int]]  # of the tensor's rows that are read, some of which the cut may not have
+    local: np.ndarray[Any, np.dtype[np.int64]]  # the places of the cut's rows among the rows that are read
 
     @property
     def size(self) -> int:

@@ -147,17 +147,14 @@ class Sharded(Theta):
         All ranks call this. It runs within `read_on_rank_0`; the other ranks get a model without values.
         """
         full = spec.on_meta()
-        self.read_on_rank_0(lambda: self._give_rows(full, best))
+        self.read_on_rank_0(lambda: self._reader_of_rows.give(full, best=best and bool(self.best)))
         return full.to(spec.device) if self.ranks.leads else full
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model that reads its large weights from the other ranks; see `full_model`."""
         full = spec.on_meta()
-        self._give_rows(full, best=False)
+        self._reader_of_rows.give(full, best=False)
         return full.to(spec.device)
-
-    def _give_rows(self, module: nn.Module, best: bool) -> None:
-        self._reader_of_rows.model(module, best=best and bool(self.best))
 
     def read_on_rank_0(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ; the other ranks send the rows that it asks for."""

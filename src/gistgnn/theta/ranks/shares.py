@@ -12,19 +12,12 @@ from gistgnn.theta.slices import Cut, Slices
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a sub-GCN's slice of a tensor that one rank owns.
+    """The part of a sub-GCN's slice of a tensor that one rank owns."""
 
-    Attributes:
-        name: the tensor's name.
-        rows: the rows of the slice, which are consecutive.
-        cut: the same entries as a cut of the rank's rows.
-        spec: its shape and type.
-    """
-
-    name: str
-    rows: slice
-    cut: Cut
-    spec: TensorSpec
+    name: str  # of the tensor
+    rows: slice  # of the sub-GCN's slice
+    cut: Cut  # the same entries as a cut of the rank's rows
+    spec: TensorSpec  # of the piece
 
 
 class Shares:
@@ -51,21 +44,16 @@ class Shares:
 
     def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
         """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
-        for name in self.specs:
-            piece = self.piece(name, blocks, rank)
-            if piece.spec.shape.numel():
-                yield piece
-
-    def piece(self, name: str, blocks: Blocks, rank: int) -> Piece:
-        """Return the piece of a sub-GCN's slice of a tensor that a rank owns; it may be empty."""
-        own, spec = self.rows(name, rank), self.specs[name]
-        chosen, *columns = self._slices.cut(name, blocks) or (None,)
-        if chosen is None:
-            rows, places = slice(own.start, own.stop), None
-        else:
-            ends = torch.tensor([own.start, own.stop], device=chosen.device)
-            first, last = torch.searchsorted(chosen, ends).tolist()
-            rows, places = slice(first, last), chosen[first:last] - own.start
-        others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
-        shape = torch.Size((rows.stop - rows.start, *others))
-        return Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
+        for name, spec in self.specs.items():
+            own = self.rows(name, rank)
+            chosen, *columns = self._slices.cut(name, blocks) or (None,)
+            if chosen is None:
+                rows, places = slice(own.start, own.stop), None
+            else:
+                ends = torch.tensor([own.start, own.stop], device=chosen.device)
+                first, last = torch.searchsorted(chosen, ends).tolist()
+                rows, places = slice(first, last), chosen[first:last] - own.start
+            others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
+            shape = torch.Size((rows.stop - rows.start, *others))
+            if shape.numel():
+                yield Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
