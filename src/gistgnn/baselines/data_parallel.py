@@ -85,12 +85,7 @@ class DataParallel(GIST):
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers; see `gistgnn.runners.runner.Runner`.
-
-    Args:
-        workers: W, dealt to the ranks.
-        ranks: the processes of the run.
-    """
+    """Trains one model on the batches of W workers, dealt to the ranks; see `gistgnn.runners.runner.Runner`."""
 
     def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
@@ -158,12 +153,9 @@ class EveryStep:
 
 
 class Mirror(Exchange):
-    """Every rank has trained all of Θ, with averaged gradients; the ranks compare notes at the end of a round.
+    """Every rank has trained all of Θ, with averaged gradients; the ranks exchange losses at the end of a round.
 
-    Args:
-        ranks: the processes of the run.
-        workers: W, dealt to the ranks.
-        buffers: the names of the model's buffers, which torch does not average.
+    Torch does not average the model's buffers: all ranks get those of rank 0.
     """
 
     ranks: Ranks

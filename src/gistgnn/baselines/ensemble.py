@@ -77,14 +77,7 @@ class Ensemble(GIST):
 
 
 class EnsembleScorer(Scorer):
-    """Scores every member and keeps each at its best; then scores the mean of the best members' logits.
-
-    Args:
-        theta: the members' parameters.
-        running: the ensemble with these parameters.
-        graph: the graph with its labels and splits.
-        evaluation: how a member is run.
-    """
+    """Scores every member and keeps each at its best; then scores the mean of the best members' logits."""
 
     latest_counts = True
     _theta: Members

@@ -64,12 +64,7 @@ class Members(InMemory):
 
 
 class SendToLeader(BetweenRanks):
-    """Sends every trained member to rank 0.
-
-    Args:
-        ranks: the processes of the run.
-        members: every member's parameters and buffers, for their shapes.
-    """
+    """Sends every trained member to rank 0, which knows from `members` what shapes to expect."""
 
     def __init__(self, ranks: Ranks, members: Sequence[Mapping[str, Tensor]]) -> None:
         super().__init__(ranks)

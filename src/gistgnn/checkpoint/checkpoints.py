@@ -57,7 +57,7 @@ class Checkpoints:
             rounds: number of rounds that are done.
             state: history and best scores, as JSON.
             run: the settings of the run; another run cannot resume from this checkpoint.
-            shapes: shapes of all tensors.
+            shapes: those of all tensors.
 
         Raises:
             InputError: some rows are missing, or the disk is full.

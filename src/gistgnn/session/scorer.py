@@ -24,10 +24,6 @@ class Running:
     """The full model with the parameters that Θ has at the time, kept from one evaluation to the next.
 
     `module` and `refresh` are for rank 0, within `Theta.read_on_rank_0`.
-
-    Args:
-        theta: the parameters.
-        spec: the model.
     """
 
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:

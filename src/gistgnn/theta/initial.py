@@ -88,10 +88,10 @@ class _Recorder(TorchDispatchMode):
         recipe = _Recipe(out.numel(), out.dtype)
         if name in ("aten::full", "aten::zeros", "aten::ones"):
             value = args[1] if name == "aten::full" else float(name == "aten::ones")
-            recipe.steps.append(self._step(lambda t: t.fill_(value)))
+            recipe.steps.append(_Step(lambda t: t.fill_(value), False, self._count))
         elif name in ("aten::randn", "aten::rand"):
             draw = Tensor.normal_ if name == "aten::randn" else Tensor.uniform_
-            recipe.steps.append(self._step(draw, random=True))
+            recipe.steps.append(_Step(draw, True, self._count))
         self._alive.append(out.untyped_storage())
         self.recipes[out.untyped_storage()._cdata] = recipe
 
@@ -106,14 +106,11 @@ class _Recorder(TorchDispatchMode):
             fine = fine and torch.Tag.pointwise in func.tags
         if fine:
             assert recipe is not None
-            recipe.steps.append(self._step(lambda t: func(t, *args[1:], **kwargs), random=random))
+            recipe.steps.append(_Step(lambda t: func(t, *args[1:], **kwargs), random, self._count))
             return
         for tensor in inputs:
             if changed := self.recipes.get(tensor.untyped_storage()._cdata):
                 changed.unknown = True
-
-    def _step(self, call: Callable[[Tensor], Any], *, random: bool = False) -> _Step:
-        return _Step(call, random, self._count)
 
 
 def write_initial(spec: ModelSpec, write: Write) -> None:

@@ -60,10 +60,6 @@ class Journal:
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def exists(self) -> bool:
-        """Whether a committed round has not been written into Θ yet."""
-        return self.folder.exists()
-
     def note(self) -> dict[str, Any]:
         """The note of the committed round."""
         note: dict[str, Any] = json.loads((self.folder / _NOTE).read_text(encoding="ascii"))

@@ -15,12 +15,7 @@ from gistgnn.theta.trained import is_counter
 
 
 class Merge:
-    """Reads the sub-GCNs of one round a few rows at a time.
-
-    Args:
-        slices: finds the entries that belong to blocks.
-        subs: the file with a sub-GCN's tensors, by key, and its blocks; for every sub-GCN.
-    """
+    """Reads the sub-GCNs of one round, each from its file and with its blocks, a few rows at a time."""
 
     def __init__(self, slices: Slices, subs: Sequence[tuple[EditableFile, Blocks]]) -> None:
         self._slices, self._subs = slices, subs

@@ -65,7 +65,7 @@ class OnDisk(WholeTheta):
         self._moments = EditableFolder(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
         check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         self.round, self.loss = self._state["round"], self._state["loss"]
-        if self._journal.exists():
+        if self._journal.folder.exists():  # a committed round that has not been written into Θ
             self._write_round()
         self._journal.remove()
 

@@ -19,10 +19,6 @@ from gistgnn.theta.trained import Moments, RoundReport, Trained, is_counter
 class BetweenRanks(Exchange):
     """Deals the sub-GCNs of a round to ranks: sub-GCN i trains on rank i mod W.
 
-    Args:
-        ranks: the processes of the run.
-        sharded: whether the ranks share Θ; otherwise every rank has all of it.
-
     Attributes:
         keys: the names of the moments that are cut like their parameter, on any rank in this round.
         counters: the largest step count of every parameter, over all ranks.
@@ -85,14 +81,7 @@ class BetweenRanks(Exchange):
 
 
 class SendToAll(BetweenRanks):
-    """Every rank has all of Θ: it sends its trained sub-GCNs to all other ranks.
-
-    Args:
-        ranks: the processes of the run.
-        slices: the slices of Θ.
-        specs: the shape and type of every tensor of Θ.
-        device: where Θ is.
-    """
+    """Every rank has all of Θ on its device: it sends its trained sub-GCNs to all other ranks."""
 
     def __init__(self, ranks: Ranks, slices: Slices, specs: Mapping[str, TensorSpec], device: torch.device) -> None:
         super().__init__(ranks)

@@ -21,13 +21,7 @@ class Piece:
 
 
 class Shares:
-    """Deals the rows of every tensor of Θ to ranks, as `torch.chunk` does; a single number is a row of rank 0.
-
-    Args:
-        slices: finds the entries that belong to blocks.
-        specs: every tensor's shape and type, by name.
-        ranks: W.
-    """
+    """Deals the rows of every tensor of Θ to W ranks, as `torch.chunk` does; a single number is a row of rank 0."""
 
     def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
         self._slices, self.specs, self._ranks = slices, specs, ranks
