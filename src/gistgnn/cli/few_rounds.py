@@ -17,10 +17,12 @@ def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
         config: the run.
         sizes: of its graph.
     """
+    from gistgnn.sampling import expected_batch
+
     training, m = config.training, config.sub_gcns
     seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    steps = training.steps(expected.steps if expected else 1, m)
+    expected = expected_batch(config.sampler, seen, config.model.layers)
+    steps = training.steps(expected.steps, m)
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if config.method == "gist" and m > 1 and between and rounds < m:

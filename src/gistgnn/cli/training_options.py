@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn.registry import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import CHOICES, PRECISIONS, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 NORMS = ("none", "layer", "batch")
 PARTITIONS = ("balanced", "categorical")
-SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
 
 _METHOD_HELP = (
     "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local SGD "
@@ -115,8 +115,8 @@ def _add_gist_options(group: "Options", several: str) -> None:
 def _add_batch_options(group: "Options") -> None:
     group.add_argument(
         "--sampler",
-        choices=SAMPLERS,
-        default="full",
+        choices=(FULL, *SAMPLERS),
+        default=FULL,
         help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
         "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )

@@ -23,7 +23,7 @@ from gistgnn.io.stored_model import LARGE, stored_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
-from gistgnn.sampling import described
+from gistgnn.sampling import from_description
 from gistgnn.session.result import Result
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import available_bytes
@@ -101,12 +101,12 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
-    if fields.get("store") == "mapped":  # its name in earlier versions
+    if fields.get("store") == "disk":  # its name in earlier versions
         fields["store"] = "disk"
     return RunConfig(
         model=ModelConfig(**model),
         training=Training(**fields.pop("training")),
-        sampler=described(fields.pop("sampler", None)),
+        sampler=from_description(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,
     )
