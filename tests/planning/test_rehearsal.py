@@ -20,6 +20,7 @@ from gistgnn.planning.rehearsal import Rehearsal, rehearse
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
+from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
@@ -192,7 +193,6 @@ STEPS = """
 import torch
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch
-from gistgnn.settings import Training
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 
