@@ -155,8 +155,8 @@ class RunConfig:
             InputError: an unknown method, a partitioned dimension that the model does not have, or a value out of
                 range.
         """
+        from gistgnn.baselines.local_sgd import independent
         from gistgnn.baselines.registry import METHODS
-        from gistgnn.baselines.workers import independent
         from gistgnn.theta.store import Store
 
         if self.method not in METHODS:
