@@ -18,6 +18,7 @@ from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer, as_gnn
 from gistgnn.nn.propagate import Propagation
 from gistgnn.sampling import Batch
+from gistgnn.utils.formats import size
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
@@ -27,11 +28,7 @@ class ByLayers:
 
     Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
     of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
-    the host, in memory or in temporary files.
-
-    Args:
-        batch: the graph.
-        plan: what fits into memory, for models of the same shapes (see `plan_layers`).
+    the host, in memory or in temporary files. ``plan`` is for models of the same shapes (see `plan_layers`).
 
     Raises:
         InputError: the disk has too little space for the temporary files.
@@ -48,11 +45,7 @@ class ByLayers:
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C].
-
-        Raises:
-            InputError: a temporary file cannot be written.
-        """
+        """Return the output of a model in evaluation mode: [N, C]."""
         gnn = cast(GNN, as_gnn(model))
         gnn.check_input(self._batch.x)
         self._check_disk()
@@ -70,8 +63,8 @@ class ByLayers:
         free = shutil.disk_usage(folder).free
         if needed > free:
             raise InputError(
-                f"the hidden features take {needed / 2**30:.3g} GiB and {folder} has {free / 2**30:.3g} GiB free: "
-                "point TMPDIR to a disk with more room, allow more memory, or evaluate by parts"
+                f"the hidden features take {size(needed)} and {folder} has {size(free)} free: point TMPDIR to a disk "
+                "with more room, allow more memory, or evaluate by parts"
             )
 
 

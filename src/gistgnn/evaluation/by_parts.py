@@ -33,7 +33,7 @@ class ByParts:
     stay in memory if they need less than a quarter of the available memory.
 
     Args:
-        batch: the graph.
+        batch: the whole graph.
         parts: number of parts P. METIS may find fewer.
         seed: of METIS and of the sample.
         sample: how many parts run, K; the seed decides which ones; None: all.
@@ -107,11 +107,7 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
     are in memory, a model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part
     at a time, because it may treat a batch as a whole.
 
-    Args:
-        model: the model.
-        batch: the graph.
-        budget: the memory that may be used.
-        reading: bytes for reading weights from disk; None: ask the model.
+    ``reading`` is the bytes for reading weights from disk; None: ask the model.
     """
     gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:
