@@ -1,4 +1,4 @@
-"""`Evaluation`: the user's choice of how models run on a whole graph; `Inference`: that choice, prepared for a graph."""
+"""`Evaluation`: the user's choice of how models run on a whole graph; `Inference`: that choice, prepared."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import metis
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.io.whole_files import replacing
+from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
 METHODS = ("metis", "random")
@@ -35,8 +36,7 @@ class Clusters:
     """A partition of N nodes into clusters, none of them empty.
 
     Attributes:
-        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster. To make every cluster a
-            contiguous range, node ``order[i]`` gets the number i.
+        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster.
         ptr: [clusters + 1] int64; cluster k is ``order[ptr[k]:ptr[k + 1]]``.
         path: their file in the cache, or None.
     """
@@ -46,7 +46,6 @@ class Clusters:
     path: Path | None = None
 
     def __len__(self) -> int:
-        """Return the number of clusters."""
         return self.ptr.numel() - 1
 
     @property
@@ -140,7 +139,7 @@ def _metis(structure: Any, count: int, seed: int) -> npt.NDArray[np.int64]:
     nodes, edges = structure.shape[0], structure.nnz
     log.info(
         f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes about "
-        f"{metis.metis_bytes(nodes, edges) / 2**20:,.0f} MiB of memory"
+        f"{size(metis.metis_bytes(nodes, edges))} of memory"
     )
     return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
 
@@ -154,7 +153,7 @@ def _path(structure: Any, count: int, seed: int) -> Path | None:
 
 
 def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
-    """Read every node's cluster and whether the graph was symmetric; None if the file is missing or damaged."""
+    """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
     try:
@@ -171,10 +170,8 @@ def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int
 
 def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
     """Write the clusters to the cache and return the file; None if that is not possible."""
-    if path is None:
-        return None
-    with contextlib.suppress(InputError):
-        with replacing(path) as temporary:
+    if path:
+        with contextlib.suppress(InputError), replacing(path) as temporary:
             save_file({"part": torch.from_numpy(part).int()}, temporary, {"symmetric": str(symmetric)})
-        return path
+            return path
     return None

@@ -71,8 +71,7 @@ class Graph:
         labels, classes = check_labels(y, features.shape[0], num_classes)
         edges = check_edges(edge_index, features.shape[0])
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        graph = cls(features, edges, labels, masks["train"], masks["val"], masks["test"], classes, name)
-        return graph.to(features.device)
+        return cls(features, edges, labels, **masks, num_classes=classes, name=name).to(features.device)
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> "Graph":

@@ -29,9 +29,7 @@ def find(name: str) -> DatasetInfo | None:
     info = DATASETS.get(base)
     if info is None or not at:
         return info
-    if info.reader != "synthetic":
-        return None
-    return _fraction(info, text)
+    return _fraction(info, text) if info.reader == "synthetic" else None
 
 
 def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:

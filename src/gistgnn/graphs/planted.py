@@ -15,17 +15,11 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a hierarchy of communities, and the edges that stay within it.
+    """One level of a hierarchy of communities, and the edges that stay within it."""
 
-    Attributes:
-        share: share of all edges.
-        bounds: [parts + 1] int64; part k is the nodes ``bounds[k]`` to ``bounds[k + 1] - 1``.
-        cumulated: [N + 1] float64, 0 and then the cumulated weights by which nodes are drawn.
-    """
-
-    share: float
-    bounds: Ints
-    cumulated: Floats
+    share: float  # of all edges
+    bounds: Ints  # [parts + 1]; part k is the nodes bounds[k] to bounds[k + 1] - 1
+    cumulated: Floats  # [N + 1], 0 and then the cumulated weights by which nodes are drawn
 
 
 def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
@@ -49,12 +43,7 @@ def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
 
     Every edge draws a level by share, one end by weight among all nodes, and the other end by weight among the nodes
     in the same part of this level. An edge that exists already is drawn again, level included: so the share of a full
-    part goes to wider levels.
-
-    Args:
-        rng: the stream.
-        levels: any number of levels over the same nodes 0..N-1.
-        count: number of edges, well below N (N − 1) / 2.
+    part goes to wider levels. ``count`` is well below N (N − 1) / 2.
 
     Returns:
         The lower and the higher end of every edge, in ascending order: [count] each.

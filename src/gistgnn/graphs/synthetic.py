@@ -5,7 +5,6 @@ docs/explanation/synthetic-graphs.md says which properties of the real graphs th
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,34 +37,21 @@ _ROWS = 100_000  # rows of features drawn at once; changing this changes the gra
 class Recipe:
     """How to draw a graph; the sizes are of the whole graph.
 
-    Attributes:
-        nodes: number of nodes.
-        train: number of training nodes.
-        val: number of validation nodes; the rest is test.
-        communities: number of communities. A fraction f of the graph has f^(2/3) as many, each with f^(1/3) as many
-            nodes.
-        group: neighbouring communities per group.
-        inside: share of the edges inside a community.
-        nearby: share of the edges inside a group; the other edges join any two nodes.
-        latent: dimensions of the latent space, where every community has a centre.
-        between: share of the centres' variance between classes; the rest is between communities of one class.
-        spread: standard deviation of the nodes around their centre; the standard deviation of the centres is 1.
-        noise: standard deviation of every feature's noise.
-        mislabelled: share of nodes with a random label.
+    A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
     """
 
     nodes: int
     train: int
-    val: int
+    val: int  # the other nodes are test nodes
     communities: int
-    group: int = 16
-    inside: float = 0.75
-    nearby: float = 0.15
-    latent: int = 8
-    between: float = 0.65
-    spread: float = 0.6
-    noise: float = 0.2
-    mislabelled: float = 0.05
+    group: int = 16  # neighbouring communities per group
+    inside: float = 0.75  # share of the edges inside a community
+    nearby: float = 0.15  # share of the edges inside a group; the other edges join any two nodes
+    latent: int = 8  # dimensions of the latent space, where every community has a centre
+    between: float = 0.65  # share of the centres' variance between classes; the rest is inside classes
+    spread: float = 0.6  # standard deviation of the nodes around their centre; the centres' is 1
+    noise: float = 0.2  # standard deviation of every feature's noise
+    mislabelled: float = 0.05  # share of nodes with a random label
 
 
 RECIPES = {
@@ -79,23 +65,19 @@ RECIPES = {
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Draw a graph, or read it from the cache (see `gistgnn.graphs.cache.cached`).
 
-    Args:
-        info: the entry of the graph or of a fraction of it, with the numbers of nodes and edges to draw.
-        data_root: not used.
+    ``info`` is of the graph or of a fraction of it; ``data_root`` is not used.
     """
     recipe = RECIPES[info.name.split("@")[0]]
     key = f"{_VERSION} {recipe} {info.nodes} {info.edges} {info.features} {info.classes}"
-    return cached(info.name, key, partial(_draw, info, recipe))
 
+    def build() -> Graph:
+        if info.edges > _LARGE:
+            sizes = f"{info.nodes:,} nodes and {info.edges // 2:,} edges"
+            log.info(f"drawing {info.name}: {sizes}; this takes minutes once, then the graph is in the cache")
+        with spinner("drawing", shown=info.edges > _LARGE):
+            return draw(info, recipe)
 
-def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
-    if info.edges > _LARGE:
-        log.info(
-            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes once, then "
-            "the graph is in the cache"
-        )
-    with spinner("drawing", shown=info.edges > _LARGE):
-        return draw(info, recipe)
+    return cached(info.name, key, build)
 
 
 def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
@@ -137,12 +119,8 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     # A hub's edges leave its community, which has too few nodes for them.
     inside = cumulate(np.minimum(weights, 8.0))
     groups = np.append(bounds[:-1][:: recipe.group], nodes)
-    everywhere = np.array([0, nodes])
-    return [
-        Level(recipe.inside, bounds, inside),
-        Level(recipe.nearby, groups, wide),
-        Level(1 - recipe.inside - recipe.nearby, everywhere, wide),
-    ]
+    anywhere = Level(1 - recipe.inside - recipe.nearby, np.array([0, nodes]), wide)
+    return [Level(recipe.inside, bounds, inside), Level(recipe.nearby, groups, wide), anywhere]
 
 
 def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:

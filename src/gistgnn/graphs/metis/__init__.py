@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError
+from gistgnn.utils.formats import size
 
 # Peak memory of the process in bytes, measured on graphs with power-law degrees and planted communities, with 0.2 to
 # 10.6 million directed edges: accurate to a tenth above a million edges.
@@ -55,7 +56,7 @@ def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed:
             nodes, edges = len(rowptr) - 1, len(col)
             raise InputError(
                 f"METIS failed on {nodes:,} nodes and {edges:,} edges ({error_line[:160]}): it needs about "
-                f"{metis_bytes(nodes, edges) / 2**30:.1f} GiB of free memory; the random method needs none"
+                f"{size(metis_bytes(nodes, edges))} of free memory; the random method needs none"
             )
         part: npt.NDArray[np.int64] = np.load(folder / "part.npy", allow_pickle=False)
         return part
