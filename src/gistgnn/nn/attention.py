@@ -15,14 +15,8 @@ from gistgnn.nn.pattern import Pattern
 def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
     """Compute the softmax of LeakyReLU(source[j] + target[i]) over the entries (i, j) of each row i, for every head.
 
-    Args:
-        source: [heads, C], the columns' share of the score.
-        target: [heads, R], the rows' share.
-        pattern: [R, C].
-        slope: the LeakyReLU's slope below zero.
-
-    Returns:
-        [heads, nnz] in the pattern's order, differentiable once in ``source`` and ``target``.
+    ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score, ``slope`` is the
+    LeakyReLU's. Return [heads, nnz] in the pattern's order, differentiable once in ``source`` and ``target``.
     """
     coefficients: Tensor = _Coefficients.apply(_to_float(source), _to_float(target), pattern, slope)
     return coefficients
@@ -31,13 +25,8 @@ def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slo
 def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
     """Sum every head's features over each row's entries, weighted by the head's coefficients.
 
-    Args:
-        features: [C, heads·d], the channels of one head side by side.
-        coefficients: [heads, nnz], in the pattern's order.
-        pattern: [R, C].
-
-    Returns:
-        [R, heads·d], differentiable once in ``features`` and ``coefficients``.
+    ``features``: [C, heads·d], the channels of one head side by side; ``coefficients``: [heads, nnz], in the pattern's
+    order. Return [R, heads·d], differentiable once in ``features`` and ``coefficients``.
     """
     out: Tensor = _Attend.apply(_to_float(features), _to_float(coefficients), pattern)
     return out
@@ -48,16 +37,19 @@ def _to_float(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-def _one_by_one(function: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-    """Apply a function to one sub-GCN after another: the vmap rule of both functions below."""
-    members = [
-        [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
-        for i in range(info.batch_size)
-    ]
-    return torch.stack([function.apply(*member) for member in members]), 0
+class _OneByOne(torch.autograd.Function):
+    """A function that vmap applies to one sub-GCN after another."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        members = [
+            [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
+            for i in range(info.batch_size)
+        ]
+        return torch.stack([cls.apply(*member) for member in members]), 0
 
 
-class _Coefficients(torch.autograd.Function):
+class _Coefficients(_OneByOne):
     """Saves only its result for the backward pass, no other tensor of entries. Row sums are CSR products."""
 
     @staticmethod
@@ -85,12 +77,8 @@ class _Coefficients(torch.autograd.Function):
         transposed, order = pattern.transpose
         return _row_sums(transposed, grad.index_select(1, order)), _row_sums(pattern, grad), None, None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _one_by_one(_Coefficients, info, in_dims, *arguments)
 
-
-class _Attend(torch.autograd.Function):
+class _Attend(_OneByOne):
     """One CSR product per head. Backward: one with the transpose, and one sampled at the pattern's entries."""
 
     @staticmethod
@@ -114,10 +102,6 @@ class _Attend(torch.autograd.Function):
             to_coefficients = _sampled(ctx.pattern, coefficients, grad, features)
         return to_features, to_coefficients, None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _one_by_one(_Attend, info, in_dims, *arguments)
-
 
 def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
     """Return source[j] + target[i] at every entry (i, j): [heads, nnz]."""
@@ -125,14 +109,12 @@ def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
 
 
 def _row_sums(pattern: Pattern, x: Tensor) -> Tensor:
-    """Sum the entries of every row: [heads, nnz] to [heads, R]."""
     return _products(pattern, x, x.new_ones(pattern.shape[1], len(x))).t()
 
 
 def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
     """Multiply every head's matrix with the head's columns of ``h``: [C, heads·d] to [R, heads·d]."""
-    heads = coefficients.shape[0]
-    out = h.new_empty(pattern.shape[0], h.shape[1])
+    out, heads = h.new_empty(pattern.shape[0], h.shape[1]), len(coefficients)
     for value, part, target in zip(coefficients, h.chunk(heads, dim=1), out.chunk(heads, dim=1), strict=True):
         target.addmm_(pattern.csr(value), part, beta=0)
     return out
@@ -140,8 +122,7 @@ def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
 
 def _sampled(pattern: Pattern, coefficients: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Return ⟨left[i], right[j]⟩ at the entries (i, j) for every head: [R, heads·d], [C, heads·d] to [heads, nnz]."""
-    out = torch.empty_like(coefficients)
-    heads = len(out)
+    out, heads = torch.empty_like(coefficients), len(coefficients)
     # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
     for piece, entries in pattern.pieces(pattern.shape[0] * pattern.shape[1]):
         for head, (a, b) in enumerate(zip(left.chunk(heads, dim=1), right.chunk(heads, dim=1), strict=True)):

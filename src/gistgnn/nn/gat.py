@@ -31,11 +31,8 @@ class GATLayer(Layer):
 
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
-        self.width = width
-        self.edge_scores = 2 * heads
-        self.concat = concat
-        self.dropout = dropout
+        self.heads, self.width, self.edge_scores = heads, width, 2 * heads
+        self.concat, self.dropout = concat, dropout
         self.out_features = heads * width if concat else width
         self.weight = nn.Parameter(torch.empty(heads * width, in_features))
         self.source = nn.Parameter(torch.empty(heads, width))
@@ -56,8 +53,7 @@ class GATLayer(Layer):
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
         source, target = self.scores(z).chunk(2)  # [heads, N] each
-        target = target[:, : adj.attention.shape[0]]
-        coefficients = attention_coefficients(source, target, adj.attention, _SLOPE)
+        coefficients = attention_coefficients(source, target[:, : adj.attention.shape[0]], adj.attention, _SLOPE)
         return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
 
     def scores(self, z: Tensor) -> Tensor:

@@ -23,16 +23,11 @@ class Layer(nn.Module, ABC):
     ``message`` and ``update`` treat every node alone; ``aggregate`` is the only step that looks along the edges.
     Evaluation layer by layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some
     columns, in evaluation mode.
-
-    Attributes:
-        out_features: columns of the output.
-        edge_scores: rows of ``scores``.
-        update_reads_input: whether ``update`` reads the values of ``x``, and not only its type.
     """
 
-    out_features: int
-    edge_scores: int = 0
-    update_reads_input: bool = True
+    out_features: int  # columns of the output
+    edge_scores: int = 0  # rows of `scores`
+    update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -90,11 +85,8 @@ class GNN(nn.Module, ABC):
     ) -> None:
         super().__init__()
         _check(in_features, widths, out_features, dropout, norm)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.dropout = dropout
-        self.convs = nn.ModuleList()
-        self.norms = nn.ModuleList()
+        self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
+        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         features = in_features
         for width in widths:
             layer = self.make_layer(features, width, last=False)
@@ -174,9 +166,8 @@ def _check(in_features: int, widths: Sequence[int], out_features: int, dropout: 
     if not widths:
         raise InputError("no hidden layer: give at least one width, such as widths=(256, 256)")
     if min(in_features, *widths, out_features) < 1:
-        raise InputError(
-            f"sizes {in_features} -> {tuple(widths)} -> {out_features}: every layer needs at least one feature"
-        )
+        sizes = f"{in_features} -> {tuple(widths)} -> {out_features}"
+        raise InputError(f"sizes {sizes}: every layer needs at least one feature")
     if not 0 <= dropout < 1:
         raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
     if norm not in get_args(Norm):

@@ -24,12 +24,9 @@ class Propagation(Layer):
     The projection costs the same in both orders, so the sparse product decides: nnz·d_in multiply-adds before the
     projection, nnz·d_out after it. Sparse features are projected first, because Ā H would be dense. A graph's constant
     features are aggregated first: the product is computed once and reused (see `Adjacency.cache_products`).
-
-    Attributes:
-        operator: the name of Ā among the graph's operators.
     """
 
-    operator: Operator
+    operator: Operator  # the name of Ā among the graph's operators
     weight: nn.Parameter
 
     @property

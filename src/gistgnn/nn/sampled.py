@@ -18,17 +18,11 @@ from gistgnn.nn.sparse import SparseMatrix
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n].
+    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]."""
 
-    Attributes:
-        plain: in A, with the given self-loops.
-        looped: in A + I, with one self-loop per node.
-        row_sums: the row sums of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not.
-    """
-
-    plain: Tensor
-    looped: Tensor
-    row_sums: Tensor | None = None
+    plain: Tensor  # in A, with the given self-loops
+    looped: Tensor  # in A + I, with one self-loop per node
+    row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
 
     def of(self, nodes: Tensor) -> Degrees:
         """Return the degrees of some of the nodes."""
@@ -128,7 +122,6 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def _looped(self) -> tuple[Pattern, Tensor | None]:
-        """The pattern with self-loops, and its weights."""
         pattern, keep, place = self.pattern.looped()
         if self.weight is None:
             return pattern, None
@@ -153,8 +146,7 @@ class SampledAdjacency(Adjacency):
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:
             return self
+        pattern, degrees = self.pattern.to(device), self.degrees.to(device)
         weight = None if self.weight is None else self.weight.to(device)
         above = [layer.to(device) for layer in self.above]
-        return SampledAdjacency(
-            self.pattern.to(device), self.degrees.to(device), weight, above=above, refuses=self._refuses
-        )
+        return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
