@@ -12,8 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.hidden_features import column_blocks
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn import GNN, SparseMatrix
-from gistgnn.nn.gnn import Layer
-from gistgnn.nn.propagate import Propagation
+from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 

@@ -15,8 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import LayerSizes, Plan, row_chunks
 from gistgnn.evaluation.hidden_features import InFile, InMemory, OneTensor, Stored, column_blocks
 from gistgnn.nn import GNN
-from gistgnn.nn.gnn import Layer, as_gnn
-from gistgnn.nn.propagate import Propagation
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
 from gistgnn.utils.formats import size
 
@@ -140,8 +139,7 @@ class _Pass:
         return self._stack.enter_context(closing(stored))
 
     def _chunks(self) -> Iterator[slice]:
-        work, row = self._plan.work, self._sizes.row(self._x.element_size())
-        if not self._sizes.entry:
+        work, row, entry = self._plan.work, self._sizes.row(self._x.element_size()), self._sizes.entry
+        if not entry:
             return row_chunks(self._adj.pattern.rowptr, max(work // row, 1), None)
-        rows = max(work // 2 // row, 1)
-        return row_chunks(self._adj.attention.rowptr, rows, work // 2 // self._sizes.entry)
+        return row_chunks(self._adj.attention.rowptr, max(work // 2 // row, 1), work // 2 // entry)

@@ -91,12 +91,9 @@ class ByParts:
         sampled[torch.from_numpy(chosen)] = True
         nodes = sampled[self._clusters.assignment].to(batch.x.device)
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
-        for split in ("validation", "test"):
-            if scored.get(split) == 0:
-                raise InputError(
-                    f"the sample of {len(chosen)} of {len(self._clusters)} parts has no {split} node: raise the "
-                    "sample, or leave it out"
-                )
+        if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
+            sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
+            raise InputError(f"{sample} has no {empty} node: raise the sample, or leave it out")
         return nodes, scored
 
 

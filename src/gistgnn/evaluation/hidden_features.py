@@ -120,10 +120,7 @@ class InFile(Stored):
     """Features in a temporary file without a name, in ``tempfile.gettempdir()``. It disappears with the process.
 
     The file is read and written, not mapped: mapped pages would count as the process's memory, and a full disk would
-    end the process with a signal instead of an error.
-
-    Raises:
-        InputError: the file cannot be created, read or written.
+    end the process with a signal instead of an InputError.
     """
 
     def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
@@ -149,8 +146,7 @@ class InFile(Stored):
         self._file.close()
 
     def _transfer(self, method: str, index: int, nodes: slice, rows: Tensor) -> None:
-        columns = self.blocks[index]
-        place = self.nodes * columns.start + nodes.start * (columns.stop - columns.start)
+        place = self.nodes * self.blocks[index].start + nodes.start * rows.shape[1]
         left = memoryview(rows.view(-1).view(torch.uint8).numpy().data)
         try:
             self._file.seek(place * self.dtype.itemsize)

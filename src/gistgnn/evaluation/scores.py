@@ -87,13 +87,9 @@ def evaluate(
 
 
 def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
-    """Return the scores of a model's output on the splits of a graph.
+    """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
 
-    Args:
-        logits: [N, C], the output for every node.
-        graph: the labels and splits.
-        splits: of "train", "validation" and "test".
-        sampled: mask [N] of the nodes with an output; None: all nodes.
+    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes.
 
     Raises:
         InputError: no node of a split has an output.

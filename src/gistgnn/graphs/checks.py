@@ -41,11 +41,7 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
 
 
 def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
-    """Check features and edges as `check_features` and `check_edges` do.
-
-    Raises:
-        InputError: one is missing or wrong.
-    """
+    """Check features and edges as `check_features` and `check_edges` do. Raise InputError if one is missing."""
     for name, value in (("x", x), ("edge_index", edge_index)):
         if value is None:
             raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
@@ -193,12 +189,12 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
         raise InputError(
             f"{name} has shape {list(tensor.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
         )
-    if tensor.dtype == torch.bool:
-        if tensor.shape[0] != num_nodes:
-            raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
-    if not tensor.any() if tensor.dtype == torch.bool else not len(tensor):
+    is_mask = tensor.dtype == torch.bool
+    if is_mask and tensor.shape[0] != num_nodes:
+        raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
+    if not (tensor.any() if is_mask else len(tensor)):
         raise InputError(f"{name} is empty; expected at least one node")
-    return tensor.contiguous() if tensor.dtype == torch.bool else _mask_of(tensor, name, num_nodes)
+    return tensor.contiguous() if is_mask else _mask_of(tensor, name, num_nodes)
 
 
 def _mask_of(indices: Tensor, name: str, num_nodes: int) -> Tensor:

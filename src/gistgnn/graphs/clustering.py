@@ -108,7 +108,14 @@ def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clus
     if cached:
         clusters = _clusters(cached[0], path)
     else:
-        part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed)
+        structure = structure if symmetric else (structure + structure.T).tocsr()
+        nodes, edges = structure.shape[0], structure.nnz
+        log.info(
+            f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes "
+            f"about {size(metis.metis_bytes(nodes, edges))} of memory"
+        )
+        random_seed = int(generator(seed, "metis").integers(2**31))
+        part = metis.partition(structure.indptr, structure.indices, count, random_seed)
         clusters = _clusters(part, _write(path, part, symmetric))
     if len(clusters) < count:
         log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(clusters), count)
@@ -133,15 +140,6 @@ def _structure(edge_index: Tensor, num_nodes: int) -> Any:
 def _is_symmetric(structure: Any) -> bool:
     reverse = structure.T.tocsr()
     return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
-
-
-def _metis(structure: Any, count: int, seed: int) -> npt.NDArray[np.int64]:
-    nodes, edges = structure.shape[0], structure.nnz
-    log.info(
-        f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes about "
-        f"{size(metis.metis_bytes(nodes, edges))} of memory"
-    )
-    return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
 
 
 def _path(structure: Any, count: int, seed: int) -> Path | None:

@@ -66,13 +66,8 @@ def stored_model(
 def held_model(module: nn.Module, tensors: Mapping[str, Tensor], *, above: int | None = LARGE) -> nn.Module:
     """Give a module parameters and buffers that lie in the host's memory; the large ones are not copied.
 
-    Args:
-        module: as for `stored_model`.
-        tensors: every parameter and buffer by name. The module sees later changes of the large ones.
-        above: as for `stored_model`.
-
-    Returns:
-        The module in evaluation mode. On a GPU it moves its large weights there one block at a time.
+    The arguments are as for `stored_model`, with every parameter and buffer by name. The module sees later changes of
+    the large ones. On a GPU it moves them there one block at a time.
 
     Raises:
         InputError: a tensor is missing, unknown to the module, or of another shape.
@@ -106,10 +101,8 @@ def _slots(module: nn.Module) -> list[dict[str, _Slot]]:
 
 def _value(name: str, tensor: Tensor, place: Place, files: Mapping[Path, Readable], above: int | None) -> Tensor:
     if place.shape != tuple(tensor.shape):
-        raise InputError(
-            f"'{name}' is {list(place.shape)} in {place.path} and {list(tensor.shape)} in the model: build the model "
-            "that was saved"
-        )
+        shapes = f"{list(place.shape)} in {place.path} and {list(tensor.shape)} in the model"
+        raise InputError(f"'{name}' is {shapes}: build the model that was saved")
     file = files[place.path]
     if above is not None and place.shape and tensor.nbytes >= above:
         return StoredTensor.at(place, file).to(tensor.dtype)

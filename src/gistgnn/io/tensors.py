@@ -102,10 +102,6 @@ class Readable(Protocol):
 class TensorFile:
     """An open safetensors file that several threads may read. It stays readable when another file takes its name.
 
-    Args:
-        path: the file.
-        mode: "rb" to read, "r+b" to write as well.
-
     Raises:
         InputError: the file cannot be opened.
     """
@@ -181,11 +177,8 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, and wait until it is on the disk.
 
-    Args:
-        path: the file.
-        specs: shape and type of every tensor.
-        values: returns the values of a tensor on the host, in consecutive pieces. It is called once for each tensor.
-        metadata: texts by name, for `read_header`.
+    ``values`` returns the values of a tensor on the host, in consecutive pieces; it is called once for each tensor.
+    ``metadata`` are texts by name, for `read_header`.
 
     Raises:
         InputError: safetensors has no such type of numbers.
@@ -225,9 +218,7 @@ def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tupl
 def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
     """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
 
-    Args:
-        sizes: bytes of every tensor.
-        limit: bytes of a file. A tensor that takes more has a file of its own, after the others.
+    A tensor that takes more has a file of its own, after the others.
     """
     shards: list[list[str]] = [[]]
     large, held = [], 0

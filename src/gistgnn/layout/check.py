@@ -171,8 +171,7 @@ def _changes(instance: _Instance, layout: Layout, axis: int, names: Sequence[str
 def _find_error(instance: _Instance, layout: Layout) -> str | None:
     """Return an error message if the layout is wrong for this instance, otherwise None."""
     for axis in range(len(instance.features)):
-        names = layout.carriers(axis)
-        with_input = instance.input_axis == axis
+        names, with_input = layout.carriers(axis), instance.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
         others = {name: [other for other in names if other != name] for name in names}

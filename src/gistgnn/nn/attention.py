@@ -15,8 +15,8 @@ from gistgnn.nn.pattern import Pattern
 def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
     """Compute the softmax of LeakyReLU(source[j] + target[i]) over the entries (i, j) of each row i, for every head.
 
-    ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score, ``slope`` is the
-    LeakyReLU's. Return [heads, nnz] in the pattern's order, differentiable once in ``source`` and ``target``.
+    ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score. The result is
+    [heads, nnz], in the pattern's order, differentiable once in ``source`` and ``target``.
     """
     coefficients: Tensor = _Coefficients.apply(_to_float(source), _to_float(target), pattern, slope)
     return coefficients

@@ -12,8 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.attention import attend, attention_coefficients
 from gistgnn.nn.dropout import dropout as drop
-from gistgnn.nn.gnn import GNN, Layer, Norm
-from gistgnn.nn.propagate import project
+from gistgnn.nn.gnn import GNN, Layer, Norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
 _SLOPE = 0.2  # of the scores' LeakyReLU, as published
@@ -85,7 +84,7 @@ class GAT(GNN):
     """GAT of Veličković et al.: hidden layers concatenate their heads, the output layer averages them.
 
     Args:
-        in_features: d_0, features of a node.
+        in_features: d_0.
         widths: channels per head of every hidden layer; layer l has heads·d_l features.
         out_features: number of classes.
         heads: attention heads of every layer.

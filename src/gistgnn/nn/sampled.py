@@ -54,7 +54,7 @@ class SampledAdjacency(Adjacency):
     Args:
         pattern: [N_out, N_in], entries (target, source). The output nodes are the first input nodes.
         degrees: of the input nodes.
-        weight: [nnz], weights of the pattern's entries; None: 1.
+        weight: [nnz], of the pattern's entries; None: 1.
         above: the structures of the second layer, the third, ..., if every layer has its own.
         refuses: the end of an error message: why these edges do not suit models that attend or take an edge_index;
             None: they do.
@@ -74,7 +74,7 @@ class SampledAdjacency(Adjacency):
         self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
-        """Return the structure that layer ``number`` (from 0) sums over."""
+        """Return the structure of layer ``number``."""
         return self.above[number - 1] if number and self.above else self
 
     @property
@@ -104,15 +104,14 @@ class SampledAdjacency(Adjacency):
         pattern, weight = self._looped
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
-        return self._matrix(pattern, value if weight is None else value.mul_(weight), self.degrees.row_sums)
+        return self._matrix(pattern, value, weight, self.degrees.row_sums)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """The estimate of D^-1 A: [N_out, N_in]."""
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
-        value = scale.index_select(0, self.pattern.row)
-        value = value if self.weight is None else value.mul_(self.weight)
-        return self._matrix(self.pattern, value, None if self.degrees.row_sums is None else torch.ones_like(scale))
+        sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
+        return self._matrix(self.pattern, scale.index_select(0, self.pattern.row), self.weight, sums)
 
     @cached_property
     def attention(self) -> Pattern:
@@ -129,7 +128,9 @@ class SampledAdjacency(Adjacency):
         weight[place] = self.weight[keep]
         return pattern, weight
 
-    def _matrix(self, pattern: Pattern, value: Tensor, sums: Tensor | None) -> SparseMatrix:
+    @staticmethod
+    def _matrix(pattern: Pattern, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
+        value = value if weight is None else value.mul_(weight)
         matrix = SparseMatrix.from_pattern(pattern, value)
         if sums is None:
             return matrix

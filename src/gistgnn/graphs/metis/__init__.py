@@ -29,14 +29,8 @@ def metis_bytes(nodes: int, edges: int) -> int:
 def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed: int) -> npt.NDArray[np.int64]:
     """Assign every node to a part, with few edges between parts and parts of about equal size.
 
-    Args:
-        rowptr: [N + 1], the CSR structure of a symmetric graph without self-loops.
-        col: [E].
-        count: number of parts. METIS may leave some of them empty.
-        seed: 0 <= seed < 2^31.
-
-    Returns:
-        [N], the part of every node, from 0 to count − 1.
+    ``rowptr``: [N + 1] and ``col``: [E] are the CSR structure of a symmetric graph without self-loops. The result: [N]
+    is the part of every node, from 0 to count − 1; METIS may leave some parts empty. 0 <= seed < 2^31.
 
     Raises:
         InputError: METIS failed, for example for lack of memory, or there is no space for its files.
