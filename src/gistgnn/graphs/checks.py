@@ -22,9 +22,8 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
     """
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
-            raise InputError(
-                f"{name} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it"
-            )
+            layout = value.layout
+            raise InputError(f"{name} is a sparse tensor ({layout}); expected a dense one: call .to_dense() on it")
         if value.is_complex():
             raise InputError(f"{name} has dtype {value.dtype}; expected real numbers")
         return value.detach()
@@ -56,10 +55,9 @@ def check_features(value: ArrayLike) -> Tensor:
         InputError: another shape, NaN or infinity; the message names the first wrong row.
     """
     x = to_tensor(value, "x")
-    if x.ndim != 2:
-        raise InputError(f"x has shape {list(x.shape)}; expected [nodes, features]")
-    if 0 in x.shape:
-        raise InputError(f"x has shape {list(x.shape)}; expected at least one node and one feature")
+    if x.ndim != 2 or 0 in x.shape:
+        expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
+        raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
         row, column = _first(~torch.isfinite(x))
@@ -109,9 +107,8 @@ def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> t
     """
     y = to_tensor(value, "y")
     if y.ndim not in (1, 2) or y.numel() == 0:
-        raise InputError(
-            f"y has shape {list(y.shape)}; expected [nodes], or [nodes, labels] for several labels per node"
-        )
+        expected = "[nodes], or [nodes, labels] for several labels per node"
+        raise InputError(f"y has shape {list(y.shape)}; expected {expected}")
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
     if num_classes is not None and num_classes < 2:
@@ -186,9 +183,8 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
     tensor = to_tensor(value, name)
     if tensor.ndim != 1:
         hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""
-        raise InputError(
-            f"{name} has shape {list(tensor.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
-        )
+        shape = list(tensor.shape)
+        raise InputError(f"{name} has shape {shape}; expected a mask [nodes] or a list of node numbers{hint}")
     is_mask = tensor.dtype == torch.bool
     if is_mask and tensor.shape[0] != num_nodes:
         raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")

@@ -56,11 +56,8 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor]:
     """
     path = Path(path)
     with _reading(path) as is_npz:
-        if is_npz:
-            arrays = _read_npz(path, ("edge_index", "x"))
-            return check_nodes(arrays["x"], arrays["edge_index"])
-        data = _read_pt(path)
-        return check_nodes(data.x, data.edge_index)
+        source = _read_npz(path, ("edge_index", "x")) if is_npz else _read_pt(path)
+        return check_nodes(source["x"], source["edge_index"])
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

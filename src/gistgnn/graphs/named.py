@@ -41,10 +41,8 @@ def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
         raise InputError(f"{info.name}@{text}: the fraction is {text!r}; expected a number above 0, and at most 1")
     nodes, fewest = round(fraction * info.nodes), _NODES_PER_CLASS * info.classes
     if nodes < fewest:
-        raise InputError(
-            f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; expected at least {fewest}, "
-            f"which is a fraction of {fewest / info.nodes:.2g}"
-        )
+        least = f"expected at least {fewest}, which is a fraction of {fewest / info.nodes:.2g}"
+        raise InputError(f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; {least}")
     name = info.name if fraction == 1 else f"{info.name}@{fraction}"
     edges, train = 2 * round(fraction * (info.edges // 2)), round(fraction * info.train)
     return replace(info, name=name, nodes=nodes, edges=edges, train=train)
