@@ -44,7 +44,11 @@ class ByLayers:
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C]."""
+        """Return the output of a model in evaluation mode: [N, C].
+
+        Raises:
+            InputError: a temporary file cannot be written.
+        """
         gnn = cast(GNN, as_gnn(model))
         gnn.check_input(self._batch.x)
         self._check_disk()

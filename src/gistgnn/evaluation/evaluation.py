@@ -56,9 +56,7 @@ class WholeGraph:
 class EnsembleAverage:
     """Runs the members of an ensemble one after another and averages their outputs.
 
-    Args:
-        members: the ensemble's members.
-        prepare: prepares the inference of a member, which serves all members of the same shapes.
+    ``prepare`` prepares the inference of a member, which serves all members of the same shapes.
     """
 
     def __init__(self, members: Sequence[nn.Module], prepare: Callable[[nn.Module], Inference]) -> None:
@@ -128,12 +126,9 @@ class Evaluation:
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
 
     def prepare(self, model: nn.Module, batch: Batch, seed: int = 0) -> Inference:
-        """Choose the method for a model on a graph, and prepare it.
+        """Choose the method for models of the same shapes on a graph, and prepare it.
 
-        Args:
-            model: a model with the shapes of those that will run.
-            batch: the graph, on the models' device.
-            seed: of METIS and of the sample.
+        The graph is on the models' device. The seed is of METIS and of the sample.
 
         Raises:
             InputError: "layers" with a model from outside `gistgnn.nn`, too little memory or disk space, METIS failed,

@@ -120,7 +120,10 @@ class InFile(Stored):
     """Features in a temporary file without a name, in ``tempfile.gettempdir()``. It disappears with the process.
 
     The file is read and written, not mapped: mapped pages would count as the process's memory, and a full disk would
-    end the process with a signal instead of an InputError.
+    end the process with a signal instead of an error.
+
+    Raises:
+        InputError: the file cannot be created, read or written.
     """
 
     def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:

@@ -74,7 +74,7 @@ def evaluate(
 
     Args:
         model: on the graph's device.
-        graph: the graph and its splits.
+        graph: the graph.
         splits: of "train", "validation" and "test".
         batch: the graph as a batch; None: prepare it.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.

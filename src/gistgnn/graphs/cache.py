@@ -28,6 +28,9 @@ def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
 
     A damaged file in the cache is replaced. If the cache cannot be written, the graph is built every time. ``key`` is
     everything that determines the graph, such as the `fingerprint` of raw files.
+
+    Raises:
+        InputError: from ``build``.
     """
     folder = cache_folder()
     if folder is None:

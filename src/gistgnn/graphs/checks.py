@@ -40,7 +40,11 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
 
 
 def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
-    """Check features and edges as `check_features` and `check_edges` do. Raise InputError if one is missing."""
+    """Check features and edges as `check_features` and `check_edges` do.
+
+    Raises:
+        InputError: one is missing or wrong.
+    """
     for name, value in (("x", x), ("edge_index", edge_index)):
         if value is None:
             raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
@@ -153,10 +157,6 @@ def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
 
 def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
     """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only.
-
-    Args:
-        splits: by name, a bool mask [N] or distinct node numbers.
-        y: the labels, from `check_labels`.
 
     Raises:
         InputError: a split breaks one of these rules; the message names the first wrong node.

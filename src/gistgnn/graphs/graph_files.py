@@ -46,18 +46,18 @@ def load_file(path: str | Path) -> Graph:
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor]:
-    """Read only features and edges from a file as for `load_file`, which needs no labels and no splits.
-
-    Returns:
-        ``x`` [N, F] and ``edge_index`` [2, E], checked as by `Graph.build`.
+    """Read only ``x`` [N, F] and ``edge_index`` [2, E] from a file as for `load_file`, which needs no labels or splits.
 
     Raises:
         InputError: as `load_file`.
     """
     path = Path(path)
     with _reading(path) as is_npz:
-        source = _read_npz(path, ("edge_index", "x")) if is_npz else _read_pt(path)
-        return check_nodes(source["x"], source["edge_index"])
+        if is_npz:
+            arrays = _read_npz(path, ("edge_index", "x"))
+            return check_nodes(arrays["x"], arrays["edge_index"])
+        data = _read_pt(path)
+        return check_nodes(data.x, data.edge_index)
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

@@ -49,10 +49,7 @@ def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
 
 
 def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
-    """Load only features and edges. A file needs no labels and no splits; otherwise as `load`.
-
-    Returns:
-        ``x`` [N, F] and ``edge_index`` [2, E].
+    """Load only ``x`` [N, F] and ``edge_index`` [2, E], as `load` does. A file needs no labels and no splits.
 
     Raises:
         InputError: as `load`.

@@ -114,12 +114,7 @@ class TensorFile:
             raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
 
     def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Read a tensor of this file, or a part of it, into new memory on the host.
-
-        Args:
-            place: where the tensor lies.
-            rows: which rows, with start and stop; None: all of the tensor.
-            columns: which columns of a matrix, with start and stop; None: all.
+        """Read a tensor of this file, or some rows and columns with start and stop, into new memory on the host.
 
         Raises:
             InputError: the file is cut short, or cannot be read.
