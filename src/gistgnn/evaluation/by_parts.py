@@ -102,8 +102,8 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
 
     If the weights are on disk, every forward pass reads them once: it takes as many nodes as the memory allows. If they
     are in memory, a model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part
-    at a time, because it may treat a batch as a whole. ``reading``: bytes for weights being read from disk; None: ask the
-    model.
+    at a time, because it may treat a batch as a whole. ``reading``: bytes for weights being read from disk; None: ask
+    the model.
     """
     gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:
