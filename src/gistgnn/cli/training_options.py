@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
 from gistgnn.errors import InputError
-from gistgnn.nn.registry import MODELS
+from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
