@@ -47,13 +47,8 @@ Rows = dict[tuple[int, int], Row]  # of one data set and L, by m and d; a run th
 class UltraWide(Experiment):
     """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
 
-    Args:
-        layers: every L, the number of hidden layers.
-        widths: every d.
-        sub_gcns: every m; 1 is one device.
-        local_steps: ζ.
-        clusters: c; None: as many as give the paper's batches.
-        memory: what a run may take, in bytes; None: what is available.
+    `layers` are every L, the number of hidden layers. None clusters: as many as give the paper's batches. A run may
+    take `memory` bytes; None: what is available.
     """
 
     layers: tuple[int, ...] = (2,)
