@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.few_rounds import warn_of_few_rounds
 from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, add_memory_option, count
-from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.cli.training_options import add_training_options, config_of, warn_of_few_rounds
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:

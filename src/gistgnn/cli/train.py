@@ -7,9 +7,6 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.few_rounds import warn_of_few_rounds
-from gistgnn.cli.interrupt import stop_on_interrupt
-from gistgnn.cli.join_ranks import joined
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -19,8 +16,9 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
+from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
-from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.cli.training_options import add_training_options, config_of, store_name, warn_of_few_rounds
 from gistgnn.errors import DivergedError
 
 if TYPE_CHECKING:
@@ -165,7 +163,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if as_json:
         print(json.dumps(record, indent=2))
         return 0
-    from gistgnn.cli.score_table import print_scores
+    from gistgnn.cli.evaluate import print_scores
     from gistgnn.io.models import model_path
 
     config = record["config"]
