@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.settings import Training, make_training
+from gistgnn.settings import Training, choose_training
 from tests.helpers.refusals import refused
 
 
@@ -66,9 +66,10 @@ def test_a_value_out_of_range_is_refused(name: str, value: object) -> None:
         Training(**{"epochs": 1, name: value})  # type: ignore[arg-type]
 
 
-def test_make_training() -> None:
-    assert make_training({"epochs": 3, "lr": 0.5}) == Training(3, lr=0.5)
-    with refused("'rate' is not a training setting", "local_steps"):
-        make_training({"epochs": 3, "rate": 0.5})
+def test_settings_are_given_as_a_whole_or_one_by_one() -> None:
+    assert choose_training(None, {"epochs": 3, "lr": 0.5, "patience": None}) == Training(3, lr=0.5)
+    assert choose_training(Training(3), {"epochs": None, "lr": None}) == Training(3)
     with refused("epochs is missing"):
-        make_training({"lr": 0.5})
+        choose_training(None, {"epochs": None, "lr": 0.5})
+    with refused("lr is given beside a Training"):
+        choose_training(Training(3), {"epochs": None, "lr": 0.5})

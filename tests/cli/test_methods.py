@@ -44,7 +44,7 @@ def test_an_ensemble_is_one_model_of_its_members(tmp_path: Path, own_graph: Path
     ("options", "message"),
     [
         (("--method", "best"), "invalid choice: 'best'"),
-        (("--method", "local-sgd"), "local-sgd gives each worker batches of its own, but the sampler is full"),
+        (("--method", "local-sgd"), "local-sgd gives each worker its own batches, but the sampler is full"),
         (("--method", "data-parallel"), "data-parallel gives each worker"),
         (("--method", "local-sgd", *CLUSTERS, "--partition-dims", 1), "the method is local-sgd, which splits nothing"),
         (("--method", "data-parallel", *CLUSTERS, "--partition", "categorical"), "which splits nothing"),

@@ -41,7 +41,7 @@ def test_what_a_run_left_without_a_checkpoint_is_in_nobody_s_way(tmp_path: Path)
 
 
 def test_half_precision_belongs_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "bf16, but the store is memory: use mapped", *TRAIN, "--out", tmp_path, "--store-precision", "bf16")
+    refused(capsys, "bf16, but the store is memory: use disk", *TRAIN, "--out", tmp_path, "--store-precision", "bf16")
 
 
 def test_a_run_in_half_precision_is_not_resumed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
