@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from gistgnn.cli.options import Options
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.session.saving import Saving
 
 
 def add_parser(commands: Any) -> None:
@@ -39,10 +37,7 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     add_training_options(parser)
     add_evaluation_options(parser, default="auto")
-    _add_run_options(parser.add_argument_group("run"))
-
-
-def _add_run_options(group: "Options") -> None:
+    group = parser.add_argument_group("run")
     add = group.add_argument
     add("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)
@@ -50,18 +45,10 @@ def _add_run_options(group: "Options") -> None:
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
-    add(
-        "--timeout",
-        type=seconds,
-        default=1800.0,
-        metavar="SECONDS",
-        help="with torchrun: how long to wait for another rank (default: 1800)",
-    )
-    add(
-        "--interface",
-        metavar="NAME",
-        help="with torchrun: the network interface, such as eth0, through which the ranks reach each other",
-    )
+    text = "with torchrun: how long to wait for another rank (default: 1800)"
+    add("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
+    text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
+    add("--interface", metavar="NAME", help=text)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
@@ -78,7 +65,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     from gistgnn.distributed import load_once
     from gistgnn.planning import GraphSizes
-    from gistgnn.runs.run_folder import result_json, write_run
+    from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
+    from gistgnn.session.saving import Saving
     from gistgnn.session.tensorboard import require_tensorboard
 
     first, scale, diverged = ranks.leads, None, None
@@ -99,7 +87,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         warn_of_few_rounds(config, GraphSizes.of_graph(graph))
     with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
-            saving = _saving(args, config, out)
+            saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             result = config.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
         except DivergedError as error:
             diverged, result = error, error.result
@@ -120,11 +108,7 @@ def _read_graph(
 ) -> "tuple[Graph, Standardisation | None]":
     """Return the graph, and how its features were scaled.
 
-    Args:
-        args: options of the command.
-        config: the run.
-        out: the run folder.
-        check: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
+    `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
     """
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Resources, require_room
@@ -147,13 +131,6 @@ def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[di
     from gistgnn.session.tensorboard import FOLDER, Events
 
     return closing(Events(out / FOLDER))
-
-
-def _saving(args: argparse.Namespace, config: "RunConfig", out: Path) -> "Saving":
-    from gistgnn.runs.run_folder import CHECKPOINTS
-    from gistgnn.session.saving import Saving
-
-    return Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:
