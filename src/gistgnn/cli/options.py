@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ def add_data_options(options: "Options", *, default: str | None) -> None:
 def add_device_option(options: "Options") -> None:
     """Add --device."""
     options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+
+
+def add_folder_option(options: "Options", default: Path) -> None:
+    """Add --out of a command that keeps many runs."""
+    text = "where finished runs, the table and the report are kept; run again with the same DIR to resume"
+    options.add_argument("--out", type=Path, default=default, metavar="DIR", help=f"{text} (default: {default})")
 
 
 def add_memory_option(options: "Options") -> None:
