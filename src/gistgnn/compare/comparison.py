@@ -172,7 +172,9 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[fl
         score=tuple(map(score_of, group)),
         seconds=tuple(record["train_seconds"] for record in group),
         speedup=_speedup(list(map(_full_time, baseline)), list(map(_full_time, group))),
-        bytes=statistics.fmean(bytes_sent(record, record["rounds"], _steps_of_worker(record)) for record in group),
+        bytes=statistics.fmean(
+            bytes_sent(record, record["rounds"], record["steps"] // record["traffic"]["workers"]) for record in group
+        ),
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
         seconds_to=reached,
@@ -236,16 +238,11 @@ def _note_on_steps(run: RunConfig) -> str:
 
 
 def _seconds_to(record: Record, goal: float) -> float | None:
-    """Return the training time at the first test score of at least `goal` percent; None if there is none."""
     return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
 def _full_time(record: Record) -> float | None:
     return None if "diverged" in record else record["train_seconds"] or None
-
-
-def _steps_of_worker(record: Record) -> int:
-    return record["steps"] // record["traffic"]["workers"]
 
 
 def _speedup(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:

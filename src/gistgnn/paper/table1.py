@@ -120,7 +120,6 @@ class Table1(Experiment):
         )
 
     def _verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
-        """Check what partitioning costs at m = 8."""
         verdicts = []
         for dataset in self.datasets:
             mean = {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}

@@ -27,11 +27,7 @@ Row = dict[str, Any]
 
 
 def comparison_page(record: dict[str, Any]) -> str:
-    """Return the page of a comparison.
-
-    Args:
-        record: the content of comparison.json.
-    """
+    """Return the page of a comparison, from the content of comparison.json."""
     rows = [_described(row) for row in record["rows"]]
     baseline = None if record.get("baseline") is None else rows[record["baseline"]]
     scored = [row for row in rows if row["mean"] is not None]
