@@ -4,16 +4,16 @@ import re
 from dataclasses import MISSING, fields
 
 import pytest
-from gistgnn.sampling.registry import SAMPLERS
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.main import make_parser
-from gistgnn.cli.training_options import config_of
 from gistgnn.nn.registry import MODELS
 from gistgnn.runners.registry import RUNNERS
+from gistgnn.sampling.registry import SAMPLERS
+from gistgnn.theta.registry import STORES
+from gistgnn.cli.main import make_parser
+from gistgnn.cli.training_options import config_of
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
-from gistgnn.theta.registry import STORES
 
 
 def test_without_options_every_value_is_the_default() -> None:
