@@ -6,14 +6,14 @@ from dataclasses import MISSING, fields
 import pytest
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.nn.registry import MODELS
-from gistgnn.runners.registry import RUNNERS
-from gistgnn.sampling.registry import SAMPLERS
-from gistgnn.theta.registry import STORES
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_of
+from gistgnn.nn.registry import MODELS
+from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import Training
+from gistgnn.theta.registry import STORES
 
 
 def test_without_options_every_value_is_the_default() -> None:
@@ -42,7 +42,7 @@ def test_the_choices_are_the_registries(capsys: pytest.CaptureFixture[str]) -> N
         "method": METHODS,
         "runner": RUNNERS,
         "store": STORES,
-        "sampler": ["full", *SAMPLERS],
+        "sampler": [FULL, *SAMPLERS],
     }.items():
         assert f"--{option}{{{','.join(names)}}}" in text
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from rich.console import Console
 
-    from gistgnn.compare.comparison import Comparison, comparison_record
+    from gistgnn.compare.comparison import Comparison, compare, comparison_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.compare.tables import as_markdown, as_table, comparison_table
     from gistgnn.io.whole_files import check_writable, replacing
@@ -73,13 +73,14 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.out)
     store = RunStore(args.out / "runs", args.data_root)
     _check(comparison, store, args)
-    rows, records = comparison.run(store, args.at_once)
+    configs, seeds, below = comparison.configs, comparison.seeds, comparison.below
+    rows, records = compare(store, configs, seeds, "comparing", below, args.at_once)
     for record in (record for seeds in records for record in seeds if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     machine, command = describe_machine(base.device), shlex.join(["gistgnn", *sys.argv[1:]])
     record = comparison_record(comparison, rows, records, machine, command)
-    columns, cells = comparison_table(rows, comparison.below)
+    columns, cells = comparison_table(rows, below)
     note = " ".join([*record["notes"], f"Measured on {machine}."])
     with replacing(args.out / "comparison.md") as path:
         path.write_text(as_markdown(columns, cells, note), encoding="utf-8")

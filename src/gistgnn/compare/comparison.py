@@ -58,7 +58,7 @@ class Row:
     @property
     def label(self) -> str:
         """The method's name, with m."""
-        return label(self.method, self.sub_gcns)
+        return self.name if self.sub_gcns == 1 else f"{self.name}, m = {self.sub_gcns}"
 
     @property
     def mean(self) -> float:
@@ -117,10 +117,6 @@ class Comparison:
         """The run of every row with seed 0, the baseline first."""
         rows = [("gist", 1), *((method, m) for method in self.methods for m in self.sub_gcns if m > 1)]
         return [replace(self.base, method=method, sub_gcns=m, seed=0) for method, m in rows]
-
-    def run(self, store: RunStore, at_once: int | None = None) -> tuple[list[Row], list[list[Record]]]:
-        """Train the runs that are missing; see `compare`."""
-        return compare(store, self.configs, self.seeds, "comparing", self.below, at_once)
 
 
 def compare(
@@ -182,11 +178,6 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[fl
     )
 
 
-def label(method: str, m: int) -> str:
-    """Return a method's name, with m."""
-    return method_name(method, m) if m == 1 else f"{method_name(method, m)}, m = {m}"
-
-
 def score_of(record: Record) -> float:
     """Return a run's test score at its best validation score, in percent; 0 if it diverged before the first score."""
     return 100 * record["test"][main_score(record)] if record["test"] else 0.0
@@ -196,8 +187,9 @@ def curve_of(record: Record) -> dict[str, Any]:
     """Return a run's loss and test score against epochs, seconds and bytes, for the report."""
     history = record["history"]
     method, m = record["config"].get("method", "gist"), record["config"]["sub_gcns"]
+    name = method_name(method, m)
     return {
-        "label": label(method, m),
+        "label": name if m == 1 else f"{name}, m = {m}",
         "method": method,
         "sub_gcns": m,
         "epoch": [entry["epoch"] for entry in history],

@@ -78,7 +78,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or figure of the paper. A new one is a subclass in a file of its own and an entry in `registry.py`.
+    """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`.
 
     Args:
         scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper.

@@ -49,9 +49,9 @@ def large_run(
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     return RunConfig(
-        dataset=dataset,
-        model=model,
-        sub_gcns=sub_gcns,
+        dataset,
+        model,
+        sub_gcns,
         device=device,
         training=Training(epochs, local_steps, lr=lr, evaluate_every=every),
         sampler=sampler,

@@ -37,21 +37,17 @@ def small_run(
     weight_decay: float | None = None,
 ) -> RunConfig:
     """Return a run on a small graph; every sub-GCN gets all epochs. None: the rates above."""
-    alone = sub_gcns == 1
-    return RunConfig(
-        dataset=dataset,
-        model=ModelConfig("gcn", hidden, dropout=DROPOUT),
-        sub_gcns=sub_gcns,
-        device=experiment.device,
-        training=Training(
-            experiment.epochs,
-            local_steps,
-            training="each",
-            lr=(0.01 if alone else 0.05) if lr is None else lr,
-            weight_decay=(5e-4 if alone else 0.0) if weight_decay is None else weight_decay,
-            schedule="step",
-        ),
+    usual_lr, usual_decay = (0.01, 5e-4) if sub_gcns == 1 else (0.05, 0.0)
+    training = Training(
+        experiment.epochs,
+        local_steps,
+        training="each",
+        lr=usual_lr if lr is None else lr,
+        weight_decay=usual_decay if weight_decay is None else weight_decay,
+        schedule="step",
     )
+    model = ModelConfig("gcn", hidden, dropout=DROPOUT)
+    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=training)
 
 
 @dataclass(frozen=True)

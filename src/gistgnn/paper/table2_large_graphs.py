@@ -43,8 +43,7 @@ class LargeGraphs(GroupedExperiment):
     columns = ("data set", "model", "d", "L", "m", "F1", "time", "speed-up", "paper: F1", "speed-up")
 
     @abstractmethod
-    def _models(self) -> list[tuple[str, int]]:
-        """Return every model's name and width."""
+    def _models(self) -> list[tuple[str, int]]: ...
 
     @abstractmethod
     def _differences(self) -> str:
@@ -100,12 +99,11 @@ def _verdicts(key: Cell, rows: list[Row]) -> list[Verdict]:
 
 def _chart(key: Cell, records: list[list[Record]]) -> Chart:
     """Return the first seed's test scores by training time."""
-    dataset, name, width, layers = key
     series = [
         Series.of_scores("one device" if m == 1 else f"m = {m}", record, "train_seconds", dashed=m == 1)
         for m, (record, *_) in zip(SUB_GCNS, records, strict=True)
     ]
-    title = f"{name} {width}, L = {layers}, {dataset}"
+    title = "{1} {2}, L = {3}, {0}".format(*key)
     return Chart(title, "seconds of training", "test F1 (%)", series, logx=True)
 
 
@@ -134,9 +132,8 @@ class Reddit(LargeGraphs):
         return [(name, 256) for name in self.models_of]
 
     def _run_of(self, cell: Cell, m: int) -> RunConfig:
-        """Return the run of one model; at the small scale GAT trains as `_differences` says."""
         dataset, name, width, layers = cell
-        if self.scale == "full" or name != "gat":
+        if self.scale == "full" or name != "gat":  # at the small scale GAT trains as `_differences` says
             return super()._run_of(cell, m)
         epochs, zeta = GAT_FACTOR * self.epochs, max(1, self.local_steps // GAT_FACTOR)
         clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)

@@ -57,17 +57,13 @@ class Ladies(GroupedExperiment):
     def config(self, dataset: str, layers: int, sub_gcns: int) -> RunConfig:
         """Return the run of one row."""
         reddit = "reddit" in dataset
+        zeta, lr = self.local_steps or (500 if reddit else 50), 0.001 if reddit else 0.01
         return RunConfig(
-            dataset=dataset,
-            model=ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
-            sub_gcns=sub_gcns,
+            dataset,
+            ModelConfig("gcn", (WIDTH,) * layers, dropout=DROPOUT),
+            sub_gcns,
             device=self.device,
-            training=Training(
-                self.epochs,
-                self.local_steps or (500 if reddit else 50),
-                lr=0.001 if reddit else 0.01,
-                schedule="step",
-            ),
+            training=Training(self.epochs, zeta, lr=lr, schedule="step"),
             sampler=LadiesSampling(),
             runner="fused",
             inductive=reddit,

@@ -25,9 +25,9 @@ def share_bars(parts: Mapping[str, float], total: float, text: Callable[[float],
     """Return a bar for every part above 0, with its value and its share of a total."""
     bars = []
     for label, value in parts.items():
-        share = value / total if total else 0.0
-        rounded = f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
         if value > 0:
+            share = value / total if total else 0.0
+            rounded = f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
             bars.append(Bar(label, f"{text(value)} · {rounded}", share, colour))
     return bars
 
