@@ -21,12 +21,8 @@ EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 def add_field(options: "Options", kind: type, name: str, text: str = "", **extra: Any) -> None:
     """Add the option for a field of a dataclass, with its type and its default; `local_steps` becomes --local-steps.
 
-    Args:
-        options: where to add it.
-        kind: the dataclass.
-        name: name of the field.
-        text: what the option does; the default is appended.
-        extra: arguments of `add_argument`, which win over the field's. `shown` is the default for the help text.
+    `extra` are arguments of `add_argument`, which win over the field's. The help text is `text` with the default, or
+    with `shown` in its place.
     """
     field = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
     default = extra.setdefault("default", field.default)

@@ -126,11 +126,9 @@ def _read_graph(
 
 def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":
     """Return a context manager around the function that writes an entry of the history for TensorBoard."""
-    if not written:
-        return nullcontext(lambda _: None)
     from gistgnn.session.tensorboard import FOLDER, Events
 
-    return closing(Events(out / FOLDER))
+    return closing(Events(out / FOLDER)) if written else nullcontext(lambda _: None)
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:

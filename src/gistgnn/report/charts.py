@@ -70,16 +70,8 @@ class Series:
 class Chart:
     """Lines over common axes.
 
-    Args:
-        title: what it shows.
-        xlabel: of the horizontal axis.
-        ylabel: of the vertical axis.
-        series: the lines.
-        log_x: the horizontal axis is logarithmic.
-        log_y: the vertical axis is logarithmic.
-        mark: position of a dotted vertical line.
-        mark_label: its name in the legend of a PNG.
-        floor: where the vertical axis begins; None: at the lowest number.
+    `mark` is the position of a dotted vertical line, `mark_label` its name in the legend of a PNG. The vertical axis
+    begins at `floor`; None: at the lowest number.
     """
 
     title: str
