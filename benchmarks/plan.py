@@ -1,8 +1,8 @@
-"""The plan's peak memory beside the measured one, for runs that different things fill.
+"""Compares the planned peak of memory with the measured one, for runs whose memory different things fill.
 
-    python -m benchmarks.plan [--data-root DIR]
+    python -m benchmarks.plan [--data-root DIR] [--only N ...]
 
-Every run is a `gistgnn train` in a process of its own, which says its peak in result.json. Prints a Markdown table.
+Every run is a `gistgnn train` in its own process, which writes its peak into result.json. Prints a Markdown table.
 """
 
 import argparse
@@ -17,7 +17,7 @@ PART = ("--dataset", "synthetic:amazon2m@0.02", "--model", "graphsage", "--norm"
 TENTH = ("--dataset", "synthetic:amazon2m@0.1", "--model", "graphsage")
 RANDOM = ("--sampler", "clusters", "--cluster-method", "random")
 
-# What fills the memory: m and the options of the run. Two rounds each: what the first leaves is there in the second.
+# What fills the memory: m and the options of the run. Each has two rounds: the second also holds what the first leaves.
 CASES: dict[str, tuple[int, tuple[str, ...]]] = {
     "parameters, the baseline": (1, (*WIDE, "--hidden", "4096", "4096", "--epochs", "2", "--local-steps", "1")),
     "parameters, m sub-GCNs": (
@@ -64,7 +64,7 @@ CASES: dict[str, tuple[int, tuple[str, ...]]] = {
             "--local-steps",
             "1",
             "--store",
-            "mapped",
+            "disk",
         ),
     ),
     "m sub-GCNs, fused, Θ in files": (
@@ -81,14 +81,14 @@ CASES: dict[str, tuple[int, tuple[str, ...]]] = {
             "--runner",
             "fused",
             "--store",
-            "mapped",
+            "disk",
         ),
     ),
 }
 
 
-def said(*command: str) -> dict[str, object]:
-    """What a command of gistgnn prints as JSON."""
+def run_json(*command: str) -> dict[str, object]:
+    """Run a command of gistgnn and return the JSON that it prints."""
     line = [sys.executable, "-m", "gistgnn.cli.main", *command, "--json"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -97,12 +97,12 @@ def said(*command: str) -> dict[str, object]:
 
 
 def compare(m: int, options: tuple[str, ...]) -> tuple[int, int, str]:
-    """The planned and the measured peak in bytes, and in which phase it is planned to be."""
+    """Return the planned and the measured peak in bytes, and the phase of the planned one."""
     store = () if "--store" in options else ("--store", "memory")
-    plan = said("plan", *options, "--sub-gcns", str(m), *store, "--no-measure")
+    plan = run_json("plan", *options, "--sub-gcns", str(m), *store, "--no-measure")
     option = plan["options"][0]  # type: ignore[index]
     with tempfile.TemporaryDirectory() as out:
-        result = said("train", *options, "--sub-gcns", str(m), "--out", f"{out}/run")
+        result = run_json("train", *options, "--sub-gcns", str(m), "--out", f"{out}/run")
     return option["peaks"]["cpu"], result["peak_memory_bytes"], option["phase"]  # type: ignore[return-value]
 
 

@@ -32,7 +32,7 @@ from gistgnn.sampling import (
     training_subgraph,
     whole_graph,
 )
-from gistgnn.sampling.drawn import DrawnBatches
+from gistgnn.sampling.sampler import RandomBatches
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import keep_freed_memory
 
@@ -97,7 +97,7 @@ def alone(name: str, layers: int, whole: Batch, options: argparse.Namespace) -> 
     """Measure the milliseconds of making a batch in this thread, while nothing else runs."""
     begun = time.perf_counter()
     sampler = SAMPLINGS[name].sampler(whole, 0, layers=layers)
-    assert isinstance(sampler, DrawnBatches)
+    assert isinstance(sampler, RandomBatches)
     opened, times, batches = time.perf_counter() - begun, [], []
     drawn = sampler._drawn(0, options.batches + 5)
     for _ in range(options.batches + 5):

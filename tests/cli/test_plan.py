@@ -33,8 +33,8 @@ def test_every_m_and_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(option["store"], option["sub_gcns"]) for option in plan["options"]] == [
         ("memory", 1),
         ("memory", 4),
-        ("mapped", 1),
-        ("mapped", 4),
+        ("disk", 1),
+        ("disk", 4),
     ]
     whole, split, in_files, _ = plan["options"]
     assert whole["slice"] == THETA
@@ -59,7 +59,7 @@ def test_what_fits_goes_by_the_memory(capsys: pytest.CaptureFixture[str]) -> Non
 
     margin = (whole - split) / 4
     assert chosen(whole - margin)["choice"] == {"sub_gcns": 4, "store": "memory"}
-    assert chosen(mapped + margin / 4)["choice"] == {"sub_gcns": 4, "store": "mapped"}
+    assert chosen(mapped + margin / 4)["choice"] == {"sub_gcns": 4, "store": "disk"}
     nothing = chosen(mapped - margin)
     assert nothing["choice"] is None
     assert nothing["advice"].startswith("nothing fits")
@@ -146,7 +146,14 @@ def test_ranks_are_projected(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_ranks_need_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "--ranks is given with --no-measure", "plan", "--ranks", 2, "--no-measure")
+    refused(
+        capsys,
+        "--ranks needs times, and --no-measure leaves them out: give one of the two",
+        "plan",
+        "--ranks",
+        2,
+        "--no-measure",
+    )
     refused(capsys, "'10' is not a bandwidth such as 25Gbit", "plan", "--ranks", 2, "--bandwidth", 10)
     refused(capsys, "'-1' is not a number of milliseconds >= 0", "plan", "--ranks", 2, "--latency", -1)
     refused(capsys, "m = 4096 is more than the widths allow", "plan", *WIDE, "--ranks", 4096)

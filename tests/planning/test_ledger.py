@@ -5,7 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from gistgnn.nn import Adjacency
-from gistgnn.planning.ledger import DISK, Account, passing, rehearsing
+from gistgnn.planning.ledger import DISK, DISK_DEVICE, Account, Work, filler, rehearsing
+from gistgnn.planning.rates import flops
 
 MIB = 2**20
 
@@ -28,11 +29,11 @@ def test_what_lives_is_counted_once_and_what_is_gone_is_not() -> None:
 
 def test_phases_do_not_see_each_other_s_peaks_but_keep_what_the_c_library_keeps() -> None:
     with rehearsing() as ledger:
-        with ledger.peaks() as first:
-            passing(100 * MIB)
-            passing(10 * MIB)
-        with ledger.peaks() as second:
-            large = passing(40 * MIB)
+        filler(100 * MIB)
+        filler(10 * MIB)
+        first = ledger.peaks()
+        large = filler(40 * MIB)
+        second = ledger.peaks()
     assert first == {"cpu": 100 * MIB}
     assert second == {"cpu": (10 + 40) * MIB}
     del large
@@ -47,31 +48,43 @@ def test_memory_that_is_kept_has_a_limit() -> None:
     assert account.held == 1024 * MIB
 
 
-def test_the_disk_has_an_account_of_its_own() -> None:
+def test_tensors_in_files_have_their_own_account() -> None:
     with rehearsing() as ledger:
-        with ledger.placed(DISK):
+        weight = torch.empty(50, 100, device=DISK_DEVICE)
+        part = weight[:10].to("cpu")
+        assert ledger.account(DISK).live == 20_000
+        assert ledger.account("cpu").live == 4_000
+    del part
+
+
+def test_some_tensors_are_not_counted() -> None:
+    with rehearsing() as ledger:
+        with ledger.uncounted():
             weight = torch.empty(50, 100)
         out = torch.empty(10, 100) @ weight.t()
-        assert ledger.account(DISK).live == 20_000
         assert ledger.account("cpu").live == 2_000  # of the result; its factor is gone
     del out
+
+
+def total(work: Work) -> int:
+    return work.sparse + sum(flops(product) * times for product, times in work.products.items())
 
 
 def test_products_are_counted_forward_and_backward() -> None:
     with rehearsing() as ledger:
         layer, x = nn.Linear(30, 20), torch.empty(7, 30)
-        with ledger.observed("cpu") as observed:
+        with ledger.observed("cpu") as work:
             F.relu(layer(x)).sum().backward()
-    assert observed.work.flops == 2 * (2 * 7 * 30 * 20)  # x needs no gradient
-    assert sum(observed.work.products.values()) == 2
+    assert total(work) == 2 * (2 * 7 * 30 * 20)  # x needs no gradient
+    assert sum(work.products.values()) == 2
 
 
 def test_sparse_products_are_counted_by_their_entries() -> None:
     with rehearsing() as ledger:
         adj = Adjacency(torch.empty(2, 50, dtype=torch.int64), 9)
         h = torch.empty(9, 4, requires_grad=True)
-        with ledger.observed("cpu") as observed:
+        with ledger.observed("cpu") as work:
             (adj.mean @ h).sum().backward()
             adj.gcn @ h
-    assert observed.work.sparse == 2 * 4 * (50 + 50 + (50 + 9))
-    assert observed.work.flops == observed.work.sparse
+    assert work.sparse == 2 * 4 * (50 + 50 + (50 + 9))
+    assert total(work) == work.sparse

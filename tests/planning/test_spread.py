@@ -10,7 +10,7 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
-SIZES = GraphSizes("g", 2000, 20000, 100, 10, 1000)
+SIZES = GraphSizes(2000, 20000, 1000, "g", 100, 10)
 CONFIG = RunConfig("g", ModelConfig("graphsage", (64, 64)), training=Training(4, 50))
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gistgnn.graphs import load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling import (
     Batch,
     ClusterSampling,
@@ -16,12 +17,11 @@ from gistgnn.sampling import (
     Sampling,
     whole_graph,
 )
-from gistgnn.sampling.expected import Sizes
 from tests.sampling.random_graphs import random_graph
 
 WHOLE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 WHOLE = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 3000, 2), sparse=False)
-SIZES = Sizes(3000, WHOLE.adj.num_edges, 1500)
+SIZES = GraphSizes(3000, WHOLE.adj.num_edges, 1500)
 DIGITS = load("digits")  # neighbours of neighbours are neighbours
 SAMPLINGS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
     "random": (ClusterSampling(30, 5, "random"), 1.2),
@@ -56,7 +56,7 @@ def test_it_is_about_right(name: str) -> None:
 
 @pytest.mark.parametrize("sampling", [NeighborSampling(5, batch_size=40), LadiesSampling(100, 200)])
 def test_on_other_graphs_it_is_not_too_little(sampling: Sampling) -> None:
-    sizes = Sizes(DIGITS.num_nodes, DIGITS.num_edges, int(DIGITS.train.sum()))
+    sizes = GraphSizes(DIGITS.num_nodes, DIGITS.num_edges, int(DIGITS.train.sum()))
     expected = sampling.expected(sizes, 3)
     for batch in sampling.sampler(whole_graph(DIGITS), 0, layers=3).batches(0, 5):
         layers = [batch.adj, *getattr(batch.adj, "above", ())]

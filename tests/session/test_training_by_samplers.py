@@ -23,8 +23,8 @@ from gistgnn.sampling import (
     SaintWalkSampling,
     Sampling,
     describe,
-    described,
     forward,
+    from_description,
     whole_graph,
 )
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
@@ -159,9 +159,11 @@ def test_a_sampling_is_described(name: str) -> None:
     said = describe(chosen)
     assert said is not None
     assert said["name"] == name
-    assert described(json.loads(json.dumps(said))) == chosen
-    assert described(None) is None is describe(None)
-    assert described({"clusters": 50}) == described({"name": "clusters", "clusters": 50})  # of earlier versions
+    assert from_description(json.loads(json.dumps(said))) == chosen
+    assert from_description(None) is None is describe(None)
+    assert from_description({"clusters": 50}) == from_description(
+        {"name": "clusters", "clusters": 50}
+    )  # of earlier versions
 
 
 def test_bfloat16() -> None:

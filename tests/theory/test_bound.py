@@ -15,10 +15,10 @@ from gistgnn.theory import (
     train,
     train_round,
 )
+from gistgnn.theory.bounds import kernel_drift
 from gistgnn.theory.local_lemmas import kernel_width, local_factor, movement_bound, proof_step
 from gistgnn.theory.measure_training import exponent, measure_contraction
 from gistgnn.theory.model import global_weights, sample_next_errors
-from gistgnn.theory.proved_bound import kernel_drift
 from gistgnn.theory.round_lemmas import (
     deviation_bound,
     disagreement,

@@ -112,7 +112,8 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
 
 
 def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
-    from gistgnn.planning import Resources, ample_bytes, peak_bytes, said
+    from gistgnn.planning import Resources, ample_bytes, peak_bytes
+    from gistgnn.utils.formats import size
 
     here = Resources.here(configs[0].device, args.out, args.memory)
     room = here.gpu or here.host
@@ -124,6 +125,6 @@ def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argpa
         fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))
         advice = f"use --at-once {fitting}" if fitting else "make --hidden smaller, or see `gistgnn plan`"
         raise InputError(
-            f"{together} runs that take turns need {said(needs)} of memory together, but {said(room)} are available: "
+            f"{together} runs that take turns need {size(needs)} of memory together, but {size(room)} are available: "
             f"{advice}"
         )

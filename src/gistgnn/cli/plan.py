@@ -1,7 +1,8 @@
-"""`gistgnn plan`: what a run would take of memory, disk and time, for several m and stores of the parameters."""
+"""`gistgnn plan`: say what a run would take of memory, disk and time, for several m and stores of the parameters."""
 
 import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,12 @@ from gistgnn.cli.options import (
     milliseconds,
     natural,
 )
-from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import InputError
+from gistgnn.theta.registry import STORES
+from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gistgnn.planning import Plan, Spread
 
 
@@ -33,29 +34,25 @@ def add_parser(commands: Any) -> None:
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("plan")
-    group.add_argument(
+    add = group.add_argument
+    add(
         "--store",
-        choices=("memory", "host", "mapped"),
+        type=store_name,
+        choices=[name for name, place in STORES.items() if place.alone],
         nargs="+",
-        default=["memory", "mapped"],
+        default=["memory", "disk"],
         help="where the parameters lie: in memory, or in files of which one sub-GCN at a time is in memory "
         "(default: both)",
     )
     add_memory_option(group)
-    group.add_argument("--out", type=Path, metavar="DIR", help="where files would go: its disk is looked at")
-    group.add_argument("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
-    group.add_argument(
-        "--ranks", type=count, nargs="+", metavar="W", help="project the run on W ranks, each a machine like this one"
-    )
-    group.add_argument(
-        "--bandwidth", type=bits, default=bits("10Gbit"), help="of a rank's network, for --ranks (default: 10Gbit)"
-    )
-    group.add_argument(
-        "--latency", type=milliseconds, default=0.0, metavar="MS", help="of a message, in milliseconds (default: 0)"
-    )
-    group.add_argument("--seed", type=natural, default=0, help="(default: 0)")
+    add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
+    add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
+    add("--ranks", type=count, nargs="+", metavar="W", help="project the run on W ranks, each a machine like this one")
+    add("--bandwidth", type=bits, default=bits("10Gbit"), help="of a rank's network, for --ranks (default: 10Gbit)")
+    add("--latency", type=milliseconds, default=0.0, metavar="MS", help="of a message, in milliseconds (default: 0)")
+    add("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)
-    group.add_argument("--json", action="store_true", help="print JSON on standard output, and nothing else there")
+    add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.utils.console import spinner
 
     if args.ranks and not args.timed:
-        raise InputError("--ranks is given with --no-measure, but its times are of this machine: leave one of them out")
+        raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     config = config_of(args, sub_gcns=1, store="memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
@@ -83,88 +80,51 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(plan: "Plan", spreads: "list[Spread]") -> None:
-    from rich.console import Console
-
-    from gistgnn.planning.forecast import said
-
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
-    print(f"the full model: {plan.parameters:,} parameters, {said(plan.theta)}")
-    gpu = "" if there.gpu is None else f", {said(there.gpu)} on the GPU"
-    print(f"available: {said(there.host)} of memory{gpu}, {said(there.disk)} on the disk\n")
-    Console().print(_memory_table(plan))
+    print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
+    gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
+    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk\n")
+    memory, time = [], []
+    for option in plan.options:
+        first = (f"{option.sub_gcns}", option.store)
+        peak = max(size for place, size in option.peaks.items() if place != "disk")
+        held = (option.slice, option.training, option.activations, option.evaluation, peak, option.peaks["disk"])
+        memory.append((*first, "fits" if option.fits else "too large", *map(size, held)))
+        moved = map(size, (option.moved, option.moved_by_all, option.data_parallel))
+        time.append((*first, *moved, *(f"{value:.2g}" for value in (option.seconds or {}).values())))
+    title = "memory (trained: with gradients and optimiser)"
+    _table(title, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
     print()
-    Console().print(_time_table(plan))
+    columns = ("m", "store", "one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
+    _table("a round's traffic with Θ; time, an estimate", columns, time)
     print(f"\n{plan.advice}")
     if spreads:
-        print()
-        Console().print(_ranks_table(spreads))
+        _print_ranks(spreads)
 
 
-def _memory_table(plan: "Plan") -> "Table":
-    from gistgnn.planning.forecast import said
-
-    columns = ("", "sub-GCN", "trained", "step", "eval.", "peak", "disk")
-    table = _table("memory (trained: with gradients and optimiser)", columns)
-    for option in plan.options:
-        sizes = (option.slice, option.training, option.activations, option.evaluation)
-        peak = max(size for place, size in option.peaks.items() if place != "disk")
-        shown = map(said, (*sizes, peak, option.peaks["disk"]))
-        table.add_row(f"{option.sub_gcns}", option.store, "fits" if option.fits else "too large", *shown)
-    return table
-
-
-def _time_table(plan: "Plan") -> "Table":
-    from gistgnn.planning.forecast import said
-
-    columns = ("one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
-    table = _table("a round's traffic with Θ; time, an estimate", columns)
-    for option in plan.options:
-        moved = map(said, (option.moved, option.moved_by_all, option.data_parallel))
-        times = option.seconds
-        shown = (times.step, times.round, times.epoch, times.evaluation) if times else ()
-        table.add_row(f"{option.sub_gcns}", option.store, *moved, *(f"{value:.2g}" for value in shown))
-    return table
-
-
-def _ranks_table(spreads: "list[Spread]") -> "Table":
-    from rich.table import Table
-
-    from gistgnn.planning.forecast import said
-
-    title = (
-        "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, times sooner to an epoch's end"
-    )
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for column in (
-        "ranks",
-        "m",
-        "holds",
-        "sends",
-        "s train",
-        "s send",
-        "vs 1 rank",
-        "vs m=1",
-        "s data par.",
-        "s local SGD",
-    ):
-        table.add_column(column, justify="right", no_wrap=True)
+def _print_ranks(spreads: "list[Spread]") -> None:
+    rows = []
     for each in spreads:
         times = (each.training, each.exchange, each.data_parallel, each.local_sgd)
-        train, send, parallel, local = (f"{value:.2g}" if value < 100 else f"{value:,.0f}" for value in times)
+        train, send, *others = (f"{value:.2g}" if value < 100 else f"{value:,.0f}" for value in times)
         gains = (f"{value:,.3g}x" if value < 1000 else f"{value:,.0f}x" for value in (each.speedup, each.over_baseline))
-        sizes = (said(each.theta), said(round(each.costs.gist)))
-        table.add_row(f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, parallel, local)
-    return table
+        sizes = (size(each.theta), size(round(each.costs.gist)))
+        rows.append((f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, *others))
+    title = "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, speed-ups of an epoch"
+    columns = ("ranks", "m", "holds", "sends", "s train", "s send", "vs 1 rank", "vs m=1", "s data par.", "s local SGD")
+    print()
+    _table(title, columns, rows)
 
 
-def _table(title: str, columns: tuple[str, ...]) -> "Table":
+def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("m", justify="right")
-    table.add_column("store", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+        table.add_column(column, justify="left" if column == "store" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import count
+from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
     from gistgnn.theory import Check, Prediction
@@ -15,16 +16,12 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser("theory", help="what the paper's analysis says of a graph", allow_abbrev=False)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=type(parser))
-    check = actions.add_parser(
-        "check", help="check the assumptions on a graph, and predict how training goes", allow_abbrev=False
-    )
+    text = "check the assumptions on a graph, and predict how training goes"
+    check = actions.add_parser("check", help=text, allow_abbrev=False)
     check.set_defaults(run=run)
     add = check.add_argument
-    add(
-        "graph",
-        metavar="GRAPH",
-        help="a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate",
-    )
+    text = "a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate"
+    add("graph", metavar="GRAPH", help=text)
     add("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
     add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
     add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
@@ -109,7 +106,7 @@ def _factor(factor: float) -> str:
     from gistgnn.theory.prediction import rounds_to
 
     rounds = rounds_to(0.1, factor)
-    when = "never" if rounds is None else f"in {rounds:,} round{'s' if rounds > 1 else ''}"
+    when = "never" if rounds is None else f"in {plural(rounds, 'round')}"
     return f"{_near_one(factor)}, a tenth of the error {when}"
 
 

@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn.registry import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import CHOICES, PRECISIONS, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 NORMS = ("none", "layer", "batch")
 PARTITIONS = ("balanced", "categorical")
-SAMPLERS = ("full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw")
 
 _METHOD_HELP = (
     "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local SGD "
@@ -94,8 +94,8 @@ def _add_batch_options(group: "Options") -> None:
     add, number = group.add_argument, partial(group.add_argument, type=int)
     add(
         "--sampler",
-        choices=SAMPLERS,
-        default="full",
+        choices=(FULL, *SAMPLERS),
+        default=FULL,
         help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
         "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )
@@ -176,10 +176,12 @@ def store_name(name: str) -> str:
 
 def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
     """Warn if a weight between two split layers, which is in 1/m of the rounds, trains in less than one on average."""
+    from gistgnn.sampling import expected_batch
+
     training, m = config.training, config.sub_gcns
     seen = sizes.training() if config.inductive else sizes
-    expected = seen.expected(config.sampler, config.model.layers)
-    steps = training.steps(expected.steps if expected else 1, m)
+    expected = expected_batch(config.sampler, seen, config.model.layers)
+    steps = training.steps(expected.steps, m)
     rounds = steps / training.local_steps
     between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
     if config.method == "gist" and m > 1 and between and rounds < m:

@@ -1,22 +1,9 @@
-"""What a run would take of memory, disk and time, found without running it."""
+"""What a run takes of memory, disk and time, before it starts."""
 
-from gistgnn.planning.forecast import Option, Plan, Resources, Seconds, make_plan, said
+from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.planning.forecast import Option, Plan, Resources, make_plan
 from gistgnn.planning.refusal import ample_bytes, peak_bytes, require_room
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.planning.spread import Network, Spread, spread
 
-__all__ = [
-    "GraphSizes",
-    "Network",
-    "Option",
-    "Plan",
-    "Resources",
-    "Seconds",
-    "Spread",
-    "ample_bytes",
-    "make_plan",
-    "peak_bytes",
-    "require_room",
-    "said",
-    "spread",
-]
+__all__ = ["GraphSizes", "Network", "Option", "Plan", "Resources", "Spread"]
+__all__ += ["ample_bytes", "make_plan", "peak_bytes", "require_room", "spread"]

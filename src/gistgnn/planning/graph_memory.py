@@ -1,198 +1,162 @@
-"""The memory of a graph: reading it, clustering it, and the batches made of it, without values."""
+"""The graph of a run and its batches, as tensors without values."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from functools import partial
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.planning.ledger import passing
-from gistgnn.planning.sizes import GraphSizes
+from gistgnn.planning.ledger import Ledger, Work, bytes_of, filler
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import Batch, ClusterSampling
+from gistgnn.sampling import Batch, RandomBatches, Sampling
+from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.sampling.expected import Expected
 
-_PYG = 25 * 2**20  # bytes
-AHEAD = 2  # batches that wait while one is trained on
+_PYG = 25 * 2**20  # bytes of PyG's code
+_WAITING = 2  # batches that wait while a step runs
+
+_indices = partial(torch.empty, dtype=torch.int64)
 
 
-@dataclass(eq=False)
-class Prepared:
-    """A graph in memory.
+class PlannedGraph:
+    """Reads a graph, scales its features, moves it to the device and cuts out what training sees.
 
     Attributes:
-        sizes: of the graph.
         whole: the graph as evaluation sees it.
-        seen: the part of it that training sees, which may be all.
-        host: what else stays of the loaded graph on the host.
+        seen: what training sees of it.
     """
 
-    sizes: GraphSizes
-    whole: Batch
-    seen: Batch
-    host: list[Tensor]
-
-    def sampled(self, config: RunConfig) -> Steps:
-        """The batches of a run: the graph itself, or cut out of a copy of it that lies cluster by cluster."""
-        sizes = self.sizes.training() if config.inductive else self.sizes
-        expected = sizes.expected(config.sampler, config.model.layers)
-        if expected is None:
-            return Steps(self.seen)
-        if isinstance(config.sampler, ClusterSampling):
-            return Clustered(self.seen, sizes, expected, precompute=config.sampler.precompute)
-        return Sampled(self.seen, expected)
-
-
-def prepare_graph(config: RunConfig, sizes: GraphSizes) -> Prepared:
-    """Read a graph, scale its features, move it where the model is, and cut out what training sees."""
-    host = [*_nodes(sizes), torch.empty(2, sizes.edges, dtype=torch.int64)]
-    passing(sizes.edges * 9)  # keys of the edges, compared with their neighbours
-    if sizes.reader == "pyg":  # PyG's code, and what it has parsed, which Python forgets when it gets to it
-        host += [passing(_PYG), torch.empty_like(host[0]), torch.empty_like(host[-1])]
-    if config.standardise:
-        scaled = torch.empty_like(host[0])
-        passing(_size(scaled))
-        host[0] = scaled
-    x, y, edges = (tensor.to(config.device) for tensor in (host[0], host[1], host[3]))
-    sparse = sizes.sparse and not config.standardise
-    whole = Batch(x, edges, y, x.new_empty(sizes.train, dtype=torch.int64), sparse=sparse)
-    if not config.inductive:
-        return Prepared(sizes, whole, whole, host)
-    part = sizes.training()
-    passing(3 * sizes.edges + 16 * part.edges, x.device)  # which edges are inside, and those before they are renumbered
-    x, y, *_ = (tensor.to(config.device) for tensor in _nodes(part))
-    edges = x.new_empty(2, part.edges, dtype=torch.int64)
-    seen = Batch(x, edges, y, x.new_empty(part.nodes, dtype=torch.int64), sparse=sparse)
-    return Prepared(sizes, whole, seen, host)
+    def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
+        nodes, edges = _node_tensors(sizes), _indices(2, sizes.edges)
+        self._on_host = [*nodes, edges]
+        filler(sizes.edges * 9)  # keys of the edges, which are compared with their neighbours
+        if sizes.reader == "pyg":  # and the arrays that it has parsed, which Python frees late
+            self._on_host += [filler(_PYG), torch.empty_like(nodes[0]), torch.empty_like(edges)]
+        if config.standardise:
+            self._on_host[0] = torch.empty_like(nodes[0])
+            filler(bytes_of(nodes[:1]))
+        batch = partial(Batch, sparse=sizes.nonzero < SPARSE_BELOW and not config.standardise)
+        on_device = torch.device(config.device)
+        x, y = (tensor.to(on_device) for tensor in self._on_host[:2])
+        self.whole = self.seen = batch(x, edges.to(on_device), y, _indices(sizes.train, device=on_device))
+        if config.inductive:
+            part = sizes.training()
+            # Which edges are inside, and the edges before they are renumbered.
+            filler(3 * sizes.edges + 16 * part.edges, on_device)
+            x, y, *_ = (tensor.to(on_device) for tensor in _node_tensors(part))
+            inside = _indices(2, part.edges, device=on_device)
+            self.seen = batch(x, inside, y, _indices(part.nodes, device=on_device))
 
 
-class Steps:
-    """The batch of every step, the same one."""
+class PlannedBatches(RandomBatches):
+    """Stands for the sampler of a run: its batches have the expected sizes and no values.
 
-    per_epoch = 1
+    Args:
+        whole: what batches are cut out of.
+        expected: their sizes.
+        ledger: observes the steps of the first sub-GCN.
+        sampling: how the run makes batches; None: every step sees the whole graph.
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    Attributes:
+        steps: what every observed step held and computed.
+    """
 
-    def batches(self, steps: int) -> Generator[Batch, None, None]:
-        """Yield so many."""
-        for _ in range(steps):
-            yield self._batch
+    def __init__(self, whole: Batch, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> None:
+        super().__init__(0, independent=sampling is not None and sampling.independent)
+        self._whole, self._expected, self._ledger, self._cuts = whole, expected, ledger, sampling is not None
+        self.steps_per_epoch, self.steps, self._observes = expected.steps, list[Work](), True
+        self._products: dict[Operator, Tensor] = {}
+        self._device = whole.x.device
+        self._empty = partial(torch.empty, device=self._device)
+        if self._cuts:
+            self._prepare()
 
-    def select_columns(self, columns: Tensor) -> Steps:
-        """The same with some of the input features alone."""
-        return Steps(self._batch.select_columns(columns))
+    def _prepare(self) -> None:
+        """Hold what a sampler makes of the graph: a copy in another order, or its edges on the host."""
+        whole = self._whole
+        self._held: list[Any] = [whole.features]
+        if not self._expected.sampled:
+            filler(31 * whole.edge_index.shape[1])  # SciPy's copies of the edges, for METIS
+            self._held.append(_indices(2, len(whole.x)))
+            self._x, self._y = whole.x.clone(), whole.y.clone()
+            filler(10 * whole.adj.num_edges)  # the rows in their new order, before their columns are renumbered
+        else:
+            self._held.append(filler(whole.adj.num_edges))  # the entries' ones, for SciPy
+        if not self._expected.sampled or self._device.type != "cpu":
+            pattern = whole.adj.pattern
+            self._held += [torch.empty_like(ends, device="cpu") for ends in (pattern.col, pattern.rowptr)]
 
-
-class Anew(Steps, ABC):
-    """Makes batches as `gistgnn.sampling.DrawnBatches` does, each anew."""
-
-    _columns: Tensor | None = None
-
-    def batches(self, steps: int) -> Generator[Batch, None, None]:
-        """Yield so many; others are made ahead."""
-        waiting = [self._make() for _ in range(AHEAD)]
-        for _ in range(steps):
-            batch = self._make()
-            yield batch if self._columns is None else batch.select_columns(self._columns)
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield batches."""
+        waiting = [self._make(0) for _ in range(_WAITING)] if self._cuts else []
+        for batch in map(self._prepared, self._drawn(first_step, steps)):
+            if self._observes:
+                with self._ledger.observed(self._device.type) as work:
+                    yield batch
+                self.steps.append(work)
+            else:
+                yield batch
         del waiting
 
-    def select_columns(self, columns: Tensor) -> Anew:
-        """The same with some of the input features alone."""
-        other = copy(self)
-        other._columns = columns
-        return other
+    def for_sub_gcn(self, i: int) -> Self:
+        """Return this sampler for the first sub-GCN, if batches are shared; else one like it."""
+        return self if i == 0 and not self._independent else self._changed(_observes=i == 0)
 
-    @abstractmethod
-    def _make(self) -> Batch:
-        """A batch."""
+    def select_columns(self, columns: Tensor) -> Self:
+        """Return the same sampler with the input features ``columns`` alone."""
+        if self._cuts:
+            return super().select_columns(columns)
+        return self._changed(_whole=self._whole.select_columns(columns))
 
+    def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
+        return iter(range(steps if self._observes else 1))  # after one step the other sub-GCNs hold all that they will
 
-class Clustered(Anew):
-    """Makes the batches of `gistgnn.sampling.clusters.ClusterBatches`."""
-
-    def __init__(self, whole: Batch, sizes: GraphSizes, expected: Expected, *, precompute: bool) -> None:
-        self._whole, self._sizes, self._precompute = whole, sizes.batch(expected), precompute
-        self.per_epoch = expected.steps
-        self._products: dict[Operator, Tensor] = {}
-        nodes, edges = sizes.nodes, sizes.edges
-        host = torch.device("cpu")
-        # scipy: ends as 32 bit, chosen, as a COO and as a CSR matrix; and the transpose, to see whether it is symmetric
-        passing(31 * edges)
-        self._order = torch.empty(2, nodes, dtype=torch.int64, device=host)
-        self._x, self._y = whole.x.clone(), whole.y.clone()
-        pattern = whole.adj.pattern
-        passing(10 * pattern.nnz)  # the rows in their new order, before their columns are renumbered
-        self._rows = torch.empty_like(pattern.col, device=host), torch.empty_like(pattern.rowptr, device=host)
-
-    def _make(self) -> Batch:
-        nodes, edges = self._sizes.nodes, self._sizes.edges
-        x = self._x[:nodes].clone()
-        rowptr, col = (x.new_empty(size, dtype=index_dtype(nodes, edges)) for size in (nodes + 1, edges))
-        product = self._product if self._precompute else None
-        pattern = Pattern(rowptr, col, (nodes, nodes))
-        loss_nodes = x.new_empty(self._sizes.train, dtype=torch.int64)
-        return Batch(x, pattern, self._y[:nodes].clone(), loss_nodes, product, self._whole.is_sparse)
+    def _make(self, drawn: int) -> Batch:
+        if not self._cuts:
+            return self._whole
+        nodes, expected = self._expected.nodes, self._expected
+        loss_nodes = self._empty(expected.loss_nodes, dtype=torch.int64)
+        if not expected.sampled:
+            pattern = self._pattern(nodes[0], nodes[0], expected.edges[0])
+            product = self._product if expected.precomputed else None
+            x, y = self._x[: nodes[0]].clone(), self._y[: nodes[0]].clone()
+            return Batch(x, pattern, y, loss_nodes, product, self._whole.is_sparse)
+        every = zip(nodes[1:] or nodes, nodes, expected.edges, strict=False)
+        first, *above = [self._sampled_edges(*layer) for layer in every]
+        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above)
+        x, y = self._whole.x[: nodes[0]], self._whole.y[: nodes[-1]].clone()
+        if not isinstance(features := self._whole.features, SparseMatrix):
+            return Batch(x.clone(), adj, y, loss_nodes)
+        batch = Batch(x, adj, y, loss_nodes)  # only the entries of x take memory
+        entries = round(features.nnz * nodes[0] / len(self._whole.x))
+        pattern = self._pattern(nodes[0], x.shape[1], entries)
+        batch.__dict__["features"] = SparseMatrix.from_pattern(pattern, self._empty(entries))
+        return batch
 
     def _product(self, operator: Operator) -> Tensor:
         if operator not in self._products:
-            matrix: SparseMatrix = getattr(self._whole.adj, operator)
-            order = torch.empty(len(self._x), dtype=torch.int64, device=self._x.device)
-            self._products[operator] = (matrix @ self._whole.x).index_select(0, order)
-        return self._products[operator][: self._sizes.nodes].clone()
+            product = getattr(self._whole.adj, operator) @ self._whole.x
+            self._products[operator] = product.index_select(0, _indices(len(product), device=self._device))
+        return self._products[operator][: self._expected.nodes[0]].clone()
 
-
-class Sampled(Anew):
-    """Makes batches of sampled edges: subgraphs, or layers with edges of their own."""
-
-    def __init__(self, whole: Batch, expected: Expected) -> None:
-        self._whole, self._expected, self.per_epoch = whole, expected, expected.steps
-        pattern, host = whole.adj.pattern, torch.device("cpu")
-        self._held = [torch.empty(pattern.nnz, dtype=torch.int8, device=host)]  # the entries' ones, for scipy
-        if host != whole.x.device:
-            self._held += [torch.empty_like(pattern.col, device=host), torch.empty_like(pattern.rowptr, device=host)]
-        _ = whole.features
-
-    def _make(self) -> Batch:
-        nodes, edges = self._expected.nodes, self._expected.edges
-        outputs = nodes[1:] or nodes
-        first, *above = [self._edges(*each) for each in zip(outputs, nodes, edges, strict=False)]
-        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above)
-        x, y = self._whole.x, self._whole.y[: outputs[-1]].clone()
-        loss_nodes = x.new_empty(self._expected.loss_nodes, dtype=torch.int64)
-        if not isinstance(features := self._whole.features, SparseMatrix):
-            return Batch(x[: nodes[0]].clone(), adj, y, loss_nodes)
-        batch = Batch(x[: nodes[0]], adj, y, loss_nodes)  # of which the entries alone take memory
-        entries = round(features.nnz * nodes[0] / len(x))
-        pattern = self._pattern(nodes[0], x.shape[1], entries)
-        batch.__dict__["features"] = SparseMatrix.from_pattern(pattern, x.new_empty(entries))
-        return batch
-
-    def _edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:
-        value = self._whole.x.new_empty
-        return SampledAdjacency(
-            self._pattern(outputs, inputs, edges), Degrees(value(inputs), value(inputs)), value(edges)
-        )
+    def _sampled_edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:
+        degrees = Degrees(self._empty(inputs), self._empty(inputs))
+        return SampledAdjacency(self._pattern(outputs, inputs, edges), degrees, self._empty(edges))
 
     def _pattern(self, rows: int, columns: int, entries: int) -> Pattern:
         dtype = index_dtype(rows, columns, entries)
-        rowptr, col = (self._whole.x.new_empty(size, dtype=dtype) for size in (rows + 1, entries))
-        return Pattern(rowptr, col, (rows, columns))
+        return Pattern(self._empty(rows + 1, dtype=dtype), self._empty(entries, dtype=dtype), (rows, columns))
 
 
-def _nodes(sizes: GraphSizes) -> list[Tensor]:
-    """Features, labels and the masks of the three splits."""
-    y = torch.empty(sizes.nodes, sizes.classes) if sizes.multi_label else torch.empty(sizes.nodes, dtype=torch.int64)
+def _node_tensors(sizes: GraphSizes) -> list[Tensor]:
+    """Return features, labels and the masks of the three splits."""
+    y = torch.empty(sizes.nodes, sizes.classes) if sizes.multi_label else _indices(sizes.nodes)
     return [torch.empty(sizes.nodes, sizes.features), y, torch.empty(3, sizes.nodes, dtype=torch.bool)]
-
-
-def _size(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

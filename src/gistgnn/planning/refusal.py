@@ -1,20 +1,19 @@
-"""A run that cannot fit is refused before it starts."""
+"""Refuses a run that cannot fit before it starts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import cast
 
-import torch
-
 from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
-from gistgnn.planning.forecast import Option, Resources, make_plan, said
+from gistgnn.planning.forecast import PLANNED, Option, Resources, make_plan, possible_sub_gcns
 from gistgnn.planning.ledger import DISK
-from gistgnn.planning.shapes import Shapes, possible
-from gistgnn.planning.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
+from gistgnn.theta.registry import STORES
+from gistgnn.utils.formats import size
 
 _TRIED = (1, 2, 4, 8, 16, 32)
 _AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
@@ -23,53 +22,52 @@ _AMPLE = 40  # times a run's parameters, features and edges: no run has come nea
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
     """Refuse a run that cannot fit, and say what would.
 
-    Args:
-        config: the run.
-        sizes: of its graph.
-        resources: what there is.
-
     Raises:
-        InputError: the run needs more memory or more of the disk, at its peak, than there is; or a setting or m is out
-            of range.
+        InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
     """
-    m, given, config = config.sub_gcns, config.method, config.planned
+    m, method, config = config.sub_gcns, config.method, config.planned
     if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
         return
     option = _plan(config, sizes, resources, config.sub_gcns, config.store)
     if not option.lacking:
         return
     short = option.lacking[0]
-    who = f"m = {m}" if given == "gist" else f"{given}, m = {m},"
-    needs = f"{who} needs {said(option.peaks[short])} of {{}}, {said(resources.limits[short])} are "
+    run = f"m = {m}" if method == "gist" else f"{method}, m = {m},"
+    needed, there = size(option.peaks[short]), size(resources.limits[short])
     if short == DISK:
-        half = config.store == "disk" and config.store_precision == "float32"
-        raise InputError(
-            needs.format("the disk")
-            + f"free there: make room, choose another --out{', or add --store-precision bf16' if half else ''}"
-        )
-    where = "memory" if short == "cpu" else "GPU memory"
-    raise InputError(
-        needs.format(f"{where} (in its {option.phase} phase)")
-        + f"available: {_advice(config, sizes, resources, given)}; --memory GIB allows more"
-    )
+        half = STORES[config.store].holds == "disk" and config.store_precision == "float32"
+        ways = f"choose another --out{', or add --store-precision bf16' if half else ''}"
+        raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
+    where = f"{'memory' if short == 'cpu' else 'GPU memory'} (in its {option.phase} phase)"
+    ways = _advice(config, sizes, resources, method)
+    raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
 
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
-    """The most memory that a run takes where its sub-GCNs are, beside the process itself, by a rehearsal."""
+    """Return the most memory that a run takes on its device, beside the process itself, by a rehearsal."""
     resources = replace(Resources.here(config.device), base=0)
     peaks = _plan(config.planned, sizes, resources, config.planned.sub_gcns, config.store).peaks
     return peaks["cuda" if config.device != "cpu" else "cpu"]
 
 
+def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
+    """Return bytes that the run certainly does not exceed, without a rehearsal, which takes a second."""
+    model = config.meta_model(sizes.features, sizes.classes)
+    columns = sizes.features + sum(cast(Layer, layer).out_features for layer in cast(GNN, model).convs)
+    values = sum(p.numel() for p in model.parameters()) + sizes.nodes * columns
+    entries = (sizes.edges + sizes.nodes) * (4 + config.model.heads)
+    return _AMPLE * 4 * (values + entries)
+
+
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
-    """What would fit, in words; of other methods than GIST m does not decide it."""
-    every = sorted({config.sub_gcns, *possible(config, sizes, _TRIED)}, key=lambda m: (m != config.sub_gcns, m))
-    stores = [store for store in ("memory", "host", "disk") if store != "host" or config.device != "cpu"]
-    for tried in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
-        stored = "" if tried == config.store else f" --store {tried}"
+    """Say what would fit; for other methods than GIST m does not decide it."""
+    every = [config.sub_gcns, *(m for m in possible_sub_gcns(config, sizes, _TRIED) if m != config.sub_gcns)]
+    stores = [store for store in PLANNED if STORES[store].holds != "host" or config.device != "cpu"]
+    for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
+        option = "" if store == config.store else f" --store {store}"
         for m in every:
-            if (m, tried) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, tried).fits:
-                return f"--sub-gcns {m}{stored} would fit"
+            if (m, store) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, store).fits:
+                return f"--sub-gcns {m}{option} would fit"
     ways = ["make --hidden smaller"]
     ways += ["train by --sampler clusters"] * (config.sampler is None)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
@@ -78,13 +76,3 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
 
 def _plan(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> Option:
     return make_plan(config, sizes, resources, [m], [store], timed=False).options[0]
-
-
-def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
-    """Bytes that the run certainly does not exceed, without a rehearsal, which takes a second."""
-    with torch.device("meta"):
-        model = Shapes(replace(config, sub_gcns=1), sizes).build((sizes.features, *config.model.hidden))
-    columns = sizes.features + sum(cast(Layer, layer).out_features for layer in cast(GNN, model).convs)
-    values = sum(p.numel() for p in model.parameters()) + sizes.nodes * columns
-    entries = (sizes.edges + sizes.nodes) * (4 + config.model.heads)
-    return _AMPLE * 4 * (values + entries)

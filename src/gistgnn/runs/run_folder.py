@@ -23,7 +23,7 @@ from gistgnn.io.stored_model import LARGE, stored_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
-from gistgnn.sampling import described
+from gistgnn.sampling import from_description
 from gistgnn.session.result import Result
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import available_bytes
@@ -99,7 +99,7 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     return RunConfig(
         model=ModelConfig(**model),
         training=Training(**fields.pop("training")),
-        sampler=described(fields.pop("sampler", None)),
+        sampler=from_description(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,
     )

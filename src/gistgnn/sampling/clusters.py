@@ -1,4 +1,4 @@
-"""Unions of random clusters as batches, after Cluster-GCN (section 2.2)."""
+"""Batches that are unions of random clusters, after Cluster-GCN (section 2.2)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -28,18 +29,19 @@ class ClusterSampling(Sampling):
     """Training by clusters.
 
     Args:
-        clusters: c, into how many the graph is cut.
+        clusters: c, the number of clusters.
         clusters_per_batch: q.
-        method: "metis", which cuts few edges, or "random", to compare with.
+        method: "metis", which cuts few edges, or "random", for comparison.
         batches: see `Sampling`.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
-            in Cluster-GCN. It holds for the models of `gistgnn.nn` that sum x itself; others do not notice.
+            in Cluster-GCN. Only models of `gistgnn.nn` whose first layer sums x itself use it.
 
     Raises:
-        InputError: a value out of its range; c is compared with the graph's nodes by `sampler`.
+        InputError: a value out of its range; `sampler` compares c with the graph's nodes.
     """
 
     name = "clusters"
+    counts = ("clusters", "clusters_per_batch")
 
     clusters: int
     clusters_per_batch: int = 10
@@ -49,8 +51,6 @@ class ClusterSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        for name in ("clusters", "clusters_per_batch"):
-            check_count(name, getattr(self, name))
         if self.clusters_per_batch > self.clusters:
             raise InputError(
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
@@ -59,59 +59,51 @@ class ClusterSampling(Sampling):
         if self.method not in METHODS:
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
 
-    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> ClusterBatches:
-        """Cluster a graph, or find its clusters in the cache, and return the sampler; see `cluster` and there.
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ClusterBatches:
+        """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`.
 
         Raises:
             InputError: more clusters than nodes, or METIS failed.
         """
 
-        def make() -> dict[str, Tensor]:
-            found = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed)
-            return {"order": found.order, "ptr": found.ptr}
+        def compute() -> dict[str, Tensor]:
+            clusters = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed)
+            return {"order": clusters.order, "ptr": clusters.ptr}
 
-        found = share(make)
-        return ClusterBatches(
-            whole,
-            Clusters(found["order"], found["ptr"]),
-            self.clusters_per_batch,
-            seed,
-            independent=self.batches == "independent",
-            precompute=self.precompute,
-            share=share,
-        )
+        shared, options = share(compute), {"independent": self.independent, "precompute": self.precompute}
+        clusters = Clusters(shared["order"], shared["ptr"])
+        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
-        """q/c of the nodes; of the edges those inside clusters, and of the others as many as both ends are there of.
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch.
 
-        `METIS_INSIDE` of the edges are taken to lie inside clusters; 1/c, where these are random.
+        A share `METIS_INSIDE` of the edges is taken to lie inside clusters, or 1/c where clusters are random.
         """
         c, q = self.clusters, self.clusters_per_batch
         inside = METIS_INSIDE if self.method == "metis" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
         edges = graph.edges * q / c * (inside + (1 - inside) * both)
-        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q))
+        return Expected.subgraph(graph, graph.nodes * q / c, edges, steps=-(-c // q), precomputed=self.precompute)
 
 
-class ClusterBatches(DrawnBatches):
-    """Batches that are the induced subgraphs of ``per_batch`` random clusters, edges between the clusters included.
+class ClusterBatches(RandomBatches):
+    """Batches of ``per_batch`` random clusters: all their nodes, and all edges between these.
 
-    An epoch is a random permutation of the clusters, cut into ceil(c / q) groups of q; the last one is what is left.
-    The permutation follows from (seed, epoch), so that a batch follows from its step alone. A batch holds all nodes of
-    its clusters: those outside every split pass messages. It may hold no training node (see `gistgnn.subtrain`).
+    An epoch is a random permutation of the clusters, cut into ceil(c / q) groups of q; the last group may be smaller.
+    The permutation follows from (seed, epoch), so that a batch follows from its step alone. Nodes outside every split
+    pass messages like the others. A batch may hold no training node (see `gistgnn.subtrain`).
 
-    The graph is copied once, renumbered so that every cluster is a contiguous range; a batch is then made of slices,
-    in a thread that works two batches ahead.
+    The graph is copied once and renumbered, so that every cluster is a contiguous range and a batch is made of slices.
 
     Args:
         whole: the whole graph, on the device where the models run.
         clusters: its partition.
-        per_batch: q, from 1 to the number of clusters asked for; METIS may have made fewer.
+        per_batch: q, from 1 to the number of clusters that was asked for; METIS may have made fewer.
         seed: of the order of the clusters.
-        independent: every sub-GCN draws an order of its own; otherwise all draw the same one (the default, as in the
+        independent: every sub-GCN draws its own order; otherwise all draw the same one (the default, as in the
             authors' experiments).
         precompute: as in `ClusterSampling`.
-        share: gives the copy of the graph that is made.
+        share: makes the copy of the graph once on a machine.
 
     Raises:
         InputError: q < 1, or clusters of another graph.
@@ -126,7 +118,7 @@ class ClusterBatches(DrawnBatches):
         *,
         independent: bool = False,
         precompute: bool = True,
-        share: Share = alone,
+        share: Share = unshared,
     ) -> None:
         nodes = whole.x.shape[0]
         if per_batch < 1:
@@ -139,7 +131,7 @@ class ClusterBatches(DrawnBatches):
         self._graph = Renumbered(whole, clusters, precompute=precompute, share=share)
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:
-        """The clusters of every batch, ascending."""
+        """Yield the clusters of every batch, ascending."""
         return (np.sort(group) for _, group in self._shuffled(self._graph.clusters, self._per_batch, first_step, steps))
 
     def _make(self, group: Array) -> Batch:
@@ -147,25 +139,25 @@ class ClusterBatches(DrawnBatches):
 
 
 class Renumbered:
-    """A graph whose nodes are in the order of its clusters, and the union of some clusters cut out of it.
+    """A copy of a graph with its nodes in the order of its clusters; it gives the subgraph of some clusters.
 
     The structure stays on the host, in the CSR form of `Pattern`: ``rowptr`` [N + 1], ``col`` [E]. x, y and the mask
-    of the training nodes are where the whole graph's are.
+    of the training nodes are on the graph's device.
     """
 
-    def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool, share: Share = alone) -> None:
+    def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool, share: Share = unshared) -> None:
         self._whole, self._order = (whole if precompute else None), clusters.order
         self._products: dict[Operator, Tensor] = {}
         self._sparse = whole.is_sparse
         self.clusters = len(clusters)
         self.ptr = clusters.ptr.numpy()
-        found = share(lambda: _renumbered(whole, clusters))
-        self.x, self.y, self.train = found["x"], found["y"], found["train"]
-        self.rowptr, self.col = found["rowptr"].numpy(), found["col"].numpy()
+        copy = share(lambda: _renumbered(whole, clusters))
+        self.x, self.y, self.train = copy["x"], copy["y"], copy["train"]
+        self.rowptr, self.col = copy["rowptr"].numpy(), copy["col"].numpy()
         self.cluster_of = np.arange(self.clusters, dtype=np.int32).repeat(self.ptr[1:] - self.ptr[:-1])
 
     def batch(self, group: Array) -> Batch:
-        """The subgraph that the clusters ``group``, ascending, induce; nodes keep their order."""
+        """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self.ptr[group].tolist(), self.ptr[group + 1].tolist(), strict=True))
         pattern = self._induced(group, ranges)
         mask = _joined(self.train, ranges)
@@ -179,7 +171,7 @@ class Renumbered:
         )
 
     def _product(self, ranges: list[tuple[int, int]]) -> Callable[[Operator], Tensor]:
-        """Give the rows in the ranges of the whole graph's products with x, which are computed when first asked for."""
+        """Return a function that gives the ranges' rows of Ā x, computed once for the whole graph at the first call."""
         ready = {operator: _joined(product, ranges) for operator, product in self._products.items()}
 
         def product(operator: Operator) -> Tensor:
@@ -195,7 +187,7 @@ class Renumbered:
         source, bounds, entries = self._rows(ranges)
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self.ptr[group + 1] - self.ptr[group]
-        move = np.full(self.clusters, -len(self.cluster_of), source.dtype)  # to below 0: not in the batch
+        move = np.full(self.clusters, -len(self.cluster_of), source.dtype)  # below 0: not in the batch
         move[group] = sizes.cumsum() - sizes - self.ptr[group]
         local = source + move[self.cluster_of[source]]
         inside = local >= 0
@@ -206,7 +198,7 @@ class Renumbered:
         return Pattern(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype), (nodes, nodes))
 
     def _rows(self, ranges: list[tuple[int, int]]) -> tuple[Array, Array, int]:
-        """The entries of the nodes in the ranges, where each node's begin among them (and the last ends), how many."""
+        """Return the sources of all edges into the ranges, where each node's edges begin and end, and their number."""
         cuts = [(int(self.rowptr[start]), int(self.rowptr[stop])) for start, stop in ranges]
         source = np.concatenate([self.col[begin:end] for begin, end in cuts])
         bounds, before = [np.zeros(1, np.int64)], 0

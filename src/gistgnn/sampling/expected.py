@@ -1,29 +1,11 @@
-"""How large batches are to be expected, before there are any."""
+"""How large batches will be, before there is a graph."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """Of a graph that is trained on.
-
-    Attributes:
-        nodes: N.
-        edges: E, directed.
-        train: training nodes.
-    """
-
-    nodes: int
-    edges: int
-    train: int
-
-    @property
-    def degree(self) -> float:
-        """Edges into a node, on average."""
-        return self.edges / self.nodes
+from gistgnn.graphs.sizes import GraphSizes
 
 
 @dataclass(frozen=True)
@@ -31,37 +13,50 @@ class Expected:
     """About how large a batch is.
 
     Attributes:
-        nodes: in the batch; of a batch that is sampled by layers the input nodes of every layer, the first layer's
-            first, and the output nodes.
+        nodes: nodes of the batch. For batches with edges of their own in every layer: the input nodes of each layer,
+            the first layer's first, and then the output nodes.
         edges: of every layer; one number where all layers have the same.
         loss_nodes: training nodes of the batch.
-        steps: in an epoch.
+        steps: steps of an epoch.
+        sampled: edges are sampled and have weights; False: the batch has all edges between its nodes.
+        precomputed: the first layer's sums over neighbours are computed once, for the whole graph.
     """
 
     nodes: tuple[int, ...]
     edges: tuple[int, ...]
     loss_nodes: int
     steps: int
+    sampled: bool = False
+    precomputed: bool = False
 
     @classmethod
-    def subgraph(cls, graph: Sizes, nodes: float, edges: float, steps: int | None = None) -> Expected:
-        """A part of the graph with its share of the training nodes."""
+    def whole(cls, graph: GraphSizes) -> Expected:
+        """Return the size of the whole graph, an upper bound for any batch."""
+        return cls((graph.nodes,), (graph.edges,), graph.train, 1)
+
+    @classmethod
+    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> Expected:
+        """Return the size of a subgraph that has its share of the training nodes."""
         share = min(nodes / graph.nodes, 1)
         count = max(1, round(graph.nodes * share))
-        return cls(
-            (count,), (max(1, round(edges)),), round(graph.train * share), steps or max(1, round(graph.nodes / count))
-        )
+        steps = steps or max(1, round(graph.nodes / count))
+        return cls((count,), (max(1, round(edges)),), round(graph.train * share), steps, **kind)
 
     @classmethod
-    def induced(cls, graph: Sizes, touched: int, along: int) -> Expected:
-        """The subgraph of nodes that are drawn evenly, ``touched`` times, ``along`` of them by following an edge."""
-        share = -math.expm1(-touched / graph.nodes)
-        return cls.subgraph(graph, graph.nodes * share, graph.edges * share**2 + 2 * along)
+    def induced(cls, graph: GraphSizes, drawn: int, followed: int) -> Expected:
+        """Return the size of the subgraph of ``drawn`` random nodes, ``followed`` of them reached along an edge."""
+        share = -math.expm1(-drawn / graph.nodes)
+        edges = graph.edges * share**2 + 2 * followed
+        return cls.subgraph(graph, graph.nodes * share, edges, sampled=True)
 
     @classmethod
-    def layered(cls, graph: Sizes, nodes: list[float], edges: list[float]) -> Expected:
-        """Layers, from the output nodes down: how many nodes each reaches, and edges each has."""
-        counts = [min(round(each), graph.nodes) for each in nodes]
+    def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> Expected:
+        """Return the size of layers, from the output nodes down: the nodes that each reaches, the edges of each."""
+        counts = [min(round(count), graph.nodes) for count in nodes]
+        numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
         steps = max(1, -(-graph.train // counts[0]))
-        found = tuple(max(1, min(round(each), graph.edges)) for each in edges)
-        return cls(tuple(reversed(counts)), tuple(reversed(found)), min(counts[0], graph.train), steps)
+        return cls(tuple(reversed(counts)), numbers, min(counts[0], graph.train), steps, sampled=True)
+
+    def sizes(self, graph: GraphSizes) -> GraphSizes:
+        """Return the sizes of a batch of the graph, or of its first layer, the largest."""
+        return replace(graph, nodes=self.nodes[0], edges=self.edges[0], train=self.loss_nodes)

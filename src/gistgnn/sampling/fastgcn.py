@@ -1,15 +1,16 @@
-"""FastGCN: importance sampling, the same in every layer (Chen et al., 2018)."""
+"""FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from gistgnn.sampling.drawn import Array
-from gistgnn.sampling.expected import Sizes
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 
 
@@ -18,8 +19,8 @@ class FastGCNBatches(ImportanceBatches):
 
     refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
 
-    def __init__(self, structure: Structure, *args: object, **options: object) -> None:
-        super().__init__(structure, *args, **options)  # type: ignore[arg-type]
+    def __init__(self, structure: Structure, *args: Any, **options: Any) -> None:
+        super().__init__(structure, *args, **options)
         self._cumulated = structure.column_squares.cumsum(dtype=np.float64)
 
     def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -28,25 +29,23 @@ class FastGCNBatches(ImportanceBatches):
 
 @dataclass(frozen=True)
 class FastGCNSampling(ImportanceSampling):
-    """FastGCN: importance sampling, the same in every layer (Chen et al., 2018).
+    """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
 
-    A layer's input nodes are its output nodes and s draws with replacement with q_j ∝ Σ_i Ā_ij² over all rows i of Ā,
-    whether they are neighbours or not. Column j has weight (times drawn) / (s q_j), and 1 for the output nodes.
+    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
+    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
+    j is an output node.
 
     Args:
         batch_size: as for LADIES.
         nodes_per_layer: as for LADIES.
-        row_normalise: each row is scaled to the sum that it has in Ā. False: as published, which is unbiased.
+        row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "fastgcn"
     made = FastGCNBatches
 
     @staticmethod
-    def candidates(graph: Sizes, linked: float) -> float:
-        """All nodes."""
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return the number of all nodes."""
         return graph.nodes

@@ -1,4 +1,4 @@
-"""The whole graph as the one batch of every step (c = 1 in Algorithm 1)."""
+"""The whole graph as the batch of every step (c = 1 in Algorithm 1)."""
 
 from collections.abc import Generator
 
@@ -8,7 +8,7 @@ from gistgnn.sampling.batch import Batch
 
 
 class FullGraph:
-    """Full-batch training: one step an epoch.
+    """Full-batch training: an epoch is one step.
 
     Args:
         batch: the graph, on the device where the models run (see `whole_graph`).
@@ -20,12 +20,12 @@ class FullGraph:
         self.batch = batch
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
-        """Yield the batches of the steps first_step, first_step + 1, ...: the same one every time."""
+        """Yield the same batch ``steps`` times."""
         for _ in range(steps):
             yield self.batch
 
     def select_columns(self, columns: Tensor) -> "FullGraph":
-        """Return the same sampler with the input features `columns` alone."""
+        """Return the same sampler with the input features ``columns`` alone."""
         return FullGraph(self.batch.select_columns(columns))
 
     def for_sub_gcn(self, i: int) -> "FullGraph":

@@ -1,4 +1,4 @@
-"""What LADIES and FastGCN have in common: the nodes of a layer are drawn by importance."""
+"""What LADIES and FastGCN have in common: they draw the nodes of a layer by importance."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.sampling.drawn import Array, Sampling, check_count
-from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.sampling.layered import LayeredBatches, checked, each_layer
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
+from gistgnn.sampling.sampler import Array, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
 class ImportanceBatches(LayeredBatches):
-    """Batches by importance; a subclass says how nodes are drawn.
+    """Batches whose nodes are drawn by importance; a subclass draws them.
 
     Args:
         structure: the graph.
@@ -27,7 +28,7 @@ class ImportanceBatches(LayeredBatches):
         batch_size: output nodes.
         seed: of the batches.
         row_normalise: see `LadiesSampling`.
-        independent: see `DrawnBatches`.
+        independent: see `RandomBatches`.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class ImportanceBatches(LayeredBatches):
 
     @abstractmethod
     def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Distinct nodes, and the weights of their columns; ``rows`` are those of the nodes ``outputs`` in A."""
+        """Return distinct nodes and the weights of their columns; ``rows`` are A's rows of the nodes ``outputs``."""
 
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
         layers: list[SampledAdjacency] = []
@@ -69,16 +70,16 @@ class ImportanceBatches(LayeredBatches):
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw nodes with probabilities p in proportion to weights, [N], and return each with (times drawn) / (count · p).
+    """Draw nodes with probabilities p in proportion to weights.
 
     Args:
         cumulated: the sums of the weights, [N] float64.
-        weights: of every node.
+        weights: of every node, [N].
         count: draws.
         rng: of the draws.
 
     Returns:
-        The distinct nodes that were drawn, and as many numbers.
+        The distinct nodes that were drawn, and for each of them (times drawn) / (count · p).
     """
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
@@ -87,7 +88,7 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
 
 @dataclass(frozen=True)
 class ImportanceSampling(Sampling):
-    """What LADIES and FastGCN have in common; see there."""
+    """The settings that `LadiesSampling` and `FastGCNSampling` have in common."""
 
     made: ClassVar[type[ImportanceBatches]]
 
@@ -98,19 +99,16 @@ class ImportanceSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        check_count("batch_size", self.batch_size)
-        object.__setattr__(self, "nodes_per_layer", checked("nodes_per_layer", self.nodes_per_layer))
+        object.__setattr__(self, "nodes_per_layer", check_counts("nodes_per_layer", self.nodes_per_layer))
 
-    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> ImportanceBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ImportanceBatches:
         """Return the sampler; see `Sampling.sampler`."""
         counts = each_layer("nodes_per_layer", self.nodes_per_layer, layers)
-        structure, independent = Structure(whole, share), self.batches == "independent"
-        return self.made(
-            structure, counts, self.batch_size, seed, row_normalise=self.row_normalise, independent=independent
-        )
+        options = {"row_normalise": self.row_normalise, "independent": self.independent}
+        return self.made(Structure(whole, share), counts, self.batch_size, seed, **options)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
-        """A layer adds s nodes; its edges lead to nodes as likely to be drawn as one of `candidates`."""
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
         nodes, edges = [float(min(self.batch_size, graph.train))], []
         for count in reversed(each_layer("nodes_per_layer", self.nodes_per_layer, layers)):
             linked = nodes[-1] * graph.degree
@@ -120,5 +118,5 @@ class ImportanceSampling(Sampling):
 
     @staticmethod
     @abstractmethod
-    def candidates(graph: Sizes, linked: float) -> float:
-        """Among how many nodes, all equally likely, one is found as often as here; of a layer with ``linked`` edges."""
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gistgnn.sampling.drawn import Array
-from gistgnn.sampling.expected import Sizes
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.importance import ImportanceBatches, ImportanceSampling, with_replacement
+from gistgnn.sampling.sampler import Array
 
 _TRIES = 3
 
@@ -33,10 +33,10 @@ class LadiesBatches(ImportanceBatches):
 
 
 def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw nodes one after another, each time in proportion to the weights of those that are left.
+    """Draw nodes without replacement, each time in proportion to the weights of the nodes that are left.
 
-    That is: in proportion to all weights, repetitions not counted; but where few nodes have most of the weight, that
-    would go on for long, and the rest is drawn by clocks that ring at rates in proportion to the weights.
+    It first draws from all nodes and ignores repetitions. Where few nodes have most of the weight, that takes too long;
+    then it draws the rest by exponential clocks, whose rates are the weights.
 
     Args:
         cumulated: the sums of the weights, [N] float64.
@@ -63,26 +63,23 @@ def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Genera
 class LadiesSampling(ImportanceSampling):
     """LADIES: layer-dependent importance sampling (Zou et al., 2019).
 
-    From the output nodes O of a layer its input nodes are O itself and s nodes that are drawn with the probabilities
-    p_j ∝ Σ_{i in O} Ā_ij² (Ā of eq. 1, self-loops included): the neighbours of O, and first those of many. Column j
-    of Ā's rows O has weight 1 / (s p_j), or 1 where that is less or where j is in O; what is not drawn is left out.
+    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i in O} Ā_ij², with Ā
+    of eq. 1 and its self-loops: only neighbours of O are drawn, and most often those with many edges into O. Column j
+    of Ā's rows O gets the weight 1 / (s p_j), or 1 where that is less or where j is in O. Other columns are left out.
 
     Args:
         batch_size: output nodes of a batch, on which the loss is.
-        nodes_per_layer: s; or one for each layer, the first layer's first.
-        row_normalise: as the authors' code does: nodes are drawn without replacement, and each row is scaled to the
-            sum that it has in Ā. Sums vary less so, and are not unbiased. False: drawn with replacement, each with
-            weight (times drawn) / (s p_j), which is unbiased.
+        nodes_per_layer: s; or one number for each layer, the first layer's first.
+        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
+            These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
+            drawn) / (s p_j), which is unbiased.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "ladies"
     made = LadiesBatches
 
     @staticmethod
-    def candidates(graph: Sizes, linked: float) -> float:
-        """The neighbours."""
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return the number of neighbours."""
         return graph.nodes * -math.expm1(-linked / graph.nodes)

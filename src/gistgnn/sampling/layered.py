@@ -1,4 +1,4 @@
-"""Batches of output nodes, whose features are summed over nodes that are sampled layer by layer."""
+"""Batches whose nodes are sampled layer by layer, from the output nodes down."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.drawn import Array, DrawnBatches, check_count
+from gistgnn.sampling.sampler import Array, RandomBatches, check_count
 from gistgnn.sampling.structure import Structure
 
 
-class LayeredBatches(DrawnBatches):
-    """Batches whose layers have edges of their own, from input nodes to output nodes, the first of the input nodes.
+class LayeredBatches(RandomBatches):
+    """Batches in which every layer has its own edges, from its input nodes to its output nodes.
 
-    An epoch is a random permutation of the training nodes, cut into groups of ``batch_size``: the last layer's output
-    nodes, on which the loss is. Every layer's input nodes are the output nodes of the layer below.
+    An epoch is a random permutation of the training nodes, cut into groups of ``batch_size``. A group is the output
+    nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
+    own output nodes are the first of them.
 
     Args:
         structure: the graph.
         batch_size: output nodes of a batch.
         seed: of the batches.
-        independent: see `DrawnBatches`.
+        independent: see `RandomBatches`.
     """
 
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
@@ -39,7 +40,7 @@ class LayeredBatches(DrawnBatches):
 
     @abstractmethod
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
-        """The input nodes of the first layer, and the edges of every layer, the first layer's first."""
+        """Return the input nodes of the first layer, and the edges of every layer, the first layer's first."""
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
         return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
@@ -59,35 +60,35 @@ class LayeredBatches(DrawnBatches):
         )
 
 
-def each_layer(name: str, given: int | tuple[int, ...], layers: int | None) -> tuple[int, ...]:
-    """Return one number for each layer of a model: those that are given, or the same for all.
+def each_layer(name: str, value: int | tuple[int, ...], layers: int | None) -> tuple[int, ...]:
+    """Return one number for each layer of a model.
 
     Args:
         name: of the setting.
-        given: what the user said of it.
+        value: its value: a number for each layer, or one for all.
         layers: of the model; None: not known.
 
     Raises:
-        InputError: they are not as many, or it is not known how many.
+        InputError: there are more or fewer numbers than layers, or one number and ``layers`` is not known.
     """
-    if isinstance(given, int):
+    if isinstance(value, int):
         if layers is None:
             raise InputError(
-                f"{name} is {given}, but how many layers the model has is not known (it has no num_layers): give one "
-                f"number for each, such as ({given}, {given})"
+                f"{name} is {value}, but how many layers the model has is not known (it has no num_layers): give one "
+                f"number for each, such as ({value}, {value})"
             )
-        return (given,) * layers
-    if layers not in (None, len(given)):
-        raise InputError(f"{name} has {len(given)} numbers, the model {layers} layers: give one for all, or {layers}")
-    return given
+        return (value,) * layers
+    if layers not in (None, len(value)):
+        raise InputError(f"{name} has {len(value)} numbers, the model {layers} layers: give one for all, or {layers}")
+    return value
 
 
-def checked(name: str, given: int | Sequence[int], also: int | None = None) -> int | tuple[int, ...]:
-    """Return a number, or a tuple of some, all of them integers >= 1 (or ``also``), or raise InputError."""
-    numbers = (given,) if isinstance(given, int) else tuple(given)  # a list, as result.json gives it back
+def check_counts(name: str, value: int | Sequence[int], also: int | None = None) -> int | tuple[int, ...]:
+    """Return a setting as a number or a tuple; raise InputError unless all are integers >= 1, or ``also``."""
+    numbers = (value,) if isinstance(value, int) else tuple(value)  # result.json gives a list
     if not numbers:
         raise InputError(f"{name} is (), expected at least one number")
     for number in numbers:
         if number != also:
             check_count(name, number)
-    return given if isinstance(given, int) else numbers
+    return value if isinstance(value, int) else numbers

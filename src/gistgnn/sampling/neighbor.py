@@ -5,42 +5,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.sampling.drawn import Array, Sampling, check_count
-from gistgnn.sampling.expected import Expected, Sizes
-from gistgnn.sampling.layered import LayeredBatches, checked, each_layer
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
+from gistgnn.sampling.sampler import Array, Sampling
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
 
 
 class NeighborBatches(LayeredBatches):
-    """The batches of `NeighborSampling`.
+    """The batches of `NeighborSampling`; ``fanouts`` is k of every hop, from the output nodes on."""
 
-    Args:
-        structure: the graph.
-        fanouts: k of every hop, from the output nodes on.
-        batch_size: output nodes.
-        seed: of the batches.
-        independent: see `DrawnBatches`.
-    """
-
-    def __init__(
-        self,
-        structure: Structure,
-        fanouts: tuple[int, ...],
-        batch_size: int,
-        seed: int = 0,
-        *,
-        independent: bool = False,
-    ) -> None:
-        super().__init__(structure, batch_size, seed, independent=independent)
+    def __init__(self, fanouts: tuple[int, ...], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._fanouts = fanouts
 
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
@@ -59,13 +45,13 @@ class NeighborBatches(LayeredBatches):
         return nodes, self._cut(nodes, reached, np.concatenate(kept), np.concatenate(sources))
 
     def _cut(self, nodes: Array, reached: list[int], kept: Array, sources: Array) -> list[SampledAdjacency]:
-        """Every layer's edges: those of the first nodes, as many as its outputs are.
+        """Return every layer's edges: all edges into its output nodes, which are the first nodes of the batch.
 
         Args:
             nodes: of the batch.
-            reached: how many of them after every hop.
-            kept: edges of each node but those that the last hop has reached.
-            sources: of these edges, as places in the batch.
+            reached: number of nodes that are reached after each hop.
+            kept: number of edges into each node, without the nodes of the last hop.
+            sources: sources of these edges, as places in the batch.
         """
         degrees = self.degrees.of(torch.from_numpy(nodes))
         each = torch.from_numpy(kept)
@@ -80,7 +66,7 @@ class NeighborBatches(LayeredBatches):
 
 
 def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw for each node ``fanout`` of its in-neighbours, without replacement; all of them where there are no more.
+    """Draw ``fanout`` in-neighbours of each node without replacement, or all of them where there are no more.
 
     Args:
         structure: the graph.
@@ -89,9 +75,10 @@ def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.ran
         rng: of the draws.
 
     Returns:
-        The neighbours, node by node, and how many there are of each node: [n] int64.
+        The neighbours, node by node, and their number for each node: [n] int64.
     """
-    starts, degree = (each.astype(np.int64) for each in _rows(structure, nodes))
+    starts = structure.edges.indptr[nodes].astype(np.int64)
+    degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
     if fanout == ALL:
         return structure.edges[nodes].indices, degree
     kept = np.minimum(degree, fanout)
@@ -102,17 +89,11 @@ def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.ran
     return structure.edges.indices[entries], kept
 
 
-def _rows(structure: Structure, nodes: Array) -> tuple[Array, Array]:
-    """Where the nodes' entries begin, and how many they are."""
-    starts = structure.edges.indptr[nodes]
-    return starts, structure.edges.indptr[nodes + 1] - starts
-
-
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
-    """For each of the sizes n > count, ``count`` distinct numbers of 0..n-1, every such set equally likely: [., count].
+    """Draw for each size n > count a random set of ``count`` distinct numbers in 0..n-1: [., count].
 
-    Floyd's algorithm, for all at once: the t-th number is one of 0..n-count+t, or the last of these where it has been
-    drawn before.
+    This is Floyd's algorithm for all sizes at once: the t-th number is one of 0..n-count+t, or the largest of these if
+    the number has been drawn before.
     """
     chosen = np.empty((len(sizes), count), np.int64)
     for t in range(count):
@@ -125,19 +106,16 @@ def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
 
 @dataclass(frozen=True)
 class NeighborSampling(Sampling):
-    """Uniform neighbour sampling: GraphSAGE's, with the layout of PyG's ``NeighborLoader``.
+    """Uniform neighbour sampling as in GraphSAGE, with the layout of PyG's ``NeighborLoader``.
 
-    From the output nodes on, every node that is reached draws k of its neighbours without replacement, once, and uses
-    them in all layers. Their edges have weight (degree / k), so that sums over them are unbiased.
+    Starting at the output nodes, every node that a hop reaches draws k of its neighbours without replacement. It draws
+    once and uses them in all layers. Their edges get the weight degree / k, so that sums over them are unbiased.
 
     Args:
-        fanouts: k of all hops, one for each layer of the model; or one for each hop, the output nodes' first; -1: all
+        fanouts: k, the same for every layer of the model; or one number for each hop, the output nodes' first; -1: all
             neighbours.
         batch_size: output nodes of a batch, on which the loss is.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "neighbor"
@@ -148,17 +126,16 @@ class NeighborSampling(Sampling):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        check_count("batch_size", self.batch_size)
-        object.__setattr__(self, "fanouts", checked("fanouts", self.fanouts, also=ALL))
+        object.__setattr__(self, "fanouts", check_counts("fanouts", self.fanouts, also=ALL))
 
-    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> NeighborBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> NeighborBatches:
         """Return the sampler; see `Sampling.sampler`."""
         fanouts = each_layer("fanouts", self.fanouts, layers)
-        structure, independent = Structure(whole, share), self.batches == "independent"
-        return NeighborBatches(structure, fanouts, self.batch_size, seed, independent=independent)
+        structure = Structure(whole, share)
+        return NeighborBatches(fanouts, structure, self.batch_size, seed, independent=self.independent)
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
-        """Every node that a hop has reached draws its neighbours, which may be any."""
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Count neighbours as if every node drew them from all nodes."""
         nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
         new = nodes[0]
         for fanout in each_layer("fanouts", self.fanouts, layers):

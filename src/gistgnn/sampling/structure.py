@@ -1,4 +1,4 @@
-"""The edges of a graph as samplers look at them: rows of the nodes in question, on the host."""
+"""The edges of a graph on the host, where samplers read the rows of some nodes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees
-from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.sampling.drawn import Array
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.sampler import Array
 
 
 class Structure:
-    """A graph's edges on the host, and its features and labels where they are.
+    """A graph's edges on the host, and its features and labels on their device.
 
     Args:
         whole: the graph.
-        share: gives the copy of the edges.
+        share: makes the copy of the edges once on a machine.
 
     Attributes:
         edges: A, [N, N] in CSR form: 1 at (target, source).
@@ -28,11 +28,11 @@ class Structure:
         sparse: whether features are gathered as sparse matrices.
     """
 
-    def __init__(self, whole: Batch, share: Share = alone) -> None:
-        found = share(lambda: _on_host(whole))
-        rowptr, col = found["rowptr"].numpy(), found["col"].numpy()
-        self.edges = sp.csr_matrix((found["ones"].numpy(), col, rowptr), shape=(whole.x.shape[0],) * 2)
-        self.degrees = Degrees(found["own"], found["looped"])
+    def __init__(self, whole: Batch, share: Share = unshared) -> None:
+        host = share(lambda: _on_host(whole))
+        rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
+        self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(whole.x.shape[0],) * 2)
+        self.degrees = Degrees(host["own"], host["looped"])
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
         self._features, self._device, self.sparse = whole.features, whole.x.device, whole.is_sparse
 
@@ -43,7 +43,7 @@ class Structure:
 
     @cached_property
     def inverse(self) -> Array:
-        """1 / d̃ of every node, d̃ the in-degree of A + I: [N] float32."""
+        """1 / d̃ of every node, with d̃ its in-degree in A + I: [N] float32."""
         return self.degrees.looped.float().reciprocal().numpy()
 
     @cached_property
@@ -53,29 +53,29 @@ class Structure:
 
     @cached_property
     def column_squares(self) -> Array:
-        """Σ_i Ā_ij² of every node j, Ā that of eq. 1: [N] float32."""
+        """Σ_i Ā_ij² of every node j, with Ā of eq. 1: [N] float32."""
         return self.squares(self.edges, np.arange(self.nodes))
 
     def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Σ_i Ā_ij² of every node j over some rows i of Ā: [N] float32.
+        """Return Σ_i Ā_ij² of every node j over some rows i of Ā: [N] float32.
 
         Args:
-            rows: those of A.
-            nodes: which they are.
+            rows: the same rows of A.
+            nodes: their numbers.
         """
         weight = self.inverse[nodes]  # Ā_ij² = 1 / (d̃_i d̃_j), of the self-loops too
-        found = rows.T @ weight
-        found[nodes] += weight * self.missing_loops[nodes]
-        return found * self.inverse
+        sums = rows.T @ weight
+        sums[nodes] += weight * self.missing_loops[nodes]
+        return sums * self.inverse
 
     def normalised(self) -> Degrees:
-        """The degrees with the row sums of Ā, so that rows are normalised to them."""
+        """Return the degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
         others = self.edges @ scale.numpy() - self.edges.diagonal() * scale.numpy()
         return Degrees(self.degrees.plain, self.degrees.looped, scale * (torch.from_numpy(others) + scale))
 
     def features(self, nodes: Tensor) -> Tensor:
-        """Rows of X, [n, F]: a CSR tensor where features are sparse."""
+        """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
         nodes = nodes.to(self._device)
         if isinstance(self._features, Tensor):
             return self._features.index_select(0, nodes)
@@ -83,7 +83,7 @@ class Structure:
 
 
 def pattern_of(rows: sp.csr_matrix) -> Pattern:
-    """The places of a matrix's entries; they keep their order."""
+    """Return the places of a matrix's entries, in the same order."""
     dtype = index_dtype(*rows.shape, rows.nnz)
     return Pattern(torch.from_numpy(rows.indptr).to(dtype), torch.from_numpy(rows.indices).to(dtype), rows.shape)
 

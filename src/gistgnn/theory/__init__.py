@@ -1,5 +1,8 @@
 """Section 4 and appendix C of the paper as code. docs/theory.md lists and derives every correction to the paper.
 
+Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the number of sub-GCNs,
+`d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and `delta` δ; `x_hat` is X̂ = ĀX, [n, d].
+
 In the order of the appendix:
 
 - `problem` (C.1, C.2): the graph with Ā, X and y; `example_problems`: small graphs, and parts of large ones.
@@ -7,15 +10,14 @@ In the order of the appendix:
 - `assumptions` (C.2): whether the assumptions hold on a graph; `argument_checks`: whether numbers are in range.
 - `gram` and `kernel` (C.4): H and K, and the GIST kernel G = ĀHĀ.
 - `local_lemmas` (C.4), `round_lemmas` (C.5): the lemmas about local training and about merging.
-- `theorem` (C.3, C.5): the bound, as printed and corrected.
+- `bounds` (C.3, C.5): the theorem's bound, as printed and corrected; and ours, which is proved.
 
-Ours:
-
-- `proved_bound`: a bound that is proved; `leading_order`: the error that GIST adds, to leading order in 1/d_1.
-- `prediction`: what `gistgnn theory check` prints; `measure_training`: what training does.
+Ours: `leading_order` (the error that GIST adds, to leading order in 1/d_1), `prediction` (what `gistgnn theory check`
+prints) and `measure_training` (what training does).
 """
 
 from gistgnn.theory.assumptions import Check, check
+from gistgnn.theory.bounds import Bound, ProvedBound
 from gistgnn.theory.example_problems import complete, karate, load_problem, ring
 from gistgnn.theory.kernel import least_eigenvalue, limit_kernel
 from gistgnn.theory.leading_order import LeadingOrder, predicted_error
@@ -23,8 +25,6 @@ from gistgnn.theory.local_lemmas import recommended_step
 from gistgnn.theory.model import OneHiddenGCN, make_gist, train, train_round
 from gistgnn.theory.prediction import Prediction
 from gistgnn.theory.problem import Problem
-from gistgnn.theory.proved_bound import ProvedBound
-from gistgnn.theory.theorem import Bound
 
 __all__ = [
     "Bound",

@@ -20,10 +20,8 @@ def check_stable(problem: Problem, m: int, step_size: float) -> float:
     """Return η, or raise InputError if gradient descent diverges with it even at infinite width."""
     stable = 2.0 / greatest_eigenvalue(problem, m)
     if not 0 < step_size < stable:
-        raise InputError(
-            f"step_size is {step_size:.3g}, expected one above 0 and below 2 / λ_max(G^∞) = {stable:.3g}, where "
-            "training begins to diverge at any width"
-        )
+        expected = f"expected one above 0 and below 2 / λ_max(G^∞) = {stable:.3g}"
+        raise InputError(f"step_size is {step_size:.3g}, {expected}, where training begins to diverge at any width")
     return step_size
 
 

@@ -14,16 +14,10 @@ from gistgnn.theory.problem import MOST_NODES, Problem, aggregation
 
 
 def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (1, 2)) -> Problem:
-    """Return a ring of n nodes with random inputs of norm 1/2 and random targets of ±1.
+    """Return a ring of n nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1.
 
-    All degrees are equal, and no row of X̂ is longer than 1. Jumps of 1 and 2 make triangles, so that the graph is not
-    bipartite.
-
-    Args:
-        n: the number of nodes, at least 3.
-        d: the number of input features; None takes n.
-        seed: of the inputs and targets.
-        jumps: each node is a neighbour of the nodes at these distances along the ring.
+    Each node is a neighbour of the nodes at the distances `jumps` along the ring. Jumps of 1 and 2 make triangles, so
+    that the graph is not bipartite. All degrees are equal, and no row of X̂ is longer than 1.
 
     Raises:
         InputError: n is below 3, where a ring has loops or double edges.
@@ -39,13 +33,9 @@ def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (
 
 
 def complete(n: int, seed: int = 0) -> Problem:
-    """Return the complete graph of n nodes, with inputs that make the rows of X̂ orthogonal and random targets of ±1.
+    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal.
 
-    H^∞ is a multiple of I. λ_0 is large: (1 − 1/(n − 1))² / 4 times λ_max(G^∞).
-
-    Args:
-        n: the number of nodes, at least 3.
-        seed: of the targets.
+    H^∞ is a multiple of I. λ_0 is large: (1 − 1/(n − 1))² / 4 times λ_max(G^∞). The targets are random, ±1.
     """
     y = ring(n, 1, seed).y
     edges = (~torch.eye(n, dtype=torch.bool, device="cpu")).nonzero().T
@@ -99,9 +89,8 @@ def _built_in(name: str) -> Problem:
     least = 3 if kind == "complete" else 5
     n = int(size) if size.isdecimal() else 0
     if not least <= n <= MOST_NODES:
-        raise InputError(
-            f"{kind}:{size} is not a graph, expected {kind}:N with N an integer from {least} to {MOST_NODES}"
-        )
+        expected = f"expected {kind}:N with N an integer from {least} to {MOST_NODES}"
+        raise InputError(f"{kind}:{size} is not a graph, {expected}")
     return complete(n) if kind == "complete" else ring(n)
 
 

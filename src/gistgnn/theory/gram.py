@@ -14,11 +14,7 @@ _NUMBERS_AT_ONCE = 2**24  # the most numbers of X̂ that are subtracted at a tim
 
 
 def angles(x_hat: Tensor) -> Tensor:
-    """Return ∠(x̂_i, x̂_j), [n, n]; a row of zeros has the angle π/2 to all other rows.
-
-    Args:
-        x_hat: X̂, [n, d].
-    """
+    """Return ∠(x̂_i, x̂_j), [n, n]; a row of zeros has the angle π/2 to all other rows."""
     norms = x_hat.norm(dim=1).clamp(min=torch.finfo(x_hat.dtype).tiny)
     units = x_hat / norms[:, None]
     cosine = (units @ units.T).clamp(-1.0, 1.0)
@@ -35,10 +31,6 @@ def limit_gram(x_hat: Tensor, m: int) -> Tensor:
     """Return H^∞_ij = <x̂_i, x̂_j> (π − ∠(x̂_i, x̂_j)) / (2π m), [n, n] (appendix C.4).
 
     The fraction is P(<x̂_i, θ> >= 0, <x̂_j, θ> >= 0) / m for θ ~ N(0, I), which the paper leaves as an expectation.
-
-    Args:
-        x_hat: X̂, [n, d].
-        m: the number of sub-GCNs.
     """
     return x_hat @ x_hat.T * (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
 
@@ -46,10 +38,7 @@ def limit_gram(x_hat: Tensor, m: int) -> Tensor:
 def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
     """Return H(t, t', k)_ij = <x̂_i, x̂_j> (1/d_1) Σ_r I{<x̂_i, θ_r> >= 0, <x̂_j, θ_r> >= 0}, [n, n] (appendix C.4).
 
-    Args:
-        x_hat: X̂, [n, d].
-        theta: [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active.
-        d_1: the width of the whole GCN.
+    theta is [d, d^(j)], the weights of the neurons r that the mask M^(j)_t leaves active.
     """
     active = (x_hat @ theta >= 0).to(x_hat.dtype)
     return x_hat @ x_hat.T * (active @ active.T) / d_1
@@ -59,11 +48,6 @@ def expected_gram_deviation(x_hat: Tensor, m: int, d_1: int) -> float:
     """Return E‖H^(j)(t, 0, 0) − H^∞‖_F² = (1/d_1) Σ_ij <x̂_i, x̂_j>² q_ij (1 − q_ij) over Θ_0 and the masks, exactly.
 
     q_ij = (π − ∠(x̂_i, x̂_j)) / (2π m) is the probability that a neuron counts in entry ij.
-
-    Args:
-        x_hat: X̂, [n, d].
-        m: the number of sub-GCNs.
-        d_1: the width.
     """
     q = (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
     return float(((x_hat @ x_hat.T) ** 2 * q * (1.0 - q)).sum() / d_1)
@@ -73,9 +57,6 @@ def output_gram(x_hat: Tensor) -> Tensor:
     """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron.
 
     It is ‖x̂_i‖ ‖x̂_j‖ (sin φ + (π − φ) cos φ) / 2π with φ = ∠(x̂_i, x̂_j), the arc-cosine kernel of degree one.
-
-    Args:
-        x_hat: X̂, [n, d].
     """
     phi, norms = angles(x_hat), x_hat.norm(dim=1)
     return norms[:, None] * norms * (phi.sin() + (math.pi - phi) * phi.cos()) / (2.0 * math.pi)

@@ -28,41 +28,19 @@ _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at
 
 @dataclass(frozen=True, eq=False)
 class LeadingOrder:
-    """The error that GIST adds, to leading order in 1/d_1.
+    """The error that GIST adds, to leading order in 1/d_1."""
 
-    Attributes:
-        noise: the diagonal of N in the eigenvectors of G^∞, [n].
-        kept: the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n].
-    """
-
-    noise: Tensor
-    kept: Tensor
+    noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
+    kept: Tensor  # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
 
     @classmethod
     def of(
-        cls,
-        problem: Problem,
-        d_1: int,
-        sub_gcns: int,
-        local_steps: int,
-        step_size: float,
-        *,
-        samples: int = SAMPLES,
-        seed: int = 0,
+        cls, problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, *, samples: int = SAMPLES
     ) -> "LeadingOrder":
-        """Compute N for a problem.
+        """Compute N from samples of θ; its relative standard error is about 1/√samples.
 
         N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While η is fixed and ηζλ is small, the error that a
         round adds is proportional to ζ²(m−1)/m⁴. What remains is proportional to ζ(m−1)/m³, because λ is to 1/m.
-
-        Args:
-            problem: Ā and X̂.
-            d_1: the width.
-            sub_gcns: m.
-            local_steps: ζ.
-            step_size: η.
-            samples: of θ; the relative standard error is about 1/√samples.
-            seed: of the samples.
 
         Raises:
             InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
@@ -72,7 +50,7 @@ class LeadingOrder:
         check_stable(problem, m, step_size)
         values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
         q = 1.0 - step_size * values
-        mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples, seed)
+        mean = _sampled_mean(problem, vectors, _mixed_powers(q, local_steps), samples)
         return cls(step_size**2 * (m - 1) / (m**4 * d_1) * mean, q.abs() ** (2 * local_steps))
 
     @property
@@ -96,13 +74,6 @@ def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, ro
 
     All kernels are G^∞ then, and merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian
     with covariance ĀKĀ / m².
-
-    Args:
-        problem: X, Ā and y.
-        m: the number of sub-GCNs.
-        local_steps: ζ.
-        step_size: η.
-        rounds: T.
     """
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2
@@ -112,19 +83,12 @@ def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, ro
 
 
 def predicted_error(
-    problem: Problem,
-    d_1: int,
-    sub_gcns: int,
-    local_steps: int,
-    step_size: float,
-    rounds: int,
-    *,
-    samples: int = SAMPLES,
+    problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, samples: int = SAMPLES
 ) -> Tensor:
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
 
     The first part has an error of order d_1^-1/2, which exceeds the second part while the first is the larger of both.
-    Arguments and errors are those of `LeadingOrder.of`.
+    d_1 is the width, sub_gcns m, local_steps ζ, step_size η; N is sampled. It raises what `LeadingOrder.of` raises.
     """
     added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
     return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)
@@ -140,13 +104,12 @@ def _mixed_powers(q: Tensor, count: int) -> Tensor:
     return f
 
 
-def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int, seed: int) -> Tensor:
+def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int) -> Tensor:
     """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over samples of θ."""
-    rng = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(0)
     rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
     S = rows @ output_gram(problem.x_hat) @ problem.a_bar @ vectors
-    total = torch.zeros_like(S[0])
-    size = max(1, _NUMBERS_AT_ONCE // problem.n**2)
+    total, size = torch.zeros_like(S[0]), max(1, _NUMBERS_AT_ONCE // problem.n**2)
     for first in range(0, samples, size):
         shape = (problem.d, min(size, samples - first))
         theta = torch.randn(shape, dtype=torch.float64, generator=rng, device="cpu").to(S.device)

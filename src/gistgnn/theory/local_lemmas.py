@@ -1,7 +1,4 @@
-"""Constants of the lemmas about local training, PD_GISTK and local_converge (appendix C.4).
-
-Each function returns the corrected value and says what is printed if that differs; docs/theory.md derives it.
-"""
+"""Corrected constants of the lemmas about local training, PD_GISTK and local_converge (appendix C.4)."""
 
 import math
 
@@ -28,10 +25,9 @@ def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
         far = 2.0 * math.exp(-d_1 * lambda_0**2 / (128.0 * n**2)) + math.exp(-d_1 * lambda_0 / (480.0 * m * n))
         return rounds * m * n**2 * far <= delta
 
-    high = 1
+    low, high = 0, 1
     while not enough(high):
-        high *= 2
-    low = high // 2
+        low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -72,12 +68,7 @@ def recommended_step(problem: Problem, m: int) -> float:
 def movement_bound(problem: Problem, step_size: float, local_errors: Tensor, d_1: int) -> float:
     """Return 2η √(n / d_1) Σ_k ‖y − ŷ^(j)(t, k)‖, a bound on how far a neuron moves in a round (Lemma local_converge).
 
-    Printed: without the 2, which is ‖Ā‖ in the bound of the gradient.
-
-    Args:
-        problem: with ‖x̂_i‖ <= 1.
-        step_size: η.
-        local_errors: ‖y − ŷ^(j)(t, k)‖² for k = 0 ... ζ − 1, [ζ].
-        d_1: the width.
+    Printed: without the 2, which is ‖Ā‖ in the bound of the gradient. It holds if ‖x̂_i‖ <= 1. local_errors, [ζ], are
+    ‖y − ŷ^(j)(t, k)‖² for k = 0 ... ζ − 1.
     """
     return 2.0 * step_size * math.sqrt(problem.n / d_1) * float(local_errors.sqrt().sum())

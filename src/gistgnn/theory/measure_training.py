@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gistgnn.partition import Partition
+from gistgnn.theory.bounds import ProvedBound, kernel_drift
 from gistgnn.theory.kernel import kernel, least_eigenvalue, limit_kernel
 from gistgnn.theory.local_lemmas import local_factor, proof_step, radius
 from gistgnn.theory.model import (
     global_output,
     global_weights,
     make_gist,
-    masks,
     sample_next_errors,
     start_without_error,
     train,
     train_round,
 )
 from gistgnn.theory.problem import Problem
-from gistgnn.theory.proved_bound import ProvedBound, kernel_drift
 
 
 def exponent(xs: Sequence[float], ys: Sequence[float]) -> float:
@@ -37,33 +37,17 @@ def mean_of_second_half(errors: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """S runs with different Θ_0, a and masks, beside `ProvedBound`.
+    """S runs with different Θ_0, a and masks, beside `ProvedBound`."""
 
-    Attributes:
-        errors: ‖y − ŷ(t)‖², [S, T + 1].
-        drift: ρ of each run, the largest ‖Ĝ − G^∞‖ of its steps, [S].
-        proved: `ProvedBound.at` for each run, [S, T + 1]; nan if ρ >= λ_0, where the bound says nothing.
-    """
-
-    errors: Tensor
-    drift: Tensor
-    proved: Tensor
+    errors: Tensor  # ‖y − ŷ(t)‖², [S, T + 1]
+    drift: Tensor  # ρ of each run, the largest ‖Ĝ − G^∞‖ of its steps, [S]
+    proved: Tensor  # `ProvedBound.at` for each run, [S, T + 1]; nan if ρ >= λ_0, where the bound says nothing
 
 
 def measure_convergence(
     problem: Problem, d_1: int, sub_gcns: int, local_steps: int, step_size: float, rounds: int, seeds: int
 ) -> Convergence:
-    """Train from several seeds, and compute `ProvedBound` for every run.
-
-    Args:
-        problem: X, Ā and y.
-        d_1: the width.
-        sub_gcns: m.
-        local_steps: ζ.
-        step_size: η, at most 1/λ_max(G^∞).
-        rounds: T.
-        seeds: S.
-    """
+    """Train from S seeds with η <= 1/λ_max(G^∞), and compute `ProvedBound` for every run."""
     lambda_0 = least_eigenvalue(problem, sub_gcns)
     errors, drift = torch.empty(seeds, rounds + 1, dtype=torch.float64), torch.zeros(seeds, dtype=torch.float64)
     proved = torch.full_like(errors, math.nan)
@@ -96,14 +80,11 @@ def measure_remaining_error(
 ) -> float:
     """Return the error neighbourhood: the mean of ‖y − ŷ(t)‖² over seeds and over the second half of the rounds.
 
-    The arguments are as in `measure_convergence`; from_zero sets y = ŷ(0), so that no initial error must vanish first.
+    from_zero sets y = ŷ(0), so that no initial error must vanish first.
     """
-    means = []
-    for seed in range(seeds):
-        gist, fitted = start_without_error(problem, d_1, sub_gcns, seed)
-        errors = train(gist, fitted if from_zero else problem, rounds, local_steps, step_size)
-        means.append(mean_of_second_half(errors))
-    return sum(means) / seeds
+    starts = (start_without_error(problem, d_1, sub_gcns, seed) for seed in range(seeds))
+    runs = (train(gist, fitted if from_zero else problem, rounds, local_steps, step_size) for gist, fitted in starts)
+    return sum(map(mean_of_second_half, runs)) / seeds
 
 
 def measure_added_error(
@@ -120,26 +101,19 @@ def measure_kernel_distance(problem: Problem, d_1: int, sub_gcns: int, draws: in
     for seed in range(draws):
         rng = torch.Generator().manual_seed(seed)
         theta = torch.randn(problem.d, d_1, dtype=torch.float64, generator=rng, device="cpu")
-        neurons = masks(d_1, sub_gcns, seed)[0]
+        neurons = Partition((d_1,), sub_gcns, kind="categorical", seed=seed).blocks(0)[0][0]
         squares.append((kernel(problem, theta[:, neurons], d_1) - G).square().sum())
     return float(torch.stack(squares).mean().sqrt())
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """Lemma local_converge beside the training of some sub-GCNs.
+    """Lemma local_converge beside the training of some sub-GCNs."""
 
-    Attributes:
-        trained: the number of sub-GCNs.
-        met: how many of them met the conditions of the lemma.
-        factor: 1 − ηλ_0/2, the lemma's factor.
-        slowest: the largest ‖e_j(k + 1)‖² / ‖e_j(k)‖² of the sub-GCNs that met them; nan if none did.
-    """
-
-    trained: int
-    met: int
-    factor: float
-    slowest: float
+    trained: int  # the number of sub-GCNs
+    met: int  # how many of them met the conditions of the lemma
+    factor: float  # 1 − ηλ_0/2, the lemma's factor
+    slowest: float  # the largest ‖e_j(k + 1)‖² / ‖e_j(k)‖² of the sub-GCNs that met them; nan if none did
 
 
 def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, seeds: int) -> Contraction:
@@ -148,19 +122,16 @@ def measure_contraction(problem: Problem, d_1: int, sub_gcns: int, local_steps: 
     The conditions: all neurons stay within R of their start, at most 4 d_1 R of them can change their sign at any node,
     and λ_min of all kernels is at least λ_0/2.
     """
-    eta, R = proof_step(problem, sub_gcns), radius(problem, sub_gcns)
-    lambda_0 = least_eigenvalue(problem, sub_gcns)
+    eta, R, lambda_0 = proof_step(problem, sub_gcns), radius(problem, sub_gcns), least_eigenvalue(problem, sub_gcns)
     ratios: list[float] = []
     for seed in range(seeds):
         gist = make_gist(problem, d_1, sub_gcns, seed)
         start = global_weights(gist)
         near = ((problem.x_hat @ start).abs() <= R * problem.x_hat.norm(dim=1)[:, None]).sum(dim=1).max()
         trace = train_round(gist, problem, local_steps, eta, keep_weights=True)
-        for j, neurons in enumerate(masks(d_1, sub_gcns, seed)):
-            path, errors = trace.weights[j], trace.local_errors(problem.y)[j]
+        for (neurons,), path, errors in zip(gist.blocks(0), trace.weights, trace.local_errors(problem.y), strict=True):
             moved = max(float((theta - start[:, neurons]).norm(dim=0).max()) for theta in path)
             least = min(float(torch.linalg.eigvalsh(kernel(problem, theta, d_1))[0]) for theta in path)
             if near <= 4 * d_1 * R and moved <= R and least >= lambda_0 / 2:
                 ratios.append(float((errors[1:] / errors[:-1]).max()))
-    slowest = max(ratios, default=math.nan)
-    return Contraction(seeds * sub_gcns, len(ratios), local_factor(eta, lambda_0), slowest)
+    return Contraction(seeds * sub_gcns, len(ratios), local_factor(eta, lambda_0), max(ratios, default=math.nan))

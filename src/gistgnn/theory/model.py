@@ -12,19 +12,14 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
-from gistgnn.partition import Partition
 from gistgnn.theory.problem import Problem, aggregation
 
 
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
 
-    A sub-GCN is narrower but keeps the factor 1/√d_1 of the whole GCN, as in the paper.
-
-    Args:
-        d: the number of input features.
-        width: the number of neurons of this module.
-        d_1: the number of neurons of the whole GCN.
+    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN, as in the paper. d is the number of
+    input features.
     """
 
     theta: nn.Parameter
@@ -62,11 +57,6 @@ def start_without_error(problem: Problem, d_1: int, sub_gcns: int, seed: int) ->
     return gist, replace(problem, y=global_output(gist, problem))
 
 
-def masks(d_1: int, sub_gcns: int, seed: int, t: int = 0) -> list[Tensor]:
-    """Return the neurons of each sub-GCN in round t, as integers: the masks M^(j)_t of `make_gist` with that seed."""
-    return [neurons for (neurons,) in Partition((d_1,), sub_gcns, kind="categorical", seed=seed).blocks(t)]
-
-
 def global_weights(gist: GIST) -> Tensor:
     """Return Θ_t, [d, d_1]."""
     return _one_hidden(gist.model()).theta.detach()
@@ -80,26 +70,19 @@ def global_output(gist: GIST, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A record of one round of GIST.
+    """A record of one round of GIST."""
 
-    Attributes:
-        before: ŷ(t), [n].
-        outputs: ŷ^(j)(t, k), [m, ζ + 1, n].
-        after: ŷ(t + 1), [n].
-        weights: for each sub-GCN j, the weights [d, d^(j)] of its neurons at k = 0 ... ζ; empty unless asked for.
-    """
-
-    before: Tensor
-    outputs: Tensor
-    after: Tensor
-    weights: list[list[Tensor]]
+    before: Tensor  # ŷ(t), [n]
+    outputs: Tensor  # ŷ^(j)(t, k), [m, ζ + 1, n]
+    after: Tensor  # ŷ(t + 1), [n]
+    weights: list[list[Tensor]]  # Θ^(j)_{t,k} [d, d^(j)] of each sub-GCN j at k = 0 ... ζ; empty unless asked for
 
     def local_errors(self, y: Tensor) -> Tensor:
         """Return ‖y − ŷ^(j)(t, k)‖², [m, ζ + 1]."""
         return (self.outputs - y).square().sum(dim=-1)
 
     def deviation(self) -> float:
-        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `proved_bound`)."""
+        """Return V_t, the root mean square of ‖ŷ(t) − ŷ^(j)(t, 0)‖ over the sub-GCNs (see `bounds`)."""
         return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
 
 
@@ -115,15 +98,8 @@ def train_round(
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
     The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but the gradient that it writes is the gradient of this loss. Without
-    ½ the gradient is twice as long, which would double η everywhere.
-
-    Args:
-        gist: made by `make_gist`.
-        problem: X, Ā and y.
-        local_steps: ζ.
-        step_size: η.
-        keep_weights: whether to record every Θ^(j)_{t,k}.
-        before: ŷ(t), if it is known.
+    ½ the gradient is twice as long, which would double η everywhere. `gist` comes from `make_gist`; keep_weights
+    records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
 
     Raises:
         InputError: ζ < 1, or η is not positive.
@@ -142,7 +118,10 @@ def train_round(
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]; see `train_round`."""
+    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1].
+
+    local_steps is ζ, step_size η; see `train_round` for the loss and the errors that it raises.
+    """
     outputs = [global_output(gist, problem)]
     for _ in range(rounds):
         outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)
@@ -153,13 +132,6 @@ def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size
     """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change.
 
     Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
-
-    Args:
-        gist: made by `make_gist`.
-        problem: X, Ā and y.
-        local_steps: ζ.
-        step_size: η.
-        draws: the number of masks.
 
     Raises:
         InputError: draws < 1.
@@ -178,8 +150,7 @@ def _descend(
     sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float, keep_weights: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Take ζ steps of gradient descent; return the outputs [ζ + 1, n], and the weights at each step if kept."""
-    outputs: list[Tensor] = []
-    weights: list[Tensor] = []
+    outputs, weights = [], []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from gistgnn.theory.argument_checks import check_lambda_0, check_settings, check_stable
+from gistgnn.theory.bounds import Bound
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
 from gistgnn.theory.leading_order import LeadingOrder
 from gistgnn.theory.local_lemmas import kernel_width, local_factor, proof_step, recommended_step
 from gistgnn.theory.problem import Problem
 from gistgnn.theory.round_lemmas import expected_initial_error
-from gistgnn.theory.theorem import Bound
 
 SAMPLED_NODES = 500  # the most nodes for `leading`, whose cost for each sample is the cube of their number
 SAMPLES = 2000
@@ -23,39 +23,25 @@ class Prediction:
 
     m is `sub_gcns`, ζ `local_steps`, d_1 `width`, η `step_size` and γ `gamma`. The two widths below also depend on T,
     which is `rounds`, and on δ, which is `delta`: the probability that the bounds fail.
-
-    Attributes:
-        lambda_0: λ_min(G^∞).
-        lambda_max: λ_max(G^∞).
-        proof_step: the largest η that the proof allows.
-        initial: E‖y − ŷ(0)‖², exact.
-        local_factor: 1 − ηλ_0/2, for a local step (Lemma local_converge); None if η is above 1/λ_max(G^∞).
-        round_factor: γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem).
-        limit_factor: (1 − ηλ_0)^2ζ, for a round as d_1 → ∞; None if η is above 1/λ_max(G^∞).
-        neighbourhood: the error that remains as t → ∞ by the theorem, with the printed constants.
-        corrected_neighbourhood: the same with corrected constants.
-        leading: the error that remains to leading order in 1/d_1; None for more than `SAMPLED_NODES` nodes.
-        kernel_width: a d_1 at which Lemma PD_GISTK holds.
-        theorem_width: the d_1 that the proof of the theorem needs.
     """
 
     sub_gcns: int
     local_steps: int
     width: int
     gamma: float
-    lambda_0: float
-    lambda_max: float
+    lambda_0: float  # λ_min(G^∞)
+    lambda_max: float  # λ_max(G^∞)
     step_size: float
-    proof_step: float
-    initial: float
-    local_factor: float | None
-    round_factor: float
-    limit_factor: float | None
-    neighbourhood: float
-    corrected_neighbourhood: float
-    leading: float | None
-    kernel_width: int
-    theorem_width: int
+    proof_step: float  # the largest η that the proof allows
+    initial: float  # E‖y − ŷ(0)‖², exact
+    local_factor: float | None  # 1 − ηλ_0/2, for a local step (Lemma local_converge); None if η > 1/λ_max(G^∞)
+    round_factor: float  # γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem)
+    limit_factor: float | None  # (1 − ηλ_0)^2ζ, for a round as d_1 → ∞; None if η > 1/λ_max(G^∞)
+    neighbourhood: float  # the error that remains as t → ∞ by the theorem, with the printed constants
+    corrected_neighbourhood: float  # the same with corrected constants
+    leading: float | None  # the error that remains to leading order in 1/d_1; None if n > `SAMPLED_NODES`
+    kernel_width: int  # a d_1 at which Lemma PD_GISTK holds
+    theorem_width: int  # the d_1 that the proof of the theorem needs
     rounds: int
     delta: float
 
@@ -102,12 +88,7 @@ class Prediction:
 
 
 def rounds_to(share: float, factor: float) -> int | None:
-    """Return after how many rounds an error falls to a share of itself, or None if never, up to rounding.
-
-    Args:
-        share: between 0 and 1.
-        factor: by which each round multiplies the error.
-    """
+    """Return how many rounds bring an error to a share of itself, if each multiplies it by factor; None if never."""
     if factor >= 1.0:
         return None
     return 1 if factor <= share else math.ceil(math.log(share) / math.log(factor))

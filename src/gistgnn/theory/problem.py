@@ -15,12 +15,7 @@ MOST_NODES = 5000  # the analysis needs the eigenvalues of dense n x n matrices
 
 
 def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return A, [n, n] float64 of 0 and 1; an edge that is listed twice counts once.
-
-    Args:
-        edge_index: [2, E] int64, every undirected edge in both directions.
-        nodes: n.
-    """
+    """Return A, [n, n] float64 of 0 and 1, from edges [2, E]; an edge that is listed twice counts once."""
     A = torch.zeros(nodes, nodes, dtype=torch.float64, device=edge_index.device)
     A[edge_index[1], edge_index[0]] = 1.0
     return A
@@ -30,11 +25,8 @@ def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
 
     D^-1/2 is the pseudo-inverse here: an isolated node has D_ii = 0, which the paper passes over, and keeps its own
-    features. A graph with such a node fails the assumption of balanced degrees in any case.
-
-    Args:
-        edge_index: [2, E] int64, every undirected edge in both directions.
-        nodes: n.
+    features. A graph with such a node fails the assumption of balanced degrees in any case. The edges are [2, E] int64,
+    every undirected edge in both directions.
     """
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)
@@ -68,17 +60,15 @@ class Problem:
         A = adjacency(self.edge_index, self.n)
         if not torch.equal(A, A.T):  # Ā would not be symmetric, and nothing in the analysis would hold
             target, source = (A > A.T).nonzero()[0].tolist()
-            raise InputError(
-                f"the edge {source} -> {target} has no edge back, expected an undirected graph: add the other "
-                "direction of every edge"
-            )
+            advice = "expected an undirected graph: add the other direction of every edge"
+            raise InputError(f"the edge {source} -> {target} has no edge back, {advice}")
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features and edges of a graph.
+        """Take the features and edges of a graph with at most `MOST_NODES` nodes.
 
         Args:
-            graph: a graph with at most `MOST_NODES` nodes.
+            graph: an undirected graph.
             y: [n] targets; None takes the classes, spread evenly over [-1, 1].
 
         Raises:
@@ -87,10 +77,8 @@ class Problem:
         """
         n = graph.num_nodes
         if n > MOST_NODES:
-            raise InputError(
-                f"the graph has {n:,} nodes, expected at most {MOST_NODES:,}, whose matrices are dense: take a part of "
-                "it (--nodes)"
-            )
+            most = f"expected at most {MOST_NODES:,}, whose matrices are dense"
+            raise InputError(f"the graph has {n:,} nodes, {most}: take a part of it (--nodes)")
         if y is None:
             if graph.multi_label or graph.num_classes < 2 or bool((graph.y < 0).any()):
                 raise InputError("the labels are not one of several classes for every node: give y, [n] numbers")
@@ -100,10 +88,8 @@ class Problem:
     @cached_property
     def checksum(self) -> str:
         """A hash of X, the edges and y; stored measurements are recognised by it."""
-        digest = hashlib.sha256()
-        for tensor in (self.x, self.edge_index, self.y):
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        stored = b"".join(tensor.cpu().numpy().tobytes() for tensor in (self.x, self.edge_index, self.y))
+        return hashlib.sha256(stored).hexdigest()[:16]
 
     @property
     def n(self) -> int:

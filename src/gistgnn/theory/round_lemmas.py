@@ -2,6 +2,7 @@
 
 The first two lemmas decompose a variance. They hold exactly, for any weights, because every neuron is in exactly one
 sub-GCN, so that ŷ = (1/m) Σ_j ŷ^(j). The paper prints f = Σ_j f^(j), without 1/m; with the sum, neither lemma holds.
+`outputs` are ŷ^(j) of all sub-GCNs at one step, [m, n].
 """
 
 from dataclasses import dataclass
@@ -14,44 +15,26 @@ from gistgnn.theory.problem import Problem
 
 
 def disagreement(outputs: Tensor) -> Tensor:
-    """Return Σ_j Σ_{j' < j} ‖ŷ^(j) − ŷ^(j')‖², which counts each pair of sub-GCNs once.
-
-    Args:
-        outputs: ŷ^(j), [m, n].
-    """
+    """Return Σ_j Σ_{j' < j} ‖ŷ^(j) − ŷ^(j')‖², which counts each pair of sub-GCNs once."""
     return (outputs[:, None] - outputs[None]).square().sum() / 2
 
 
 def decomposed_error(y: Tensor, outputs: Tensor) -> Tensor:
     """Return the right-hand side of Lemma global_error_decompose, which equals ‖y − ŷ(t + 1)‖².
 
-    (1/m) Σ_j ‖y − ŷ^(j)(t, ζ)‖² − (1/m²) Σ_{j' < j} ‖ŷ^(j)(t, ζ) − ŷ^(j')(t, ζ)‖²
-
-    Args:
-        y: [n].
-        outputs: ŷ^(j)(t, ζ), [m, n].
+    (1/m) Σ_j ‖y − ŷ^(j)(t, ζ)‖² − (1/m²) Σ_{j' < j} ‖ŷ^(j)(t, ζ) − ŷ^(j')(t, ζ)‖², from the outputs ŷ^(j)(t, ζ).
     """
     m = len(outputs)
     return (y - outputs).square().sum() / m - disagreement(outputs) / m**2
 
 
 def total_deviation(outputs: Tensor) -> Tensor:
-    """Return the right-hand side of Lemma subnetwork_deviation, which equals Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
-
-    Args:
-        outputs: ŷ^(j)(t, 0), [m, n].
-    """
+    """Return the right-hand side of Lemma subnetwork_deviation, Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖², from all ŷ^(j)(t, 0)."""
     return disagreement(outputs) / len(outputs)
 
 
 def expected_deviation(problem: Problem, theta: Tensor, m: int) -> float:
-    """Return E‖ŷ(t) − ŷ^(j)(t, 0)‖² over the masks: (m − 1) / (m² d_1) ‖Ā σ(X̂Θ)‖_F², exactly (ours).
-
-    Args:
-        problem: Ā and X̂.
-        theta: Θ_t, [d, d_1].
-        m: the number of sub-GCNs.
-    """
+    """Return E‖ŷ(t) − ŷ^(j)(t, 0)‖² over the masks, given Θ_t [d, d_1]: (m−1)/(m² d_1) ‖Ā σ(X̂Θ)‖_F² exactly (ours)."""
     hidden = problem.a_bar @ (problem.x_hat @ theta).relu()
     return float(torch.sum(hidden**2)) * (m - 1) / (m**2 * theta.shape[1])
 
@@ -69,20 +52,14 @@ def deviation_bound(n: int, m: int) -> float:
 
 @dataclass(frozen=True)
 class ErrorTerm:
-    """Both sides of Lemma error_term_bound, at t = 0, y = 0 and d_1 → ∞, where the lemma fails (docs/theory.md).
+    """Both sides of Lemma error_term_bound, at t = 0, y = 0 and d_1 → ∞, where the lemma fails (docs/theory.md)."""
 
-    Attributes:
-        fall: ι_0, by how much the disagreement of the sub-GCNs falls: (m−1)/m² tr(S − Q^2ζ S), with Q = I − ηG^∞ and
-            S = ĀKĀ.
-        allowed: what is left of the right-hand side for γ = 1: (ηλ_0/2m) Σ_k tr(Q^2k S).
-    """
-
-    fall: float
-    allowed: float
+    fall: float  # ι_0, by how much the disagreement of the sub-GCNs falls
+    allowed: float  # what is left of the right-hand side for γ = 1
 
 
 def limit_error_term(problem: Problem, sub_gcns: int, local_steps: int, step_size: float) -> ErrorTerm:
-    """Return both sides of Lemma error_term_bound for y = 0 and d_1 → ∞."""
+    """Return ι_0 = (m−1)/m² tr(S − Q^2ζ S) and (ηλ_0/2m) Σ_k tr(Q^2k S), with Q = I − ηG^∞ and S = ĀKĀ."""
     m = sub_gcns
     Q = torch.eye(problem.n, dtype=torch.float64) - step_size * limit_kernel(problem, m)
     S = output_covariance(problem)

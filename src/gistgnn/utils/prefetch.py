@@ -5,6 +5,8 @@ from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
 T = TypeVar("T")
 _END = object()
 
@@ -19,6 +21,9 @@ def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
         items: the thread alone iterates over them.
         depth: how many prepared items may wait.
     """
+    if is_in_torch_dispatch_mode():  # a mode, such as a plan's tensors without values, holds for one thread alone
+        yield from items
+        return
     ready: SimpleQueue[object] = SimpleQueue()
     room, stopped = Semaphore(depth), Event()
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""GraphSAINT (Zeng et al., 2020): subgraphs by random nodes, edges or walks, with losses and edges weighed."""
+"""GraphSAINT (Zeng et al., 2020): random subgraphs by nodes, edges or walks, with weights of edges and losses."""
 
 from gistgnn.sampling.saint.edges import SaintEdgeSampling
 from gistgnn.sampling.saint.nodes import SaintNodeSampling

@@ -1,4 +1,4 @@
-"""GraphSAINT (Zeng et al., 2020): batches are subgraphs, with losses and edges weighed so that sums are unbiased."""
+"""GraphSAINT (Zeng et al., 2020): batches are subgraphs; weights of edges and losses keep sums unbiased."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, alone
-from gistgnn.sampling.drawn import Array, DrawnBatches, Sampling, check_count
-from gistgnn.sampling.expected import Expected, Sizes
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
 class Draw(ABC):
-    """One random draw, which touches some nodes; a batch is the subgraph that the nodes of r of them induce.
+    """A way to draw a few nodes at random. A batch is the subgraph that r draws induce.
 
     Attributes:
-        touches: a_v, the probability that a draw touches node v: [N] float64.
-        edges: the graph's; where `together` reads them from the entries, with a_uv in place of 1.
+        touches: a_v, the probability that one draw touches node v: [N] float64.
+        edges: of the graph. A subclass may hold a_uv in place of the entries 1, for `together`.
     """
 
     touches: Array
@@ -30,33 +31,33 @@ class Draw(ABC):
 
     @abstractmethod
     def nodes(self, count: int, rng: np.random.Generator) -> Array:
-        """The nodes that so many draws touch, in any order, with repetitions."""
+        """Return the nodes that ``count`` draws touch, in any order, with repetitions."""
 
     @abstractmethod
     def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
-        """a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
+        """Return a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
 
         Args:
             part: the rows and columns of `edges` at some nodes.
-            rows: row of every entry of it.
-            nodes: which nodes these are.
+            rows: row of every entry of ``part``.
+            nodes: the numbers of these nodes.
         """
 
 
-class SaintBatches(DrawnBatches):
+class SaintBatches(RandomBatches):
     """Subgraphs that are induced by the nodes of r independent draws.
 
-    A node v is among them with probability p_v = 1 - (1 - a_v)^r, both ends of an edge with p_uv = p_u + p_v - 1 +
-    (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv, by which the sum of v's neighbours is unbiased
-    wherever v is sampled; a training node's loss has weight 1 / (p_v · training nodes), by which the sum of these
-    losses is their mean over the whole graph, in the mean.
+    A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability
+    p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours
+    is unbiased wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes): the sum of these
+    losses is an unbiased estimate of the mean loss over the whole graph.
 
     Args:
         structure: the graph.
-        draw: one draw.
+        draw: the kind of draw.
         count: r.
         seed: of the batches.
-        independent: see `DrawnBatches`.
+        independent: see `RandomBatches`.
     """
 
     def __init__(
@@ -71,17 +72,16 @@ class SaintBatches(DrawnBatches):
         self.steps_per_epoch = max(1, round(len(structure.train) / expected))
 
     def touched_by(self, probability: Array) -> Array:
-        """The probability that any of the r draws does what one does with a probability."""
-        with np.errstate(divide="ignore"):  # of what one draw is certain to do
+        """Return the probability that any of the r draws does something, from the probability that one draw does."""
+        with np.errstate(divide="ignore"):  # one draw may be certain to do it
             return -np.expm1(self._count * np.log1p(-np.minimum(probability, 1)))
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
         return iter(range(first_step, first_step + steps))
 
     def _make(self, step: int) -> Batch:
-        found = self._draw.nodes(self._count, self._generator("layers", step))
         chosen = np.zeros(self._structure.nodes, bool)
-        chosen[found] = True
+        chosen[self._draw.nodes(self._count, self._generator("layers", step))] = True
         nodes = np.flatnonzero(chosen)
         part = self._draw.edges[nodes][:, nodes]
         where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))  # may sort the part
@@ -98,10 +98,10 @@ class SaintBatches(DrawnBatches):
         )
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
-        """p_v / p_uv of every edge among some nodes: [nnz] float32; ``part`` as for `Draw.together`."""
+        """Return p_v / p_uv of every edge among some nodes: [nnz] float32; ``part`` as for `Draw.together`."""
         rows = np.arange(len(nodes)).repeat(np.diff(part.indptr))
-        own, touches = self.sampled[nodes], self._draw.touches[nodes]
-        into, out = own[rows], own[part.indices]
+        sampled, touches = self.sampled[nodes], self._draw.touches[nodes]
+        into, out = sampled[rows], sampled[part.indices]
         either = touches[rows] + touches[part.indices] - self._draw.together(part, rows, nodes)
         both = into + out - self.touched_by(either)
         return np.where(rows == part.indices, 1, into / both).astype(np.float32)
@@ -109,30 +109,25 @@ class SaintBatches(DrawnBatches):
 
 @dataclass(frozen=True)
 class SaintSampling(Sampling):
-    """What the three kinds have in common."""
+    """The settings that the three kinds have in common."""
 
     batch_size: int = 6000
 
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        check_count("batch_size", self.batch_size)
-
-    def sampler(self, whole: Batch, seed: int, share: Share = alone, layers: int | None = None) -> SaintBatches:
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
-        structure, independent = Structure(whole, share), self.batches == "independent"
+        structure = Structure(whole, share)
         draw = self.draw(structure, seed, share)
-        return SaintBatches(structure, draw, self.batch_size, seed, independent=independent)
+        return SaintBatches(structure, draw, self.batch_size, seed, independent=self.independent)
 
     @abstractmethod
     def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
-        """Return what one draw is; what is counted for it follows from the seed, and is shared."""
+        """Return the kind of draw; what it counts beforehand follows from the seed, and is shared."""
 
     @property
     def touched(self) -> int:
-        """Nodes that the draws of a batch touch, with repetitions."""
+        """Number of nodes that the draws of a batch touch, with repetitions."""
         return self.batch_size
 
-    def expected(self, graph: Sizes, layers: int) -> Expected:
-        """Nodes that are drawn evenly, and what they induce."""
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Count the subgraph of as many random nodes."""
         return Expected.induced(graph, self.touched, self.touched - self.batch_size)

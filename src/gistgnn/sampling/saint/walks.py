@@ -9,10 +9,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gistgnn.sampling.batch import Share, alone
-from gistgnn.sampling.drawn import Array, check_count
+from gistgnn.sampling.batch import Share, unshared
 from gistgnn.sampling.saint.batches import Draw, SaintSampling
 from gistgnn.sampling.saint.edges import step
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.random_streams import generator
 
@@ -20,36 +20,36 @@ _CHUNK = 2**20  # walks that are counted at once
 
 
 class WalkDraw(Draw):
-    """The nodes of one random walk from a random node, each step to a random in-neighbour.
+    """Draws the nodes of one random walk from a random node; each step goes to a random in-neighbour.
 
-    What a walk touches has no closed form, and is counted over many walks, the same number from every node, before
-    training. So weights are exact but for the noise of these counts.
+    The probabilities have no closed form. Before training they are counted over many walks, the same number from every
+    node, so that weights are exact up to the noise of these counts.
 
     Args:
         structure: the graph.
         length: steps of a walk.
-        coverage: walks from every node that are counted.
+        coverage: counted walks from every node.
         seed: of these walks.
-        share: gives what is counted.
+        share: counts once on a machine.
     """
 
-    def __init__(self, structure: Structure, length: int, coverage: int, seed: int, share: Share = alone) -> None:
+    def __init__(self, structure: Structure, length: int, coverage: int, seed: int, share: Share = unshared) -> None:
         edges = structure.edges
-        found = share(lambda: _counted(edges, length, coverage, generator(seed, "counted walks")))
-        self._length, self._plain, self.touches = length, edges, found["touches"].numpy()
-        self.edges = sp.csr_matrix((found["together"].numpy(), edges.indices, edges.indptr), shape=edges.shape)
+        counts = share(lambda: _counted(edges, length, coverage, generator(seed, "counted walks")))
+        self._length, self._plain, self.touches = length, edges, counts["touches"].numpy()
+        self.edges = sp.csr_matrix((counts["together"].numpy(), edges.indices, edges.indptr), shape=edges.shape)
 
     def nodes(self, count: int, rng: np.random.Generator) -> Array:
-        """The nodes of so many walks."""
+        """Return the nodes of ``count`` walks."""
         return np.concatenate(_walks(self._plain, rng.integers(self._plain.shape[0], size=count), self._length, rng))
 
     def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array:
-        """As counted."""
+        """Return the counted shares."""
         return part.data.astype(np.float64)
 
 
 def _walks(edges: sp.csr_matrix, roots: Array, length: int, rng: np.random.Generator) -> list[Array]:
-    """Where walks from the roots are after 0, 1, ..., length steps: [n] each."""
+    """Return where walks from the roots are after 0, 1, ..., length steps: [n] each."""
     walks = [roots]
     for _ in range(length):
         walks.append(step(edges, walks[-1], rng))
@@ -57,7 +57,7 @@ def _walks(edges: sp.csr_matrix, roots: Array, length: int, rng: np.random.Gener
 
 
 def _fresh(walks: list[Array], t: int) -> Array:
-    """Which walks are after t steps where they have not been before: [n] bool."""
+    """Return which walks are at a new node after t steps: [n] bool."""
     fresh = np.ones(len(walks[t]), bool)
     for earlier in walks[:t]:
         fresh &= walks[t] != earlier
@@ -65,7 +65,7 @@ def _fresh(walks: list[Array], t: int) -> Array:
 
 
 def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Generator) -> dict[str, Tensor]:
-    """The shares of walks that touch each node, [N] float64, and both ends of each edge, [E] float32."""
+    """Return the shares of walks that touch each node, [N] float64, and both ends of each edge, [E] float32."""
     nodes = edges.shape[0]
     visits, together = np.zeros(nodes, np.int64), np.zeros(edges.nnz, np.float32)
     numbers = sp.csr_matrix((np.arange(1, edges.nnz + 1), edges.indices, edges.indptr), shape=edges.shape)
@@ -90,24 +90,16 @@ class SaintWalkSampling(SaintSampling):
     Args:
         batch_size: walks of a batch.
         walk_length: steps of a walk.
-        sample_coverage: walks from every node by which its chances are counted before training.
+        sample_coverage: walks from every node that are counted before training.
         batches: see `Sampling`.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     name = "saint-rw"
+    counts = ("batch_size", "walk_length", "sample_coverage")
 
     batch_size: int = 2000
     walk_length: int = 2
     sample_coverage: int = 20
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        for name in ("walk_length", "sample_coverage"):
-            check_count(name, getattr(self, name))
 
     def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
         """See `SaintSampling.draw`."""

@@ -1,15 +1,26 @@
-"""The bound of the theorem, with its constants as printed and corrected (appendix C.3, C.5).
+"""The bound of the theorem (appendix C.3, C.5), and one of the same form that is proved (ours).
 
-Neither form is proved. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the trained weights in Δ depend on a.
-So the lemma fails at large d_1 (docs/theory.md). `proved_bound.py` has a bound that is proved.
+No form of the theorem is proved. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the trained weights in Δ
+depend on a, so the lemma fails at large d_1. The proved bound holds in every run in which ρ < λ_0. Let Ĝ be the kernel
+of a local step (`secant_kernel`), ‖Ĝ − G^∞‖ <= ρ < λ_0 in all steps of all sub-GCNs, and η <= 1/λ_max(G^∞). With
+q = 1 − ηλ_0, c = (q + ηρ)^ζ and κ = c − q^ζ,
+
+    ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t,    V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
+
+E V_t² (`expected_deviation`) is about constant, and ρ falls as d_1^-1/2. So the squared neighbourhood (κV / (1 − c))²
+falls as 1/d_1; it is zero for one sub-GCN. This bound needs neither γ nor a mean over a. See docs/theory.md.
 """
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
 
 from gistgnn.errors import InputError
 from gistgnn.theory.argument_checks import check_fraction, check_lambda_0
-from gistgnn.theory.kernel import least_eigenvalue
+from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, secant_kernel
+from gistgnn.theory.model import Trace
 from gistgnn.theory.problem import Problem
 
 
@@ -42,15 +53,12 @@ class Bound:
         check_lambda_0(self.lambda_0)
         check_fraction("gamma", self.gamma)
         if not 0 < self.step_size * self.lambda_0 / 2 < 1:
-            raise InputError(
-                f"step_size is {self.step_size:.3g}, expected one in (0, 2 / λ_0 = {2 / self.lambda_0:.3g}), such as "
-                "recommended_step returns"
-            )
+            allowed = f"(0, 2 / λ_0 = {2 / self.lambda_0:.3g})"
+            expected = f"expected one in {allowed}, such as recommended_step returns"
+            raise InputError(f"step_size is {self.step_size:.3g}, {expected}")
         if not (math.isfinite(self.round_error) and self.alpha > 0 and math.isfinite(self.neighbourhood)):
-            raise InputError(
-                f"the bound is beyond what a float64 holds at gamma = {self.gamma:.3g}, step_size = "
-                f"{self.step_size:.3g} and d_1 = {self.d_1:.3g}: give less extreme values"
-            )
+            values = f"gamma = {self.gamma:.3g}, step_size = {self.step_size:.3g} and d_1 = {self.d_1:.3g}"
+            raise InputError(f"the bound is beyond what a float64 holds at {values}: give less extreme values")
 
     @property
     def lambda_0(self) -> float:
@@ -88,12 +96,7 @@ class Bound:
         return self.round_error / self.alpha
 
     def at(self, t: int, initial: float) -> float:
-        """Return the bound on E‖y − ŷ(t)‖².
-
-        Args:
-            t: rounds.
-            initial: E‖y − ŷ(0)‖².
-        """
+        """Return the bound on E‖y − ŷ(t)‖² after t rounds, given E‖y − ŷ(0)‖²."""
         left = self.contraction**t
         return left * initial + self.neighbourhood * (1.0 - left)
 
@@ -103,12 +106,8 @@ class Bound:
         The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. The paper checks it with B in place of T B, and
         then solves for d_1 with T B. Three factors are corrected. The first term has ‖Ā‖ = 2. The second part of B has
         2 · 2, for ‖Ā‖ and for `deviation_bound`. The first part of B is the root of the error that a round adds; it has
-        the factor of the first term, so that it falls as 1 / d_1.
-
-        Args:
-            rounds: T.
-            delta: δ, the probability that the bound fails.
-            initial: E‖y − ŷ(0)‖².
+        the factor of the first term, so that it falls as 1 / d_1. initial is E‖y − ŷ(0)‖², and delta the probability δ
+        that the bound fails.
 
         Raises:
             InputError: δ is not in (0, 1), or so small that the width does not fit in a float64.
@@ -126,3 +125,72 @@ class Bound:
         if not root < 1e150:
             raise InputError(f"delta is {delta:.3g}: the width is beyond what a float64 holds; give a larger one")
         return math.ceil(root**2)
+
+
+@dataclass(frozen=True)
+class ProvedBound:
+    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c).
+
+    Args:
+        lambda_0: λ_min(G^∞).
+        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run, or a bound on it.
+        step_size: η, at most 1/λ_max(G^∞).
+        local_steps: ζ.
+
+    Raises:
+        InputError: λ_0 is not positive, ρ is not below λ_0, or η is not in (0, 1/λ_0].
+    """
+
+    lambda_0: float
+    rho: float
+    step_size: float
+    local_steps: int
+
+    def __post_init__(self) -> None:
+        check_lambda_0(self.lambda_0)
+        if not 0 <= self.rho < self.lambda_0:
+            expected = f"less than λ_0 = {self.lambda_0:.3g}"
+            raise InputError(f"ρ is {self.rho:.3g}, expected {expected}: increase the width; ρ falls as 1 / √width")
+        if not 0 < self.step_size * self.lambda_0 <= 1:
+            most = f"1/λ_max(G^∞), which is below 1/λ_0 = {1 / self.lambda_0:.3g}"
+            raise InputError(f"step_size is {self.step_size}, expected one above 0 and at most {most}")
+
+    @property
+    def contraction(self) -> float:
+        """c = (1 − η(λ_0 − ρ))^ζ, the factor of the norm in a round; the squared error has the factor c²."""
+        return (1.0 - self.step_size * (self.lambda_0 - self.rho)) ** self.local_steps
+
+    @property
+    def kappa(self) -> float:
+        """κ = c − (1 − ηλ_0)^ζ, the share of the deviations of the sub-GCNs that a round leaves; 0 if ρ is 0."""
+        return self.contraction - (1.0 - self.step_size * self.lambda_0) ** self.local_steps
+
+    def neighbourhood(self, deviation: float) -> float:
+        """Return (κV / (1 − c))², the error that remains as t → ∞; V bounds all V_t, or is √E V_t² for the mean."""
+        return (self.kappa * deviation / (1.0 - self.contraction)) ** 2
+
+    def after(self, error: float, deviation: float) -> float:
+        """Return the bound on ‖y − ŷ(t + 1)‖, given ‖y − ŷ(t)‖ and V_t."""
+        return self.contraction * error + self.kappa * deviation
+
+    def at(self, t: int, initial: float, deviation: float) -> float:
+        """Return the bound on ‖y − ŷ(t)‖², given ‖y − ŷ(0)‖² and V."""
+        left = self.contraction**t
+        return (left * math.sqrt(initial) + math.sqrt(self.neighbourhood(deviation)) * (1.0 - left)) ** 2
+
+
+def kernel_drift(problem: Problem, traces: list[Trace], d_1: int) -> float:
+    """Return ρ, the largest ‖Ĝ − G^∞‖ over the steps of all sub-GCNs in rounds trained with keep_weights=True.
+
+    Raises:
+        InputError: a trace has no weights.
+    """
+    worst = 0.0
+    for trace in traces:
+        if not trace.weights or not all(trace.weights):
+            raise InputError("the trace has no weights: train the round with keep_weights=True")
+        G = limit_kernel(problem, len(trace.weights))
+        for before, after in (step for path in trace.weights for step in pairwise(path)):
+            off = torch.linalg.matrix_norm(secant_kernel(problem, before, after, d_1) - G, ord=2)
+            worst = max(worst, float(off))
+    return worst

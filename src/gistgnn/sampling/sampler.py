@@ -1,0 +1,170 @@
+"""What all samplers have in common: their settings, and batches that are made in the background."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.expected import Expected
+from gistgnn.utils.prefetch import prefetch
+from gistgnn.utils.random_streams import generator
+
+Array = npt.NDArray[Any]
+
+BATCHES = ("shared", "independent")
+
+
+class Sampler(Protocol):
+    """Gives the batches of a run's steps; `RandomBatches` is the base class of most samplers."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which every training node is seen about once."""
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the batches of the steps first_step, ..., first_step + steps - 1; each follows from its step alone.
+
+        Close the generator if you leave it early: it may have a thread at work.
+        """
+
+    def select_columns(self, columns: Tensor) -> Sampler:
+        """Return the same sampler with the input features ``columns`` alone (d_0 partitioned)."""
+
+    def for_sub_gcn(self, i: int) -> Sampler:
+        """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(ABC):
+    """The settings of a sampler, which `GIST.fit` takes.
+
+    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`.
+
+    Args:
+        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
+            "independent": each sub-GCN draws its own.
+
+    Attributes:
+        name: of the sampler in `--sampler`, in result.json and in the registry.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    name: ClassVar[str]
+    counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
+
+    batches: str = "shared"
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if self.batches not in BATCHES:
+            raise InputError(f"batches is '{self.batches}', expected one of {', '.join(BATCHES)}")
+        for name in self.counts:
+            check_count(name, getattr(self, name))
+
+    @property
+    def independent(self) -> bool:
+        """Whether every sub-GCN draws its own batches."""
+        return self.batches == "independent"
+
+    @abstractmethod
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> RandomBatches:
+        """Return the sampler for a graph.
+
+        Args:
+            whole: what training sees of the graph, on the device where the models run.
+            seed: of the batches.
+            share: computes tensors once for all processes on a machine.
+            layers: graph layers of the model, the output layer included; None: not known.
+
+        Raises:
+            InputError: a value that does not fit the graph or the model.
+        """
+
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
+
+        Args:
+            graph: the sizes of what training sees.
+            layers: graph layers of the model, the output layer included.
+        """
+        return Expected.whole(graph)
+
+
+def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
+    """Return how large a sampler's batches will be; without a sampler every step sees the whole graph."""
+    return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
+
+
+class RandomBatches(ABC):
+    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead.
+
+    Args:
+        seed: of the batches.
+        independent: every sub-GCN draws its own; otherwise all see the same ones.
+    """
+
+    steps_per_epoch: int
+
+    def __init__(self, seed: int, *, independent: bool = False) -> None:
+        self._seed, self._independent = seed, independent
+        self._stream: tuple[int, ...] = ()
+        self._columns: Tensor | None = None
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the batches of the steps first_step, first_step + 1, ...; a thread makes them."""
+        return prefetch(map(self._prepared, self._drawn(first_step, steps)))
+
+    def select_columns(self, columns: Tensor) -> Self:
+        """Return the same sampler with the input features ``columns`` alone."""
+        return self._changed(_columns=columns)
+
+    def for_sub_gcn(self, i: int) -> Self:
+        """Return the sampler of sub-GCN i: this one, or one that draws its own batches where they are independent."""
+        return self._changed(_stream=(i,)) if self._independent else self
+
+    @abstractmethod
+    def _drawn(self, first_step: int, steps: int) -> Iterator[Any]:
+        """Yield for every step what was drawn for its batch, such as some clusters."""
+
+    @abstractmethod
+    def _make(self, drawn: Any) -> Batch:
+        """Return the batch of what was drawn."""
+
+    def _generator(self, purpose: str, *key: int) -> np.random.Generator:
+        """Return the random numbers for one purpose at one place of the run."""
+        return generator(self._seed, purpose, *key, *self._stream)
+
+    def _shuffled(self, count: int, per_batch: int, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
+        """Yield every step with its group of 0, ..., count - 1: an epoch is a random permutation, cut into groups."""
+        per_epoch, shuffled, order = -(-count // per_batch), -1, np.empty(0, np.int64)
+        for step in range(first_step, first_step + steps):
+            epoch, group = divmod(step, per_epoch)
+            if epoch != shuffled:
+                shuffled, order = epoch, self._generator("batches", epoch).permutation(count)
+            yield step, order[group * per_batch : (group + 1) * per_batch]
+
+    def _prepared(self, drawn: Any) -> Batch:
+        batch = self._make(drawn)
+        return batch if self._columns is None else batch.select_columns(self._columns)
+
+    def _changed(self, **attributes: Any) -> Self:
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__, **attributes)
+        return other
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise InputError unless a value is an integer >= 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is {value!r}, expected an integer >= 1")
