@@ -10,12 +10,12 @@ import pytest
 
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
-from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
 from gistgnn.paper.large_graphs import clusters_of, large_run
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
+from gistgnn.paper.table7_ensemble import EnsembleTable, LocalSgdTable
 from gistgnn.runs.config import ModelConfig
 from tests.cli.in_process import refused, run
 

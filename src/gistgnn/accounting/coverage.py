@@ -5,8 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from scipy.stats import binom
-
 from gistgnn.layout.axes import Dim
 from gistgnn.partition import Blocks, Partition
 from gistgnn.theta.model_spec import ModelSpec
@@ -47,6 +45,8 @@ def coverage_of(spec: ModelSpec, partition: Partition, rounds: int, *, fixed_blo
         "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
         text. Shares below `NEGLIGIBLE` are left out.
     """
+    from scipy.stats import binom  # slow to import
+
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
         parameters.update(_touched(spec.layout.dims[name], partition.features, partition.whole))

@@ -22,10 +22,12 @@ class Entry:
 EXPERIMENTS = {
     "table1": Entry("table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small graphs", ("jobs",)),
     "depth-width": Entry(
-        "small_graphs:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
+        "figure4_depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
     ),
     "local-iterations": Entry(
-        "small_graphs:LocalIterations", "Figure 5: how often sub-GCNs are merged", ("zetas", "sub_gcns", "jobs")
+        "figure5_local_iterations:LocalIterations",
+        "Figure 5: how often sub-GCNs are merged",
+        ("zetas", "sub_gcns", "jobs"),
     ),
     "reddit": Entry(
         "table2_large_graphs:Reddit",
@@ -43,8 +45,8 @@ EXPERIMENTS = {
         ("layers", "widths", "sub_gcns", "local_steps", "clusters", "memory"),
     ),
     "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
-    "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",)),
-    "ensemble": Entry("appendix_b:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", ("local_steps",)),
+    "local-sgd": Entry("table6_local_sgd:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",)),
+    "ensemble": Entry("table7_ensemble:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", ("local_steps",)),
     "theory": Entry(
         "theory_bounds:Theory",
         "Section 4: training against the bounds, in float64 on the CPU",

@@ -1,0 +1,96 @@
+"""Table 7: GIST against ensembles of sub-GCNs that are never merged (appendix B)."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from gistgnn.compare.comparison import Row
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.turns import Record
+from gistgnn.evaluation.scores import evaluation_mode
+from gistgnn.graphs import Graph, load
+from gistgnn.nn.ensemble_model import members_of
+from gistgnn.paper.appendix_b import WORKERS, AppendixB, higher_score, pairs, score_chart
+from gistgnn.paper.experiment import Part, Verdict
+from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import forward, whole_graph
+from gistgnn.utils.formats import duration
+
+PASSES = 5  # of each model, for the median
+
+
+@dataclass(frozen=True)
+class EnsembleTable(AppendixB):
+    """Table 7; see `AppendixB`. The paper's seconds are of inference."""
+
+    name = "ensemble"
+    title = "Table 7: GIST against ensembles of sub-GCNs"
+    rival = "ensemble"
+    columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
+    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]] = {
+        "ensemble": ((96.31, 3.59), (96.10, 6.38), (95.28, 11.95)),
+        "gist": ((96.40, 1.81), (96.16, 1.81), (95.46, 1.81)),
+    }
+
+    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        (dataset,) = key
+        runs, graph = self._runs(dataset), load(dataset, store.data_root)
+        scale = runs[0].scale(graph)
+        alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
+        cells = []
+        for row, seconds in zip(rows, alone, strict=True):
+            times = [duration(row.time), duration(row.inference) if row.inference else "–", duration(seconds)]
+            cells.append(self._cells(dataset, row, times, "{:.2f} s"))
+        return cells, list(self._verdicts(dataset, rows, alone)), [score_chart(dataset, rows, records)]
+
+    def _verdicts(self, dataset: str, rows: Sequence[Row], alone: Sequence[float]) -> Iterator[Verdict]:
+        seconds = {(row.method, row.sub_gcns): time for row, time in zip(rows, alone, strict=True)}
+        for other, gist in pairs(rows):
+            m = gist.sub_gcns
+            where = f"{dataset}, m = {m}"
+            yield higher_score(where, gist, other)
+            shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
+            ratio = seconds["ensemble", m] / seconds["gist", m]
+            (_, ensemble), (_, single) = (self.paper[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
+            yield Verdict(
+                f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
+                ratio >= 0.75 * m,
+                f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the "
+                "paper",
+            )
+
+    def _note(self) -> str:
+        return (
+            f"{self._settings()}Each member of an ensemble counts as it was at its best validation score; logits "
+            "are averaged. An ensemble's members are scored after every round of ζ steps. Inference is one pass over "
+            "the whole graph, the median of the passes during training. There, the first sum over neighbours, of the "
+            'input features, is computed once for all members and passes, and members are narrow. "Each model alone" '
+            f"computes everything again for every model, as if m models ran one after another (median of {PASSES} "
+            "passes)."
+        )
+
+
+def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:
+    """Return the seconds that the models of each run take for a graph if they share nothing, not even the adjacency.
+
+    The seconds are medians of several passes, of models with new weights, because times do not depend on the weights.
+    """
+    trainers = [run.trainer(graph.num_features, graph.num_classes) for run in runs]
+    models = [[member.to(graph.x.device) for member in members_of(trainer.model())] for trainer in trainers]
+    seconds: list[list[float]] = [[] for _ in models]
+    for _ in range(PASSES):
+        for times, members in zip(seconds, models, strict=True):  # in turns, so that other load slows all alike
+            start = time.perf_counter()
+            for member in members:
+                with evaluation_mode(member):
+                    forward(member, whole_graph(graph))
+            if graph.x.is_cuda:
+                torch.cuda.synchronize(graph.x.device)
+            times.append(time.perf_counter() - start)
+    return [statistics.median(times) for times in seconds]
