@@ -67,6 +67,7 @@ def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def higher_score(where: str, gist: Row, other: Row) -> Verdict:
+    """Return whether GIST's score is higher."""
     scores = f"{gist.mean:.2f} against {other.mean:.2f}"
     return Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores)
 
