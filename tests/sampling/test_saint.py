@@ -13,10 +13,8 @@ from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling, Sampling
-from gistgnn.sampling.saint.batches import Draw, SaintBatches
-from gistgnn.sampling.saint.edges import EdgeDraw
-from gistgnn.sampling.saint.nodes import NodeDraw
-from gistgnn.sampling.saint.walks import WalkDraw
+from gistgnn.sampling.saint import SaintBatches
+from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
 from tests.helpers.refusals import refused

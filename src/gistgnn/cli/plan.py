@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,8 @@ from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
     from gistgnn.planning import Plan, Spread
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any) -> None:
@@ -101,6 +104,7 @@ def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     _table("a round's traffic with Θ; time, an estimate", columns, time)
     print(f"\n{plan.advice}")
     if spreads:
+        print()
         _print_ranks(spreads)
 
 
@@ -114,7 +118,6 @@ def _print_ranks(spreads: "list[Spread]") -> None:
         rows.append((f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, *others))
     title = "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, speed-ups of an epoch"
     columns = ("ranks", "m", "holds", "sends", "s train", "s send", "vs 1 rank", "vs m=1", "s data par.", "s local SGD")
-    print()
     _table(title, columns, rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,7 @@ class Resources:
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
-        """Return what this process can have now.
-
-        Args:
-            device: of the run.
-            out: the run's folder, which need not exist; None: this one.
-            memory: bytes that the run may take on its device; None: what is available.
-        """
+        """Return what this process can have now, or ``memory`` on the run's device; ``out`` need not exist."""
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # torch loads much of its code at the first one
         base = psutil.Process().memory_info().rss + _TOUCHED
         host, gpu = available_bytes(torch.device("cpu")) + base, None
@@ -168,16 +163,13 @@ def make_plan(
 
 def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
     """Return those of some m into which the run's widths can be split."""
-    widths = dict(enumerate((sizes.features, *config.model.hidden)))
-    split = [width for dim, width in widths.items() if dim in config.partitioned_dims]
-
-    def fits(m: int) -> bool:
-        try:
-            return bool(Partition(split, m, kind=config.partition))
-        except InputError:
-            return False
-
-    return [m for m in candidates if fits(m)]
+    widths = enumerate((sizes.features, *config.model.hidden))
+    split, possible = [width for dim, width in widths if dim in config.partitioned_dims], []
+    for m in candidates:
+        with suppress(InputError):
+            Partition(split, m, kind=config.partition)
+            possible.append(m)
+    return possible
 
 
 def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resources, rates: Rates | None) -> Option:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Self
 
@@ -27,12 +28,7 @@ _indices = partial(torch.empty, dtype=torch.int64)
 
 
 class PlannedGraph:
-    """Reads a graph, scales its features, moves it to the device and cuts out what training sees.
-
-    Attributes:
-        whole: the graph as evaluation sees it.
-        seen: what training sees of it.
-    """
+    """Reads a graph, scales its features, moves it to the device and cuts out what training sees (`seen`)."""
 
     def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
         nodes, edges = _node_tensors(sizes), _indices(2, sizes.edges)
@@ -59,14 +55,7 @@ class PlannedGraph:
 class PlannedBatches(RandomBatches):
     """Stands for the sampler of a run: its batches have the expected sizes and no values.
 
-    Args:
-        whole: what batches are cut out of.
-        expected: their sizes.
-        ledger: observes the steps of the first sub-GCN.
-        sampling: how the run makes batches; None: every step sees the whole graph.
-
-    Attributes:
-        steps: what every observed step held and computed.
+    The ledger observes the steps of the first sub-GCN; `steps` is what they held and computed.
     """
 
     def __init__(self, whole: Batch, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> None:
@@ -77,11 +66,10 @@ class PlannedBatches(RandomBatches):
         self._device = whole.x.device
         self._empty = partial(torch.empty, device=self._device)
         if self._cuts:
-            self._prepare()
+            self._prepare(whole)
 
-    def _prepare(self) -> None:
+    def _prepare(self, whole: Batch) -> None:
         """Hold what a sampler makes of the graph: a copy in another order, or its edges on the host."""
-        whole = self._whole
         self._held: list[Any] = [whole.features]
         if not self._expected.sampled:
             filler(31 * whole.edge_index.shape[1])  # SciPy's copies of the edges, for METIS
@@ -98,12 +86,10 @@ class PlannedBatches(RandomBatches):
         """Yield batches."""
         waiting = [self._make(0) for _ in range(_WAITING)] if self._cuts else []
         for batch in map(self._prepared, self._drawn(first_step, steps)):
-            if self._observes:
-                with self._ledger.observed(self._device.type) as work:
-                    yield batch
-                self.steps.append(work)
-            else:
+            with self._ledger.observed(self._device.type) if self._observes else nullcontext() as work:
                 yield batch
+            if work:
+                self.steps.append(work)
         del waiting
 
     def for_sub_gcn(self, i: int) -> Self:

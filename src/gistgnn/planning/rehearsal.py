@@ -64,10 +64,10 @@ class Rehearsal:
 def rehearse(
     config: RunConfig, sizes: GraphSizes, store: str = "memory", base: int = 0, limits: Mapping[str, int] | None = None
 ) -> Rehearsal:
-    """Rehearse two rounds of a run on tensors without memory.
+    """Rehearse two rounds of a run by the method "gist" on tensors without memory.
 
     Args:
-        config: the run, by the method "gist".
+        config: the run.
         sizes: of its graph.
         store: where Θ lies, one of `STORES`.
         base: bytes that the process holds before.
@@ -208,11 +208,7 @@ class _Run:
     ) -> tuple[Callable[[], object], int]:
         """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files.
 
-        Args:
-            gnn: the full model.
-            batch: the whole graph.
-            limits: see `rehearse`.
-            reading: bytes that the weights take while they are read from where Θ lies, or 0.
+        Reading weights from where Θ lies takes ``reading`` bytes.
         """
         wanted, sizes, device = self._config.evaluation, self._sizes, self._device
         left = [

@@ -56,7 +56,7 @@ def spread(
         config: the run; its own m is ignored.
         sizes: of its graph.
         ranks: every W.
-        network: what connects them.
+        network: between them.
         sub_gcns: every m, which is left out where it is below W; None: m = W.
 
     Raises:

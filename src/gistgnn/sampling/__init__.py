@@ -8,42 +8,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gistgnn.sampling.batch import Batch as Batch
-    from gistgnn.sampling.batch import Share as Share
-    from gistgnn.sampling.batch import arguments as arguments
-    from gistgnn.sampling.batch import check_fits as check_fits
-    from gistgnn.sampling.batch import forward as forward
-    from gistgnn.sampling.batch import training_subgraph as training_subgraph
-    from gistgnn.sampling.batch import whole_graph as whole_graph
-    from gistgnn.sampling.clusters import ClusterBatches as ClusterBatches
-    from gistgnn.sampling.clusters import ClusterSampling as ClusterSampling
-    from gistgnn.sampling.fastgcn import FastGCNSampling as FastGCNSampling
-    from gistgnn.sampling.full import FullGraph as FullGraph
-    from gistgnn.sampling.ladies import LadiesSampling as LadiesSampling
-    from gistgnn.sampling.neighbor import NeighborSampling as NeighborSampling
-    from gistgnn.sampling.registry import describe as describe
-    from gistgnn.sampling.registry import from_description as from_description
-    from gistgnn.sampling.saint import SaintEdgeSampling as SaintEdgeSampling
-    from gistgnn.sampling.saint import SaintNodeSampling as SaintNodeSampling
-    from gistgnn.sampling.saint import SaintWalkSampling as SaintWalkSampling
-    from gistgnn.sampling.sampler import RandomBatches as RandomBatches
-    from gistgnn.sampling.sampler import Sampler as Sampler
-    from gistgnn.sampling.sampler import Sampling as Sampling
-    from gistgnn.sampling.sampler import expected_batch as expected_batch
+    from gistgnn.sampling.batch import Batch, Share, arguments, check_fits, forward, training_subgraph, whole_graph
+    from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
+    from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
+    from gistgnn.sampling.neighbor import NeighborSampling
+    from gistgnn.sampling.registry import describe, from_description
+    from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
+    from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
     SAMPLINGS: dict[str, type[Sampling]]
 
-_NAMES = {
-    "batch": ("Batch", "Share", "arguments", "check_fits", "forward", "training_subgraph", "whole_graph"),
-    "clusters": ("ClusterBatches", "ClusterSampling"),
-    "fastgcn": ("FastGCNSampling",),
-    "full": ("FullGraph",),
-    "ladies": ("LadiesSampling",),
-    "neighbor": ("NeighborSampling",),
-    "registry": ("describe", "from_description"),
-    "saint": ("SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"),
-    "sampler": ("RandomBatches", "Sampler", "Sampling", "expected_batch"),
-}
+__all__ = ["Batch", "Share", "arguments", "check_fits", "forward", "training_subgraph", "whole_graph"]
+__all__ += ["ClusterBatches", "ClusterSampling", "FastGCNSampling", "LadiesSampling", "NeighborSampling"]
+__all__ += ["SAMPLINGS", "SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling", "describe", "from_description"]
+__all__ += ["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"]
+_MODULES = ("registry", "batch", "sampler", "clusters", "ladies_fastgcn", "neighbor", "saint")
 
 
 def __getattr__(name: str) -> Any:
@@ -52,7 +31,8 @@ def __getattr__(name: str) -> Any:
         from gistgnn.sampling.registry import SAMPLERS, sampling_class
 
         return {sampler: sampling_class(sampler) for sampler in SAMPLERS}
-    for module, names in _NAMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"gistgnn.sampling.{module}"), name)
+    if name in __all__:
+        for module in map(importlib.import_module, (f"gistgnn.sampling.{name}" for name in _MODULES)):
+            if hasattr(module, name):
+                return getattr(module, name)
     raise AttributeError(f"module 'gistgnn.sampling' has no attribute '{name}'")

@@ -89,9 +89,7 @@ class Batch:
         """Whether `features` is a sparse matrix."""
         if self.sparse is not None:
             return self.sparse
-        if self._is_csr:
-            return True
-        return int(torch.count_nonzero(self.x)) < SPARSE_BELOW * self.x.numel()
+        return self._is_csr or int(torch.count_nonzero(self.x)) < SPARSE_BELOW * self.x.numel()
 
     @property
     def _is_csr(self) -> bool:

@@ -100,10 +100,9 @@ class ClusterBatches(RandomBatches):
         clusters: its partition.
         per_batch: q, from 1 to the number of clusters that was asked for; METIS may have made fewer.
         seed: of the order of the clusters.
-        independent: every sub-GCN draws its own order; otherwise all draw the same one (the default, as in the
-            authors' experiments).
-        precompute: as in `ClusterSampling`.
-        share: makes the copy of the graph once on a machine.
+        independent: see `Sampling`.
+        precompute: see `ClusterSampling`.
+        share: see `Sampling.sampler`.
 
     Raises:
         InputError: q < 1, or clusters of another graph.
@@ -159,13 +158,11 @@ class Renumbered:
     def batch(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self.ptr[group].tolist(), self.ptr[group + 1].tolist(), strict=True))
-        pattern = self._induced(group, ranges)
-        mask = _joined(self.train, ranges)
         return Batch(
             _joined(self.x, ranges),
-            pattern.to(self.x.device),
+            self._induced(group, ranges).to(self.x.device),
             _joined(self.y, ranges),
-            mask.nonzero().squeeze(1),
+            _joined(self.train, ranges).nonzero().squeeze(1),
             self._product(ranges) if self._whole else None,
             self._sparse,
         )

@@ -12,22 +12,16 @@ from gistgnn.graphs.sizes import GraphSizes
 class Expected:
     """About how large a batch is.
 
-    Attributes:
-        nodes: nodes of the batch. For batches with edges of their own in every layer: the input nodes of each layer,
-            the first layer's first, and then the output nodes.
-        edges: of every layer; one number where all layers have the same.
-        loss_nodes: training nodes of the batch.
-        steps: steps of an epoch.
-        sampled: edges are sampled and have weights; False: the batch has all edges between its nodes.
-        precomputed: the first layer's sums over neighbours are computed once, for the whole graph.
+    In batches with edges of their own in every layer, `nodes` are the input nodes of each layer, the first layer's
+    first, and then the output nodes.
     """
 
     nodes: tuple[int, ...]
-    edges: tuple[int, ...]
-    loss_nodes: int
-    steps: int
-    sampled: bool = False
-    precomputed: bool = False
+    edges: tuple[int, ...]  # of every layer; one number where all layers have the same
+    loss_nodes: int  # training nodes
+    steps: int  # of an epoch
+    sampled: bool = False  # edges are sampled and have weights; else the batch has all edges between its nodes
+    precomputed: bool = False  # the first layer's sums over neighbours are computed once, for the whole graph
 
     @classmethod
     def whole(cls, graph: GraphSizes) -> Expected:

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch
-from gistgnn.sampling.sampler import Array, RandomBatches, check_count
+from gistgnn.sampling.batch import Batch, Share, unshared
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
 from gistgnn.sampling.structure import Structure
 
 
 class LayeredBatches(RandomBatches):
     """Batches in which every layer has its own edges, from its input nodes to its output nodes.
 
-    An epoch is a random permutation of the training nodes, cut into groups of ``batch_size``. A group is the output
+    An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
     nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
-    own output nodes are the first of them.
-
-    Args:
-        structure: the graph.
-        batch_size: output nodes of a batch.
-        seed: of the batches.
-        independent: see `RandomBatches`.
+    own output nodes are the first of them. ``numbers`` is the setting `LayeredSampling.per_layer` of each layer.
     """
 
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
 
-    def __init__(self, structure: Structure, batch_size: int, seed: int = 0, *, independent: bool = False) -> None:
-        super().__init__(seed, independent=independent)
-        self.structure, self._batch_size = structure, batch_size
+    def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:
+        super().__init__(seed, independent=settings.independent)
+        self.structure, self._batch_size, self._numbers = structure, settings.batch_size, numbers
         self.degrees = structure.degrees
-        self.steps_per_epoch = -(-len(structure.train) // batch_size)
+        self.steps_per_epoch = -(-len(structure.train) // self._batch_size)
 
     @abstractmethod
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
@@ -60,35 +54,47 @@ class LayeredBatches(RandomBatches):
         )
 
 
-def each_layer(name: str, value: int | tuple[int, ...], layers: int | None) -> tuple[int, ...]:
-    """Return one number for each layer of a model.
+class LayeredSampling(Sampling):
+    """Settings of which one, named by `per_layer`, is a number for each layer of the model, or one for all."""
 
-    Args:
-        name: of the setting.
-        value: its value: a number for each layer, or one for all.
-        layers: of the model; None: not known.
+    made: ClassVar[type[LayeredBatches]]
+    per_layer: ClassVar[str]
+    also: ClassVar[int | None] = None  # a value below 1 that the setting may have
 
-    Raises:
-        InputError: there are more or fewer numbers than layers, or one number and ``layers`` is not known.
-    """
-    if isinstance(value, int):
-        if layers is None:
+    batch_size: int  # a field of the subclasses
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        value: Any = getattr(self, self.per_layer)
+        numbers = (value,) if isinstance(value, int) else tuple(value)  # result.json gives a list
+        if not numbers:
+            raise InputError(f"{self.per_layer} is (), expected at least one number")
+        for number in numbers:
+            if number != self.also:
+                check_count(self.per_layer, number)
+        object.__setattr__(self, self.per_layer, value if isinstance(value, int) else numbers)
+
+    def numbers(self, layers: int | None) -> tuple[int, ...]:
+        """Return the setting's number for each layer of a model; None: how many it has is not known.
+
+        Raises:
+            InputError: there are more or fewer numbers than layers, or one number and ``layers`` is not known.
+        """
+        name, value = self.per_layer, getattr(self, self.per_layer)
+        if isinstance(value, int):
+            if layers is None:
+                raise InputError(
+                    f"{name} is {value}, but how many layers the model has is not known (it has no num_layers): give "
+                    f"one number for each, such as ({value}, {value})"
+                )
+            return (value,) * layers
+        if layers not in (None, len(value)):
             raise InputError(
-                f"{name} is {value}, but how many layers the model has is not known (it has no num_layers): give one "
-                f"number for each, such as ({value}, {value})"
+                f"{name} has {len(value)} numbers, the model {layers} layers: give one for all, or {layers}"
             )
-        return (value,) * layers
-    if layers not in (None, len(value)):
-        raise InputError(f"{name} has {len(value)} numbers, the model {layers} layers: give one for all, or {layers}")
-    return value
+        return value
 
-
-def check_counts(name: str, value: int | Sequence[int], also: int | None = None) -> int | tuple[int, ...]:
-    """Return a setting as a number or a tuple; raise InputError unless all are integers >= 1, or ``also``."""
-    numbers = (value,) if isinstance(value, int) else tuple(value)  # result.json gives a list
-    if not numbers:
-        raise InputError(f"{name} is (), expected at least one number")
-    for number in numbers:
-        if number != also:
-            check_count(name, number)
-    return value if isinstance(value, int) else numbers
+    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> LayeredBatches:
+        """Return the sampler; see `Sampling.sampler`."""
+        return self.made(Structure(whole, share), self, self.numbers(layers), seed)

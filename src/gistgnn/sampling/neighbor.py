@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,27 +12,22 @@ import torch
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.layered import LayeredBatches, check_counts, each_layer
-from gistgnn.sampling.sampler import Array, Sampling
+from gistgnn.sampling.layered import LayeredBatches, LayeredSampling
+from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
 
 
 class NeighborBatches(LayeredBatches):
-    """The batches of `NeighborSampling`; ``fanouts`` is k of every hop, from the output nodes on."""
-
-    def __init__(self, fanouts: tuple[int, ...], *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._fanouts = fanouts
+    """The batches of `NeighborSampling`."""
 
     def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
         place = np.full(self.structure.nodes, -1, np.int32)  # of a node among those of the batch
         place[outputs] = np.arange(len(outputs))
         nodes, reached, kept, sources = outputs, [len(outputs)], [], []
-        for fanout in self._fanouts:
+        for fanout in self._numbers:
             frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]  # a node's neighbours are drawn once
             drawn, counts = draw_neighbours(self.structure, frontier, fanout, rng)
             new = np.unique(drawn[place[drawn] < 0])
@@ -51,7 +45,7 @@ class NeighborBatches(LayeredBatches):
             nodes: of the batch.
             reached: number of nodes that are reached after each hop.
             kept: number of edges into each node, without the nodes of the last hop.
-            sources: sources of these edges, as places in the batch.
+            sources: of these edges, as places in the batch.
         """
         degrees = self.degrees.of(torch.from_numpy(nodes))
         each = torch.from_numpy(kept)
@@ -68,14 +62,7 @@ class NeighborBatches(LayeredBatches):
 def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw ``fanout`` in-neighbours of each node without replacement, or all of them where there are no more.
 
-    Args:
-        structure: the graph.
-        nodes: [n].
-        fanout: k; -1: all.
-        rng: of the draws.
-
-    Returns:
-        The neighbours, node by node, and their number for each node: [n] int64.
+    ``fanout`` -1 is all. Return the neighbours, node by node, and their number for each node: [n] int64.
     """
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
@@ -105,7 +92,7 @@ def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
 
 
 @dataclass(frozen=True)
-class NeighborSampling(Sampling):
+class NeighborSampling(LayeredSampling):
     """Uniform neighbour sampling as in GraphSAGE, with the layout of PyG's ``NeighborLoader``.
 
     Starting at the output nodes, every node that a hop reaches draws k of its neighbours without replacement. It draws
@@ -119,26 +106,18 @@ class NeighborSampling(Sampling):
     """
 
     name = "neighbor"
+    made = NeighborBatches
+    per_layer = "fanouts"
+    also = ALL
 
     fanouts: int | tuple[int, ...] = 10
     batch_size: int = 512
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        object.__setattr__(self, "fanouts", check_counts("fanouts", self.fanouts, also=ALL))
-
-    def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> NeighborBatches:
-        """Return the sampler; see `Sampling.sampler`."""
-        fanouts = each_layer("fanouts", self.fanouts, layers)
-        structure = Structure(whole, share)
-        return NeighborBatches(fanouts, structure, self.batch_size, seed, independent=self.independent)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count neighbours as if every node drew them from all nodes."""
         nodes, edges = [float(min(self.batch_size, graph.train))], [0.0]
         new = nodes[0]
-        for fanout in each_layer("fanouts", self.fanouts, layers):
+        for fanout in self.numbers(layers):
             drawn = new * (graph.degree if fanout == ALL else min(fanout, graph.degree))
             new = (graph.nodes - nodes[-1]) * -math.expm1(-drawn / graph.nodes)
             nodes.append(nodes[-1] + new)

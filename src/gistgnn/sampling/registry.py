@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 FULL = "full"  # every step sees the whole graph; it has no settings
 SAMPLERS = {
     "clusters": "clusters:ClusterSampling",
-    "ladies": "ladies:LadiesSampling",
-    "fastgcn": "fastgcn:FastGCNSampling",
+    "ladies": "ladies_fastgcn:LadiesSampling",
+    "fastgcn": "ladies_fastgcn:FastGCNSampling",
     "neighbor": "neighbor:NeighborSampling",
-    "saint-node": "saint.nodes:SaintNodeSampling",
-    "saint-edge": "saint.edges:SaintEdgeSampling",
-    "saint-rw": "saint.walks:SaintWalkSampling",
+    "saint-node": "saint:SaintNodeSampling",
+    "saint-edge": "saint:SaintEdgeSampling",
+    "saint-rw": "saint:SaintWalkSampling",
 }
 """Where the class of each sampler's settings is, by the name on the command line: "module:Class"."""
 

@@ -43,6 +43,28 @@ class Sampler(Protocol):
         """Return the sampler of sub-GCN i: this one, or one with other batches where they are independent."""
 
 
+class FullGraph:
+    """Full-batch training (c = 1 in Algorithm 1): every step sees the whole graph, and an epoch is one step."""
+
+    steps_per_epoch = 1
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        """Yield the same batch ``steps`` times."""
+        for _ in range(steps):
+            yield self.batch
+
+    def select_columns(self, columns: Tensor) -> FullGraph:
+        """Return the same sampler with the input features ``columns`` alone."""
+        return FullGraph(self.batch.select_columns(columns))
+
+    def for_sub_gcn(self, i: int) -> FullGraph:
+        """Return this sampler: all sub-GCNs see the same graph."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling(ABC):
     """The settings of a sampler, which `GIST.fit` takes.

@@ -18,10 +18,6 @@ from gistgnn.sampling.sampler import Array
 class Structure:
     """A graph's edges on the host, and its features and labels on their device.
 
-    Args:
-        whole: the graph.
-        share: makes the copy of the edges once on a machine.
-
     Attributes:
         edges: A, [N, N] in CSR form: 1 at (target, source).
         degrees: of every node.
@@ -31,15 +27,11 @@ class Structure:
     def __init__(self, whole: Batch, share: Share = unshared) -> None:
         host = share(lambda: _on_host(whole))
         rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
-        self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(whole.x.shape[0],) * 2)
+        self.nodes = whole.x.shape[0]
+        self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(self.nodes, self.nodes))
         self.degrees = Degrees(host["own"], host["looped"])
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
         self._features, self._device, self.sparse = whole.features, whole.x.device, whole.is_sparse
-
-    @property
-    def nodes(self) -> int:
-        """N."""
-        return int(self.edges.shape[0])
 
     @cached_property
     def inverse(self) -> Array:
@@ -57,12 +49,7 @@ class Structure:
         return self.squares(self.edges, np.arange(self.nodes))
 
     def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i Ā_ij² of every node j over some rows i of Ā: [N] float32.
-
-        Args:
-            rows: the same rows of A.
-            nodes: their numbers.
-        """
+        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``, of which A's are ``rows``: [N] float32."""
         weight = self.inverse[nodes]  # Ā_ij² = 1 / (d̃_i d̃_j), of the self-loops too
         sums = rows.T @ weight
         sums[nodes] += weight * self.missing_loops[nodes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,50 +14,18 @@ from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
-class Draw(ABC):
-    """A way to draw a few nodes at random. A batch is the subgraph that r draws induce.
-
-    Attributes:
-        touches: a_v, the probability that one draw touches node v: [N] float64.
-        edges: of the graph. A subclass may hold a_uv in place of the entries 1, for `together`.
-    """
-
-    touches: Array
-    edges: sp.csr_matrix
-
-    @abstractmethod
-    def nodes(self, count: int, rng: np.random.Generator) -> Array:
-        """Return the nodes that ``count`` draws touch, in any order, with repetitions."""
-
-    @abstractmethod
-    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
-        """Return a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
-
-        Args:
-            part: the rows and columns of `edges` at some nodes.
-            rows: row of every entry of ``part``.
-            nodes: the numbers of these nodes.
-        """
-
-
 class SaintBatches(RandomBatches):
-    """Subgraphs that are induced by the nodes of r independent draws.
+    """Subgraphs that are induced by the nodes of r = ``count`` independent draws.
 
     A batch holds node v with probability p_v = 1 - (1 - a_v)^r, and both ends of an edge with probability
     p_uv = p_u + p_v - 1 + (1 - a_u - a_v + a_uv)^r. An edge into v has weight p_v / p_uv: the sum over v's neighbours
     is unbiased wherever v is sampled. A training node's loss has weight 1 / (p_v · training nodes): the sum of these
     losses is an unbiased estimate of the mean loss over the whole graph.
-
-    Args:
-        structure: the graph.
-        draw: the kind of draw.
-        count: r.
-        seed: of the batches.
-        independent: see `RandomBatches`.
     """
 
     def __init__(
@@ -116,18 +84,80 @@ class SaintSampling(Sampling):
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
         structure = Structure(whole, share)
-        draw = self.draw(structure, seed, share)
+        draw = self._draw(structure, seed, share)
         return SaintBatches(structure, draw, self.batch_size, seed, independent=self.independent)
 
     @abstractmethod
-    def draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
         """Return the kind of draw; what it counts beforehand follows from the seed, and is shared."""
 
     @property
-    def touched(self) -> int:
-        """Number of nodes that the draws of a batch touch, with repetitions."""
-        return self.batch_size
+    def _steps(self) -> int:
+        return 0  # nodes that a draw touches after its first
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count the subgraph of as many random nodes."""
-        return Expected.induced(graph, self.touched, self.touched - self.batch_size)
+        """Count the subgraph of as many random nodes as the draws touch."""
+        followed = self._steps * self.batch_size
+        return Expected.induced(graph, self.batch_size + followed, followed)
+
+
+@dataclass(frozen=True)
+class SaintNodeSampling(SaintSampling):
+    """GraphSAINT's node sampler; see `NodeDraw` and `SaintBatches`.
+
+    Args:
+        batch_size: draws for a batch; some nodes are drawn more than once.
+        batches: see `Sampling`.
+    """
+
+    name = "saint-node"
+
+    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+        return NodeDraw(structure)
+
+
+@dataclass(frozen=True)
+class SaintEdgeSampling(SaintSampling):
+    """GraphSAINT's edge sampler; see `EdgeDraw` and `SaintBatches`.
+
+    Args:
+        batch_size: edges drawn for a batch; their ends are its nodes.
+        batches: see `Sampling`.
+    """
+
+    name = "saint-edge"
+
+    batch_size: int = 4000
+
+    @property
+    def _steps(self) -> int:
+        return 1
+
+    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+        return EdgeDraw(structure)
+
+
+@dataclass(frozen=True)
+class SaintWalkSampling(SaintSampling):
+    """GraphSAINT's random-walk sampler; see `WalkDraw` and `SaintBatches`.
+
+    Args:
+        batch_size: walks of a batch.
+        walk_length: steps of a walk.
+        sample_coverage: walks from every node that are counted before training.
+        batches: see `Sampling`.
+    """
+
+    name = "saint-rw"
+    counts = ("batch_size", "walk_length", "sample_coverage")
+
+    batch_size: int = 2000
+    walk_length: int = 2
+    sample_coverage: int = 20
+
+    @property
+    def _steps(self) -> int:
+        return self.walk_length
+
+    def _draw(self, structure: Structure, seed: int, share: Share) -> Draw:
+        return WalkDraw(structure, self.walk_length, self.sample_coverage, seed, share)
