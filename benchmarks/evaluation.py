@@ -13,7 +13,7 @@ import torch
 
 from gistgnn.evaluation.budget import Budget, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers
-from gistgnn.evaluation.inference import WholeGraph
+from gistgnn.evaluation.evaluation import WholeGraph
 from gistgnn.nn import GAT, GCN, GNN, GraphSAGE
 from gistgnn.sampling import Batch
 

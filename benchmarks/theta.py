@@ -54,14 +54,14 @@ def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) ->
     def build(widths: Any) -> nn.Module:
         return GraphSAGE(options.features, widths, options.classes, norm="layer")
 
-    store = Store(kind, folder / "theta" if kind == "mapped" else None)
+    store = Store(kind, folder / "theta" if kind == "disk" else None)
     gist = GIST(build, (width,) * options.layers, options.sub_gcns, store=store)
     rounds = [gist.partition.blocks(t) for t in range(options.repeat + 1)]
     subs = [build([len(own) for own in blocks]) for blocks in rounds[0]]
     takes, puts = zip(*(one_round(gist.theta, t, blocks, subs) for t, blocks in enumerate(rounds)), strict=True)
-    held, moved = zip(*(bytes_of(gist.theta, own, lines=kind != "mapped") for own in rounds[0]), strict=True)
+    held, moved = zip(*(bytes_of(gist.theta, own, lines=kind != "disk") for own in rounds[0]), strict=True)
     whole = sum(shape.numel() for shape in gist.theta.shapes.values()) * ENTRY
-    if kind == "mapped":
+    if kind == "disk":
         write, read = disk_rates(folder, whole)
         floor_take = sum(moved) / read
         floor_put = (sum(held) + whole) * (1 / write + 1 / read)  # the journal and Θ are both written and read
@@ -90,9 +90,9 @@ def one_round(theta: Theta, number: int, blocks: Sequence[Blocks], subs: Sequenc
     """Return the seconds of taking all slices, and of putting them back."""
     take = put = 0.0
     theta.begin(number, blocks)
-    for i, (own, sub) in enumerate(zip(blocks, subs, strict=True)):
+    for i, sub in enumerate(subs):
         start = time.perf_counter()
-        theta.take(own, sub)
+        theta.load(i, sub)
         taken = time.perf_counter()
         theta.keep(i, Trained.of(sub))
         take, put = take + taken - start, put + time.perf_counter() - taken

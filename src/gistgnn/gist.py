@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,13 +20,10 @@ from gistgnn.runners.registry import make_runner
 from gistgnn.runners.runner import Runner, Schedule
 from gistgnn.sampling import Sampling
 from gistgnn.session.result import Result
-from gistgnn.session.running import Running
 from gistgnn.session.saving import Saving
-from gistgnn.session.scorer import Scorer
+from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.session import Options, Session
 from gistgnn.settings import Training, choose_training
-from gistgnn.theta.initial import build_from_seed
-from gistgnn.theta.make import check_ranks, make_theta, reopen_theta
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
@@ -112,7 +110,11 @@ class GIST:
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
-        self._check_store()
+        if self.stores is not None and self.store.kind not in self.stores:
+            raise InputError(
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
+            )
+        self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
@@ -150,7 +152,7 @@ class GIST:
         Raises:
             InputError: there is none, it is damaged, or it is of another model.
         """
-        self._theta = reopen_theta(self.store, self.spec)
+        self._theta = self.store.place.load().reopen(self.store, self.spec)
         self.next_round = self._theta.round
 
     def blocks(self, number: int) -> list[Blocks]:
@@ -249,8 +251,7 @@ class GIST:
         options = Options(
             sampler, runner, inductive, evaluation or Evaluation(), progress, report, advance, stop, saving
         )
-        session = Session(self, graph, chosen, options)
-        with session:
+        with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session, chosen)
         return session.result()
@@ -286,20 +287,12 @@ class GIST:
         """Change the settings of a run to those that the method needs."""
         return training, sampler
 
-    def _check_store(self) -> None:
-        if self.stores is not None and self.store.kind not in self.stores:
-            raise InputError(
-                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
-            )
-        check_ranks(self.store, self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
-
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        return make_theta(self.store, self.spec, self.ranks, replace=replace)
+        return self.store.place.load().make(self.store, self.spec, self.ranks, replace=replace)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
         widths = self.layout.widths([len(block) for block in blocks])
         if i not in self._modules or self._modules[i][0] != widths:
-            module = build_from_seed(self.build, widths, self.seed, shared=self.shared).to(self.device)
-            self._modules[i] = widths, module
+            self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]

@@ -104,16 +104,18 @@ class Round:
         self._theta.check_open(self.number)
         report = RoundReport(dict(losses or {}))
         try:
-            self._check_losses(report.losses)
+            for i, loss in sorted(report.losses.items()):
+                if not math.isfinite(loss):
+                    raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
             self._keep_all()
             self._theta.wait_for_reader()
         except GistError as error:
             report.error = error
         report = self._theta.agree(report)
         means = [report.losses[i] for i in sorted(report.losses)]
-        loss = sum(means) / len(means) if means else 0.0
-        self._theta.commit(loss)
-        return loss
+        mean = sum(means) / len(means) if means else 0.0
+        self._theta.commit(mean)
+        return mean
 
     def _keep_all(self) -> None:
         if self._carried and len(self._carried) < len(self.members):
@@ -123,19 +125,18 @@ class Round:
             )
         for i in self.members:
             if i not in self._kept:
-                if i not in self._loaded:  # the caller left the loop before it
-                    self._load(i, 0)
+                self._load(i, 0)  # unless it is there: the caller left the loop before it
                 self._keep(i)
 
     def _load_all(self) -> None:
         for i in self.members:
-            if i not in self._loaded:
-                self._load(i, i)
+            self._load(i, i)
 
     def _load(self, i: int, place: int) -> None:
-        sub = self._make(place, self.blocks[i])
-        self._theta.load(i, sub)
-        self._ready(i, sub)
+        if i not in self._loaded:
+            sub = self._make(place, self.blocks[i])
+            self._theta.load(i, sub)
+            self._ready(i, sub)
 
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
         sub.train()
@@ -153,29 +154,22 @@ class Round:
     def _keep(self, i: int) -> None:
         sub, optimizer = self._loaded[i], self._optimizers.get(i)
         if optimizer is not None:
-            self._check_states(sub, optimizer)
-        self._check_finite(i, sub)
+            _check_states(sub, optimizer)
+        for name, tensor in named_tensors(sub).items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         self._theta.keep(i, Trained.of(sub, optimizer))
         if self._theta.streams:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
 
-    def _check_states(self, sub: nn.Module, optimizer: Optimizer) -> None:
-        for name, parameter in sub.named_parameters():
-            for key, value in optimizer.state.get(parameter, {}).items():
-                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-                    raise InputError(
-                        f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
-                        f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
-                    )
 
-    def _check_losses(self, losses: Mapping[int, float]) -> None:
-        for i, loss in sorted(losses.items()):
-            if not math.isfinite(loss):
-                raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
-
-    def _check_finite(self, i: int, sub: nn.Module) -> None:
-        for name, tensor in named_tensors(sub).items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
+def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:
+    for name, parameter in sub.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                raise InputError(
+                    f"the optimiser's '{key}' of '{name}' is {tuple(value.shape)}, not the parameter's "
+                    f"{tuple(parameter.shape)}, and cannot be carried: use Adam or SGD"
+                )

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn import GIST
 from gistgnn.accounting import coverage
-from gistgnn.accounting.coverage import binomial, partition_of
+from gistgnn.accounting.coverage import partition_of
 from gistgnn.baselines.registry import METHODS
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
@@ -140,14 +139,6 @@ def test_a_wide_model_in_one_long_run(kind: str) -> None:
     assert sum(n * share for n, share in found.items()) == pytest.approx(
         sum(n * share for n, share in expected.items()), rel=0.005
     )
-
-
-@given(trials=st.integers(0, 3000), p=st.sampled_from([0.0, 1.0]) | st.floats(1e-9, 1 - 1e-9))
-@settings(max_examples=50, deadline=None)
-def test_the_binomial_distribution(trials: int, p: float) -> None:
-    found = binomial(trials, p)
-    reference = scipy.stats.binom.pmf(np.arange(trials + 1), trials, p)
-    assert [found.get(n, 0.0) for n in range(trials + 1)] == pytest.approx(reference, abs=1e-9)
 
 
 def test_thousands_of_rounds_and_wide_axes_take_no_time_and_lose_nothing() -> None:

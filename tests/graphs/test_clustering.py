@@ -188,7 +188,7 @@ def test_two_processes_at_once(tmp_path: Path, cache_folder: Path) -> None:
 
 def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with refused("METIS failed on 60 nodes and 120 edges", "GiB of free memory"):
+    with refused("METIS failed on 60 nodes and 120 edges", "MiB of free memory"):
         cluster(ring(), 60, 5)
 
 

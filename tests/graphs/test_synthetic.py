@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from gistgnn import GIST
 from gistgnn.graphs import DATASETS, Graph, find, load, synthetic
 from gistgnn.graphs.clustering import cluster
-from gistgnn.graphs.planted import Level, cumulate, draw_edges, power_law
+from gistgnn.graphs.synthetic import Level, cumulate, draw_edges, power_law
 from gistgnn.nn import GraphSAGE
 from tests.helpers.commands import run_command
 from tests.helpers.logs import logged

@@ -6,6 +6,7 @@ from typing import Any
 from gistgnn import GIST, Result
 from gistgnn.layout.axes import named_tensors
 from tests.helpers.models import OURS, tiny_graph
+from tests.theta.stores import values
 
 GRAPH = tiny_graph()
 ROUNDS = 6
@@ -32,8 +33,7 @@ def state(gist: GIST, result: Result) -> dict[str, Any]:
     p = result.progress
     history = [{k: v for k, v in entry.items() if k != "train_seconds"} for entry in p.history]
     return {
-        "theta": {n: t.tolist() for n, t in gist.theta.tensors.items()},
-        "moments": {n: {k: v.tolist() for k, v in m.items()} for n, m in gist.theta.moments.items()},
+        "theta": {n: t.tolist() for n, t in values(gist.theta).items()},
         "model": {n: t.tolist() for n, t in named_tensors(result.model).items()},
         "history": history,
         "rest": [p.rounds, p.steps, p.best_round, p.best_score, p.best, p.last, p.stopped_early, result.interrupted],

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
 from gistgnn.nn import Adjacency
-from gistgnn.nn.attention import attend, attention_coefficients
+from gistgnn.nn.gat import attend, attention_coefficients
 from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph

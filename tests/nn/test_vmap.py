@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.nn.attention import attend, attention_coefficients
 from gistgnn.nn.dropout import dropout
+from gistgnn.nn.gat import attend, attention_coefficients
 
 from .strategies import examples, graphs, random_graph
 

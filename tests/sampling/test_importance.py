@@ -15,7 +15,7 @@ from torch import Tensor
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, Sampling
 from gistgnn.sampling import importance as module
-from gistgnn.sampling.importance import distinct
+from gistgnn.sampling.ladies_fastgcn import distinct
 from gistgnn.sampling.structure import Structure
 from tests.sampling import slow
 from tests.sampling.converging import converges, features

@@ -10,6 +10,7 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.theta import Store
 from gistgnn.theta.theta import Theta
+from gistgnn.theta.whole_theta import WholeTheta
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:
@@ -18,9 +19,11 @@ def store(kind: str, folder: Path, precision: str = "float32") -> Store:
 
 def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
-    found = dict(theta.tensors)
-    for name, moments in theta.moments.items():
-        found |= {f"{name}/{key}": value for key, value in moments.items()}
+    assert isinstance(theta, WholeTheta)
+    everything = tuple(torch.arange(d) for d in theta.slices.features)
+    found = {name: theta.slice(name, everything) for name in theta.specs}
+    for name in theta.specs:
+        found |= {f"{name}/{key}": value for key, value in theta.slice_moments(name, everything).items()}
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 

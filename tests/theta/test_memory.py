@@ -1,5 +1,6 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -44,9 +45,15 @@ def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: s
     theta = InMemory(layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()})
     blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
     subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
-    for own, sub in zip(blocks, subs, strict=True):
-        theta.take(own, sub)
+    for i in theta.begin(0, blocks):
+        theta.load(i, subs[i])
     return Split(name, features, theta, blocks, subs)
+
+
+def put(theta: InMemory, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()) -> None:
+    for i in theta.begin(0, blocks):
+        theta.keep(i, Trained.of(subs[i], optimizers[i] if optimizers else None))
+    theta.commit(0.0)
 
 
 @st.composite
@@ -78,7 +85,7 @@ def move(sub: nn.Module, seed: int) -> None:
 def test_sub_gcns_merged_untouched_leave_theta_bit_identical(name: str, data: st.DataObject) -> None:
     case = data.draw(splits(name, 24))
     before = case.theta.copy()
-    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
+    put(case.theta, case.blocks, case.subs)
     assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
 
 
@@ -92,7 +99,7 @@ def test_take_and_put_do_what_the_definition_says(name: str, data: st.DataObject
         for n, tensor in named_tensors(sub).items():
             assert torch.equal(tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features))
         move(sub, i)
-    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
+    put(case.theta, case.blocks, case.subs)
     for n, old in before.items():
         values = [named_tensors(sub)[n].detach() for sub in case.subs]
         expected = merged(case.layout, n, old, values, case.blocks, case.features)
@@ -103,7 +110,7 @@ def test_what_one_sub_gcn_holds_is_copied_exactly() -> None:
     case = split("gcn none 2", (7, 5), 2, set(), "balanced", 3)
     for sub in case.subs:
         move(sub, 4)
-    case.theta.put(case.blocks, [named_tensors(sub) for sub in case.subs])
+    put(case.theta, case.blocks, case.subs)
     new = case.theta.tensors["convs.1.weight"]
     for own, sub in zip(case.blocks, case.subs, strict=True):
         assert torch.equal(new[own[1]][:, own[0]], named_tensors(sub)["convs.1.weight"])
@@ -120,7 +127,7 @@ def test_counters_and_flags() -> None:
         sub.register_buffer("flag", torch.tensor(True))
         sub.register_buffer("mask", flags["mask"][own])
         subs.append(sub)
-    theta.put([(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], [named_tensors(sub) for sub in subs])
+    put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
     assert int(theta.tensors["count"]) == 13
     assert theta.tensors["flag"].dtype == torch.bool
     assert theta.tensors["flag"]
@@ -147,8 +154,9 @@ def test_moments_are_sliced_and_merged_as_the_parameters(name: str, optimizer: s
         blocks = Partition(case.features, m, whole=whole, seed=5).blocks(number)
         subs = [built(name, [len(b) for b in own]) for own in blocks]
         optimizers = [OPTIMIZERS[optimizer](sub.parameters()) for sub in subs]
+        case.theta.begin(number, blocks)
         for i, (own, sub, opt) in enumerate(zip(blocks, subs, optimizers, strict=True)):
-            case.theta.take_moments(own, sub, opt)
+            case.theta.load_moments(i, sub, opt)
             for n, parameter in sub.named_parameters():
                 for key, value in opt.state[parameter].items():
                     if key == "step":
@@ -159,7 +167,7 @@ def test_moments_are_sliced_and_merged_as_the_parameters(name: str, optimizer: s
             for parameter in sub.parameters():
                 parameter.grad = torch.randn_like(parameter)
             opt.step()
-        case.theta.put_moments(blocks, [Trained.of(*pair).moments for pair in zip(subs, optimizers, strict=True)])
+        put(case.theta, blocks, subs, optimizers)
         for n in dict(subs[0].named_parameters()):
             states = [opt.state[dict(sub.named_parameters())[n]] for sub, opt in zip(subs, optimizers, strict=True)]
             for key in states[0]:
@@ -181,7 +189,7 @@ def test_taken_moments_are_copies() -> None:
         {n: {"step": torch.tensor(3.0), "exp_avg": torch.ones_like(p)} for n, p in parameters.items()}
     )
     optimizer = torch.optim.Adam(case.subs[0].parameters())
-    case.theta.take_moments(case.blocks[0], case.subs[0], optimizer)
+    case.theta.load_moments(0, case.subs[0], optimizer)
     for state in optimizer.state.values():
         for value in state.values():
             value.zero_()
@@ -195,7 +203,7 @@ def test_plain_sgd_has_no_moments() -> None:
         for parameter in sub.parameters():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-    case.theta.put_moments(case.blocks, [Trained.of(*pair).moments for pair in zip(case.subs, optimizers, strict=True)])
+    put(case.theta, case.blocks, case.subs, optimizers)
     assert all(not moments for moments in case.theta.moments.values())
 
 
@@ -203,11 +211,11 @@ def test_a_module_that_does_not_fit_is_refused() -> None:
     case = split("gcn none 2", (8, 6), 2, set(), "balanced", 0)
     before = case.theta.copy()
     with refused("'convs.0.weight'", "(5, 7)", "(4, 7)"):
-        case.theta.take(case.blocks[0], GCN(F, (5, 3), C))
+        case.theta.load(0, GCN(F, (5, 3), C))
     with refused("'convs.2.weight'", "(4, 3)", "(3, 3)"):
-        case.theta.take(case.blocks[0], GCN(F, (4, 3), C + 1))
+        case.theta.load(0, GCN(F, (4, 3), C + 1))
     with refused("'convs.3.bias'", "not in both"):
-        case.theta.take(case.blocks[0], GCN(F, (4, 3, 3), C))
+        case.theta.load(0, GCN(F, (4, 3, 3), C))
     assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
 
 
@@ -260,9 +268,11 @@ def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
     theta = InMemory(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
     x = torch.randn(12, widths[0], dtype=torch.float64)
     batch = Batch(x, graph.edge_index, graph.y, graph.train)
-    for own in Partition(widths, m, whole=whole, seed=seed).blocks(0):
+    blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)
+    theta.begin(0, blocks)
+    for i, own in enumerate(blocks):
         sub = build(tuple(len(b) for b in own)).double().eval()
-        theta.take(own, sub)
+        theta.load(i, sub)
         found = forward(sub, batch.select_columns(own[0]))
         rest_zero = zeroed(layout, theta.tensors, own, widths)
         with torch.no_grad():

@@ -161,7 +161,7 @@ def test_tensors_are_dealt_out_to_files(tmp_path: Path) -> None:
     assert shards_of({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["e"], ["d"]]
     files = EditableFolder.create(tmp_path / "some", {"a": TensorSpec(torch.Size([3]), torch.float32)})
     more = EditableFolder.extend(tmp_path / "some", {"b": TensorSpec(torch.Size([2]), torch.float32)})
-    more.write_flat("b", 0, torch.ones(2))
+    more.file_of["b"].write_flat("b", 0, torch.ones(2))
     assert [path.name for path in more.paths] == ["00001.safetensors", "00002.safetensors"]
     more.copy(tmp_path / "copy")
     assert EditableFolder(tmp_path / "copy").slice("b").tolist() == [1, 1]

@@ -1,7 +1,5 @@
 """Coverage: which share of Θ a run is expected to have trained, and in how many rounds (section 2.1)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -47,6 +45,8 @@ def coverage_of(spec: ModelSpec, partition: Partition, rounds: int, *, fixed_blo
         "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
         text. Shares below `NEGLIGIBLE` are left out.
     """
+    from scipy.stats import binom  # slow to import
+
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
         parameters.update(_touched(spec.layout.dims[name], partition.features, partition.whole))
@@ -56,22 +56,12 @@ def coverage_of(spec: ModelSpec, partition: Partition, rounds: int, *, fixed_blo
     sizes = [[len(block) for block in sub_gcn] for sub_gcn in partition.blocks(0)] if known else None
     for touched, count in parameters.items():
         p = _chance(touched, partition, sizes)
-        trained = {0: 1 - p, rounds: p} if fixed_blocks and rounds else binomial(rounds, p)
+        chances = binom.pmf(range(rounds + 1), rounds, min(p, 1.0)).tolist()  # of every number of rounds
+        trained = {0: 1 - p, rounds: p} if fixed_blocks and rounds else dict(enumerate(chances))
         for n, probability in trained.items():
             shares[n] += probability * count / total
     counts = {str(n): shares[n] for n in sorted(shares) if shares[n] > NEGLIGIBLE}
     return {"rounds": rounds, "parameters": total, "counts": counts}
-
-
-def binomial(trials: int, p: float) -> dict[int, float]:
-    """Return the probability of every number of successes in independent trials that succeed with probability p."""
-    if p <= 0 or p >= 1:
-        return {trials if p > 0 else 0: 1.0}
-    logs = [math.lgamma(n + 1) for n in range(trials + 1)]
-    yes, no = math.log(p), math.log1p(-p)
-    return {
-        n: math.exp(logs[trials] - logs[n] - logs[trials - n] + n * yes + (trials - n) * no) for n in range(trials + 1)
-    }
 
 
 def _touched(dims: Sequence[Dim], features: Sequence[int], whole: frozenset[int]) -> Counter[Touched]:

@@ -1,7 +1,5 @@
 """Bytes that a run holds and sends, found from the shapes of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -62,14 +60,14 @@ def round_costs(training: Training, sub_gcns: int, workers: int, *, theta: int, 
 
 def theta_bytes(spec: ModelSpec) -> int:
     """Bytes of a model's parameters and buffers."""
-    return sum(tensor.nbytes for tensor in spec.tensors_on_meta().values())
+    return sum(own.nbytes for own in spec.tensor_specs().values())
 
 
 def slice_bytes(spec: ModelSpec, blocks: Sequence[Blocks]) -> list[int]:
     """Bytes of every sub-GCN's parameters and buffers."""
-    tensors, slices = spec.tensors_on_meta(), Slices(spec.layout, spec.widths)
+    specs, slices = spec.tensor_specs(), Slices(spec.layout, spec.widths)
     return [
-        sum(slices.shape(name, t.shape, own).numel() * t.element_size() for name, t in tensors.items())
+        sum(slices.shape(name, shape, own).numel() * dtype.itemsize for name, (shape, dtype) in specs.items())
         for own in blocks
     ]
 

@@ -1,7 +1,5 @@
 """Data parallel training: the full model on every worker, gradients averaged at every step."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
@@ -12,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gistgnn.accounting.footprint import round_costs
-from gistgnn.baselines.workers import independent
+from gistgnn.baselines.local_sgd import independent
 from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.errors import InputError
@@ -24,8 +22,7 @@ from gistgnn.runners.runner import Losses, Runner, Stretch
 from gistgnn.sampling import Batch, Sampler, Sampling, arguments
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
-from gistgnn.theta.exchange import Exchange, HasTensors
-from gistgnn.theta.memory import InMemory
+from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import RoundReport, Trained
 from gistgnn.utils.random_streams import torch_stream
@@ -80,21 +77,15 @@ class DataParallel(GIST):
         return training, independent(sampler, self.method)
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        spec = self.full_spec
-        tensors = {name: tensor.to(self.device) for name, tensor in spec.initial_tensors().items()}
-        exchange = None
+        theta = super()._make_theta(replace=replace)
         if isinstance(self.ranks, Ranks):
-            exchange = Mirror(self.ranks, self.workers, [name for name, _ in spec.on_meta().named_buffers()])
-        return InMemory(self.layout, self.widths, tensors, exchange=exchange)
+            buffers = [name for name, _ in self.full_spec.on_meta().named_buffers()]
+            theta.exchange = Mirror(self.ranks, self.workers, buffers)
+        return theta
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers; see `gistgnn.runners.runner.Runner`.
-
-    Args:
-        workers: W, dealt to the ranks.
-        ranks: the processes of the run.
-    """
+    """Trains one model on the batches of W workers, dealt to the ranks; see `gistgnn.runners.runner.Runner`."""
 
     def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
@@ -162,12 +153,9 @@ class EveryStep:
 
 
 class Mirror(Exchange):
-    """Every rank has trained all of Θ, with averaged gradients; the ranks compare notes at the end of a round.
+    """Every rank has trained all of Θ, with averaged gradients; the ranks exchange losses at the end of a round.
 
-    Args:
-        ranks: the processes of the run.
-        workers: W, dealt to the ranks.
-        buffers: the names of the model's buffers, which torch does not average.
+    Torch does not average the model's buffers: all ranks get those of rank 0.
     """
 
     ranks: Ranks
@@ -186,7 +174,7 @@ class Mirror(Exchange):
         losses = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
         return RoundReport({0: statistics.fmean(*zip(*losses, strict=True))} if losses else {})
 
-    def collect(self, theta: HasTensors, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the model of this rank, with the running statistics of rank 0."""
         tensors = trained[0].tensors
         for name in self._buffers:

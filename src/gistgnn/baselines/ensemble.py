@@ -1,7 +1,5 @@
 """An ensemble of sub-GCNs that are never merged (appendix B)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,16 +8,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from gistgnn.baselines.members import Members
+from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import selection_metric
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.sampling import Sampling
-from gistgnn.session.running import Running
-from gistgnn.session.scorer import Scorer, ScoreTable
+from gistgnn.session.scorer import Running, Scorer, ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
@@ -74,29 +71,19 @@ class Ensemble(GIST):
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, *, replace: bool = False) -> Theta:
-        spec = self.full_spec
-        tensors = {name: tensor.to(self.device) for name, tensor in spec.initial_tensors().items()}
-        full = InMemory(self.layout, self.widths, tensors)
-        members = [{name: t.clone() for name, t in full.take_slices(own).items()} for own in self.blocks(0)]
+        full = InMemory.make(self.store, self.full_spec, Alone())
+        members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
         return Members(self.layout, self.widths, members, self.ranks)
 
 
 class EnsembleScorer(Scorer):
-    """Scores every member and keeps each at its best; then scores the mean of the best members' logits.
-
-    Args:
-        theta: the members' parameters.
-        running: the ensemble with these parameters.
-        graph: the graph with its labels and splits.
-        evaluation: how a member is run.
-    """
+    """Scores every member and keeps each at its best; then scores the mean of the best members' logits."""
 
     latest_counts = True
     _theta: Members
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         super().__init__(theta, running, graph, evaluation)
-        self._choice = selection_metric(graph)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self) -> ScoreTable:
@@ -118,4 +105,4 @@ class EnsembleScorer(Scorer):
         return self._table(sum(others, start=first) / len(self._best))
 
     def _validation(self, logits: Tensor) -> float:
-        return self._table(logits)["validation"][self._choice]
+        return self._table(logits)["validation"][self.choice]

@@ -1,11 +1,10 @@
 """Local SGD: full models trained on every worker, averaged every ζ steps (appendix B)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from gistgnn.baselines.workers import independent
+from gistgnn.errors import InputError
 from gistgnn.gist import GIST
 from gistgnn.layout.axes import Build
 from gistgnn.sampling import Sampling
@@ -35,3 +34,17 @@ class LocalSGD(GIST):
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         return training, independent(sampler, self.method)
+
+
+def independent(sampler: Sampling | None, method: str) -> Sampling:
+    """Return the same sampling with independent batches: with shared ones all workers would learn the same.
+
+    Raises:
+        InputError: every step sees the whole graph.
+    """
+    if sampler is None:
+        raise InputError(
+            f"{method} gives each worker its own batches, but the sampler is full: choose another sampler, such as "
+            "clusters or neighbor"
+        )
+    return replace(sampler, batches="independent")

@@ -1,7 +1,5 @@
 """Θ of an ensemble: every sub-GCN has its own parameters, which are never merged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -11,7 +9,6 @@ from torch.optim import Optimizer
 from gistgnn.distributed import Ranks, World
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
-from gistgnn.theta.exchange import HasTensors
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
 from gistgnn.theta.trained import Trained, fill, give_moments
@@ -67,18 +64,13 @@ class Members(InMemory):
 
 
 class SendToLeader(BetweenRanks):
-    """Sends every trained member to rank 0.
-
-    Args:
-        ranks: the processes of the run.
-        members: every member's parameters and buffers, for their shapes.
-    """
+    """Sends every trained member to rank 0, which knows from `members` what shapes to expect."""
 
     def __init__(self, ranks: Ranks, members: Sequence[Mapping[str, Tensor]]) -> None:
         super().__init__(ranks)
         self._members = [{name: torch.empty_like(t, device="meta") for name, t in own.items()} for own in members]
 
-    def collect(self, theta: HasTensors, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return this rank's members; rank 0 returns all."""
         found = dict(trained)
         for i in range(len(blocks)):
@@ -92,7 +84,7 @@ class SendToLeader(BetweenRanks):
 
     def _flat(self, trained: Trained) -> list[Tensor]:
         """A member's tensors, moments and counters, in the order in which they are sent."""
-        moments = full_moments(trained.tensors, self.keys, trained)
+        moments = full_moments(trained, self.keys)
         counters = [
             trained.moments.setdefault(name, {}).setdefault(key, torch.tensor(0.0))
             for name, counts in self.counters.items()

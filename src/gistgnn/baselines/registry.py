@@ -4,8 +4,8 @@ A new method is a file with a subclass of `GIST`, and an entry here. This module
 reads it.
 """
 
-import importlib
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 
@@ -23,8 +23,7 @@ class Method:
 
     def load(self) -> Any:
         """Import the class."""
-        module, name = self.home.split(":")
-        return getattr(importlib.import_module(module), name)
+        return resolve_name(self.home)
 
 
 METHODS = {

@@ -1,7 +1,5 @@
 """The checkpoints of a run: where they lie, which of them are complete, and what they hold."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -12,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from gistgnn.checkpoint.storage import Part, SavedTensor, read_parts, saved_tensors
+from gistgnn.checkpoint.storage import Part, read_parts, saved_tensors
 from gistgnn.errors import InputError, reason
 from gistgnn.io.whole_files import replacing
 
@@ -59,7 +57,7 @@ class Checkpoints:
             rounds: number of rounds that are done.
             state: history and best scores, as JSON.
             run: the settings of the run; another run cannot resume from this checkpoint.
-            shapes: shapes of all tensors.
+            shapes: those of all tensors.
 
         Raises:
             InputError: some rows are missing, or the disk is full.
@@ -103,6 +101,7 @@ class Checkpoint:
 
     Raises:
         InputError: the checkpoint is missing, damaged, or of another run (the message names the differing setting).
+            Methods raise it if the files turn out to be damaged.
     """
 
     def __init__(self, place: Path, run: dict[str, Any]) -> None:
@@ -116,30 +115,24 @@ class Checkpoint:
             if not all(isinstance(record[key], dict) for key in ("state", "run", "files")):
                 raise ValueError("it lacks what this version writes")
             self._state: dict[str, Any] = record["state"]
-            _require_files(place, record["files"])
-            self._saved: dict[str, SavedTensor] = saved_tensors(place)
+            for name, size in record["files"].items():
+                if (actual := (place / name).stat().st_size) != size:
+                    raise ValueError(f"{name} has {actual} bytes, not {size}")
+            self._saved = saved_tensors(place)
         except _DAMAGE as error:
             raise self._damaged(error) from error
         require_same_run(place, record["run"], run)
         self.tensors = {name: (saved.shape, saved.dtype) for name, saved in self._saved.items()}
 
     def state_as(self, kind: Callable[..., T]) -> T:
-        """Return the saved state as an object: `kind` is called with its entries.
-
-        Raises:
-            InputError: the state does not have the fields of this kind.
-        """
+        """Return the saved state as an object: `kind` is called with its entries."""
         try:
             return kind(**self._state)
         except TypeError as error:
             raise self._damaged(error) from error
 
     def read(self, parts: Mapping[str, Part]) -> None:
-        """Fill parts of tensors, in place.
-
-        Raises:
-            InputError: they cannot be read.
-        """
+        """Fill parts of tensors, in place."""
         try:
             read_parts(self._saved, parts)
         except _DAMAGE as error:
@@ -159,13 +152,7 @@ class Checkpoint:
 
 
 def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise InputError, naming the first setting that differs, unless a file is of the run that is wanted.
-
-    Args:
-        path: the file, for the message.
-        saved: settings of the run that wrote the file.
-        wanted: settings of this run.
-    """
+    """Raise InputError, naming the first setting that differs, unless a file's saved settings are those wanted."""
     wanted = json.loads(json.dumps(wanted))
     for key in sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
         if saved.get(key) != wanted.get(key):
@@ -173,13 +160,6 @@ def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) 
                 f"{path} is of another run: {key} was {saved.get(key)!r}, now {wanted.get(key)!r}; "
                 "use the same settings or another output directory"
             )
-
-
-def _require_files(place: Path, files: Mapping[str, int]) -> None:
-    """Raise OSError or ValueError unless every file is there and has its size."""
-    for name, size in files.items():
-        if (actual := (place / name).stat().st_size) != size:
-            raise ValueError(f"{name} has {actual} bytes, not {size}")
 
 
 def _require_all(place: Path, shapes: Mapping[str, torch.Size]) -> None:

@@ -101,11 +101,7 @@ def saved_tensors(folder: Path) -> dict[str, SavedTensor]:
 
 
 def read_parts(saved: Mapping[str, SavedTensor], parts: Mapping[str, Part]) -> None:
-    """Fill parts of tensors, in place, from the files of all ranks.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Fill parts of tensors, in place, from the files of all ranks."""
     for name, part in parts.items():
         for first, place in saved[name].pieces:
             with closing(TensorFile(place.path)) as file:

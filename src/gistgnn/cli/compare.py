@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, add_memory_option, count
-from gistgnn.cli.plan import warn_of_few_rounds
-from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.cli.options import (
+    add_data_options,
+    add_device_option,
+    add_evaluation_options,
+    add_folder_option,
+    add_memory_option,
+    count,
+)
+from gistgnn.cli.training_options import add_training_options, config_of, warn_of_few_rounds
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,26 +38,14 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
     group = parser.add_argument_group("comparison")
     add = group.add_argument
-    add(
-        "--methods",
-        nargs="+",
-        choices=METHODS,
-        default=["gist"],
-        help="methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)",
-    )
+    text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
+    add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
     add("--seeds", type=count, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
     add("--below", type=float, default=0.5, metavar="X", help=text)
     text = "how many runs of a seed take turns and are in memory together (default: all of them)"
     add("--at-once", type=count, metavar="K", help=text)
-    add(
-        "--out",
-        type=Path,
-        default=Path("comparison"),
-        metavar="DIR",
-        help="where finished runs, the table and the report are kept; run again with the same DIR to resume "
-        "(default: comparison)",
-    )
+    add_folder_option(group, Path("comparison"))
     add("--json", action="store_true", help="print comparison.json, and nothing else, on standard output")
     add_data_options(parser, default="digits")
     add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
@@ -62,10 +56,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.compare.comparison import Comparison, comparison_record
+    from rich.console import Console
+
+    from gistgnn.compare.comparison import Comparison, compare, comparison_record
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.compare.tables import comparison_table
-    from gistgnn.io.whole_files import check_writable
+    from gistgnn.compare.tables import as_markdown, as_table, comparison_table
+    from gistgnn.io.whole_files import check_writable, replacing
+    from gistgnn.report import REPORT, write_report
+    from gistgnn.report.comparison_page import comparison_page
     from gistgnn.utils.machine import describe_machine
 
     args.seed = 0
@@ -75,15 +73,25 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.out)
     store = RunStore(args.out / "runs", args.data_root)
     _check(comparison, store, args)
-    rows, records = comparison.run(store, args.at_once)
+    configs, seeds, below = comparison.configs, comparison.seeds, comparison.below
+    rows, records = compare(store, configs, seeds, "comparing", below, args.at_once)
     for record in (record for seeds in records for record in seeds if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     machine, command = describe_machine(base.device), shlex.join(["gistgnn", *sys.argv[1:]])
     record = comparison_record(comparison, rows, records, machine, command)
-    columns, cells = comparison_table(rows, comparison.below)
-    _write(args.out, record, columns, cells)
-    _print(args, record, columns, cells)
+    columns, cells = comparison_table(rows, below)
+    note = " ".join([*record["notes"], f"Measured on {machine}."])
+    with replacing(args.out / "comparison.md") as path:
+        path.write_text(as_markdown(columns, cells, note), encoding="utf-8")
+    with replacing(args.out / "comparison.json") as path:
+        path.write_text(json.dumps(record, indent=1, default=list) + "\n", encoding="utf-8")
+    write_report(args.out / REPORT, comparison_page(record))
+    if args.json:
+        print(json.dumps(record, indent=2, default=list))
+    else:
+        Console().print(as_table(record["title"], columns, cells))
+        print(f"written: {args.out / 'comparison.json'}, {args.out / 'comparison.md'}, {args.out / 'report.html'}")
     return 0
 
 
@@ -120,29 +128,3 @@ def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argpa
             f"{together} runs that take turns need {size(needs)} of memory together, but {size(room)} are available: "
             f"{advice}"
         )
-
-
-def _write(out: Path, record: dict[str, Any], columns: list[str], cells: list[list[str]]) -> None:
-    from gistgnn.compare.tables import as_markdown
-    from gistgnn.io.whole_files import replacing
-    from gistgnn.report import REPORT, write_report
-    from gistgnn.report.comparison_page import comparison_page  # imports matplotlib, which is slow
-
-    note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
-    with replacing(out / "comparison.md") as path:
-        path.write_text(as_markdown(columns, cells, note), encoding="utf-8")
-    with replacing(out / "comparison.json") as path:
-        path.write_text(json.dumps(record, indent=1, default=list) + "\n", encoding="utf-8")
-    write_report(out / REPORT, comparison_page(record))
-
-
-def _print(args: argparse.Namespace, record: dict[str, Any], columns: list[str], cells: list[list[str]]) -> None:
-    from rich.console import Console
-
-    from gistgnn.compare.tables import as_table
-
-    if args.json:
-        print(json.dumps(record, indent=2, default=list))
-        return
-    Console().print(as_table(record["title"], columns, cells))
-    print(f"written: {args.out / 'comparison.json'}, {args.out / 'comparison.md'}, {args.out / 'report.html'}")

@@ -3,10 +3,7 @@
 import argparse
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from gistgnn.graphs import Graph
+from typing import Any
 
 
 def add_parser(commands: Any) -> None:
@@ -27,23 +24,18 @@ def run(args: argparse.Namespace) -> int:
         for row in rows:
             del row["source"]  # internal to the readers
         _list(rows, args.json)
-    else:
-        known = find(args.dataset)
-        about = {"about": known.description, "split": known.split} if known else {}
-        _describe({**_facts(load(args.dataset, args.data_root)), **about}, args.json)
+        return 0
+    known, graph = find(args.dataset), load(args.dataset, args.data_root)
+    facts = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    facts |= {"classes": graph.num_classes, "task": "multi-label" if graph.multi_label else "single-label"}
+    facts |= {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")}
+    facts |= {"about": known.description, "split": known.split} if known else {}
+    if args.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    for key, value in facts.items():
+        print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")
     return 0
-
-
-def _facts(graph: "Graph") -> dict[str, Any]:
-    return {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-        "task": "multi-label" if graph.multi_label else "single-label",
-        **{split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")},
-    }
 
 
 def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -61,11 +53,3 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
         table.add_row(row["name"], *sizes, row["split"].split(" (")[0].removesuffix(" with a fixed seed"))
     Console().print(table)
     print("\nEdges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")
-
-
-def _describe(facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(facts, indent=2))
-        return
-    for key, value in facts.items():
-        print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")

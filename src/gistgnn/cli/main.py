@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gistgnn.cli import compare, datasets, evaluate, partition_graph, plan, predict, reproduce, theory, train
-from gistgnn.cli.join_ranks import leads
+from gistgnn.cli import compare, datasets, evaluate, partition_graph, plan, reproduce, theory, train
+from gistgnn.cli.process import leads
 from gistgnn.errors import GistError, reason
 
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, compare, plan, evaluate, predict, datasets, partition_graph, reproduce, theory):
+    for command in (train, compare, plan, evaluate, datasets, partition_graph, reproduce, theory):
         command.add_parser(commands)
     parser.set_defaults(commands=", ".join(commands.choices))
     return parser

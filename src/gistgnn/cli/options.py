@@ -4,6 +4,8 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:
@@ -11,20 +13,16 @@ if TYPE_CHECKING:
 
     Options = argparse._ActionsContainer  # a parser, or a group of one
 
-# The merge replaces these lines by imports from the modules that define them.
+# As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 
 def add_field(options: "Options", kind: type, name: str, text: str = "", **extra: Any) -> None:
-    """Add the option for a field of a dataclass, with its type and its default.
+    """Add the option for a field of a dataclass, with its type and its default; `local_steps` becomes --local-steps.
 
-    Args:
-        options: where to add it.
-        kind: the dataclass.
-        name: name of the field; `local_steps` becomes --local-steps.
-        text: what the option does; the default is appended.
-        extra: arguments of `add_argument`, which win over the field's. `shown` is the default for the help text.
+    `extra` are arguments of `add_argument`, which win over the field's. The help text is `text` with the default, or
+    with `shown` in its place.
     """
     field = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
     default = extra.setdefault("default", field.default)
@@ -39,20 +37,11 @@ def add_field(options: "Options", kind: type, name: str, text: str = "", **extra
 
 def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
-    shown = default or "the data set of the run"
-    options.add_argument(
-        "--dataset",
-        default=default,
-        metavar="NAME|FILE",
-        help=f"a name from `gistgnn datasets`, or a .npz or .pt (default: {shown})",
-    )
+    text = f"a name from `gistgnn datasets`, or a .npz or .pt (default: {default or 'the data set of the run'})"
+    options.add_argument("--dataset", default=default, metavar="NAME|FILE", help=text)
     root = "data" if default else None
-    options.add_argument(
-        "--data-root",
-        default=root,
-        metavar="DIR",
-        help=f"where named data sets are, or are downloaded to (default: {root or 'as in the run'})",
-    )
+    text = f"where named data sets are, or are downloaded to (default: {root or 'as in the run'})"
+    options.add_argument("--data-root", default=root, metavar="DIR", help=text)
 
 
 def add_device_option(options: "Options") -> None:
@@ -60,23 +49,22 @@ def add_device_option(options: "Options") -> None:
     options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
+def add_folder_option(options: "Options", default: Path) -> None:
+    """Add --out of a command that keeps many runs."""
+    text = "where finished runs, the table and the report are kept; run again with the same DIR to resume"
+    options.add_argument("--out", type=Path, default=default, metavar="DIR", help=f"{text} (default: {default})")
+
+
 def add_memory_option(options: "Options") -> None:
     """Add --memory."""
-    options.add_argument(
-        "--memory",
-        type=gibibytes,
-        metavar="GIB",
-        help="memory that the run may take on the device of the model, host or GPU (default: what is available)",
-    )
+    text = "memory that the run may take on the device of the model, host or GPU (default: what is available)"
+    options.add_argument("--memory", type=gibibytes, metavar="GIB", help=text)
 
 
 def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | None, sample: bool = True) -> None:
     """Add --evaluation, --evaluation-memory, --parts and, if there are scores, --parts-sample.
 
-    Args:
-        parser: of the command.
-        default: the default method; None: that of the run.
-        sample: add --parts-sample.
+    `default` is the default method; None: as in the run.
     """
     add = parser.add_argument_group("evaluation").add_argument
     add(
@@ -85,12 +73,8 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | No
         help="whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
         f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})",
     )
-    add(
-        "--evaluation-memory",
-        type=gibibytes,
-        metavar="GIB",
-        help="memory for auto, layers and parts, beside the graph and the model (default: half of what is available)",
-    )
+    text = "memory for auto, layers and parts, beside the graph and the model (default: half of what is available)"
+    add("--evaluation-memory", type=gibibytes, metavar="GIB", help=text)
     add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
     if sample:
         shown = "all" if default else "as in the run; all, if --parts is given"
@@ -128,14 +112,15 @@ def milliseconds(text: str) -> float:
     return _number(text, "a number of milliseconds >= 0", lambda value: value >= 0) / 1000
 
 
-def count(text: str) -> int:
-    """Read an integer >= 1."""
-    return _integer(text, 1)
+def count(text: str, least: int = 1) -> int:
+    """Read an integer that is not less than `least`."""
+    value = int(text) if text.lstrip("+-").isdigit() else least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
+    return value
 
 
-def natural(text: str) -> int:
-    """Read an integer >= 0."""
-    return _integer(text, 0)
+natural = partial(count, least=0)  # an integer >= 0
 
 
 def bits(text: str) -> float:
@@ -153,11 +138,4 @@ def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:
         value = math.nan
     if not (math.isfinite(value) and fits(value)):
         raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
-    return value
-
-
-def _integer(text: str, least: int) -> int:
-    value = int(text) if text.lstrip("+-").isdigit() else least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
     return value

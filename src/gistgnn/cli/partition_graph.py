@@ -3,13 +3,9 @@
 import argparse
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, natural
-
-if TYPE_CHECKING:
-    from gistgnn.graphs.clustering import Clusters
-    from gistgnn.sampling import Batch
 
 
 def add_parser(commands: Any) -> None:
@@ -36,32 +32,25 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     with spinner(f"clustering {graph.name}", shown=True):
         clusters = cluster(batch.edge_index, len(batch.x), args.clusters, args.method, args.seed)
-    facts = {"graph": graph.name, **_facts(args, batch, clusters), "seconds": time.perf_counter() - start}
-    if args.json:
-        print(json.dumps(facts, indent=2))
-    else:
-        _print(facts)
-    return 0
-
-
-def _facts(args: argparse.Namespace, batch: "Batch", clusters: "Clusters") -> dict[str, Any]:
-    sizes = clusters.sizes
-    return {
+    sizes = {key: int(getattr(clusters.sizes, key)()) for key in ("min", "median", "max")}
+    facts = {
+        "graph": graph.name,
         "inductive": args.inductive,
         "nodes": len(batch.x),
         "edges": batch.edge_index.shape[1],
         "method": args.method,
         "seed": args.seed,
         "clusters": len(clusters),
-        "sizes": {"min": int(sizes.min()), "median": int(sizes.median()), "max": int(sizes.max())},
+        "sizes": sizes,
         "edges_inside": clusters.kept_edges(batch.edge_index),
         "cache": str(clusters.path) if clusters.path else None,
+        "seconds": time.perf_counter() - start,
     }
-
-
-def _print(facts: dict[str, Any]) -> None:
-    sizes = facts["sizes"]
-    print(f"{facts['graph']}: {facts['nodes']:,} nodes in {facts['clusters']:,} clusters, in {facts['seconds']:.1f} s")
+    if args.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    print(f"{graph.name}: {facts['nodes']:,} nodes in {len(clusters):,} clusters, in {facts['seconds']:.1f} s")
     print(f"       nodes in a cluster  {sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}")
     print(f"    edges inside clusters  {facts['edges_inside']:.1%}")
     print(f"                     kept  {facts['cache'] or 'no'}")
+    return 0

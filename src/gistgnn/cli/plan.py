@@ -24,8 +24,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
-    from gistgnn.planning import GraphSizes, Plan, Spread
-    from gistgnn.runs.config import RunConfig
+    from gistgnn.planning import Plan, Spread
 
 log = logging.getLogger(__name__)
 
@@ -81,23 +80,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(plan, spreads)
     return 0
-
-
-def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
-    """Warn if a weight between two split layers, which is in 1/m of the rounds, trains in less than one on average."""
-    from gistgnn.sampling import expected_batch
-
-    training, m = config.training, config.sub_gcns
-    expected = expected_batch(config.sampler, sizes.training() if config.inductive else sizes, config.model.layers)
-    steps = training.steps(expected.steps, m)
-    rounds = steps / training.local_steps
-    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
-    if config.method == "gist" and m > 1 and between and rounds < m:
-        log.warning(
-            f"m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
-            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
-            "--local-steps"
-        )
 
 
 def _print(plan: "Plan", spreads: "list[Spread]") -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gistgnn.cli.options import add_device_option, count, gibibytes
+from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 
 COMMON = ("datasets", "seeds", "epochs")
@@ -37,11 +37,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reproduce", help="run an experiment of the paper again", allow_abbrev=False)
     experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=type(parser))
     for name, entry in EXPERIMENTS.items():
-        _add_experiment(experiments, name, entry)
+        _add_options(experiments.add_parser(name, help=entry.help, allow_abbrev=False), name, entry)
 
 
-def _add_experiment(experiments: Any, name: str, entry: Entry) -> None:
-    parser = experiments.add_parser(name, help=entry.help, allow_abbrev=False)
+def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> None:
     add = parser.add_argument
     add(
         "--scale",
@@ -57,14 +56,7 @@ def _add_experiment(experiments: Any, name: str, entry: Entry) -> None:
         add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
         add_device_option(parser)
-    add(
-        "--out",
-        type=Path,
-        default=Path("reproduce") / name,
-        metavar="DIR",
-        help="where finished runs, the table and the report are kept; run again with the same DIR to resume "
-        f"(default: reproduce/{name})",
-    )
+    add_folder_option(parser, Path("reproduce") / name)
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1)
 
 

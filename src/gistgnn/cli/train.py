@@ -7,8 +7,6 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.interrupt import stop_on_interrupt
-from gistgnn.cli.join_ranks import joined
 from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
@@ -18,20 +16,18 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
-from gistgnn.cli.plan import warn_of_few_rounds
+from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
-from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.cli.training_options import add_training_options, config_of, store_name, warn_of_few_rounds
 from gistgnn.errors import DivergedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from gistgnn.cli.options import Options
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.session.saving import Saving
 
 
 def add_parser(commands: Any) -> None:
@@ -41,10 +37,7 @@ def add_parser(commands: Any) -> None:
     add_data_options(parser, default="digits")
     add_training_options(parser)
     add_evaluation_options(parser, default="auto")
-    _add_run_options(parser.add_argument_group("run"))
-
-
-def _add_run_options(group: "Options") -> None:
+    group = parser.add_argument_group("run")
     add = group.add_argument
     add("--seed", type=natural, default=0, help="(default: 0)")
     add_device_option(group)
@@ -52,18 +45,10 @@ def _add_run_options(group: "Options") -> None:
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
-    add(
-        "--timeout",
-        type=seconds,
-        default=1800.0,
-        metavar="SECONDS",
-        help="with torchrun: how long to wait for another rank (default: 1800)",
-    )
-    add(
-        "--interface",
-        metavar="NAME",
-        help="with torchrun: the network interface, such as eth0, through which the ranks reach each other",
-    )
+    text = "with torchrun: how long to wait for another rank (default: 1800)"
+    add("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
+    text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
+    add("--interface", metavar="NAME", help=text)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
@@ -80,7 +65,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     from gistgnn.distributed import load_once
     from gistgnn.planning import GraphSizes
-    from gistgnn.runs.run_folder import result_json, write_run
+    from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
+    from gistgnn.session.saving import Saving
     from gistgnn.session.tensorboard import require_tensorboard
 
     first, scale, diverged = ranks.leads, None, None
@@ -101,7 +87,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         warn_of_few_rounds(config, GraphSizes.of_graph(graph))
     with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
-            saving = _saving(args, config, out)
+            saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             result = config.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
         except DivergedError as error:
             diverged, result = error, error.result
@@ -122,11 +108,7 @@ def _read_graph(
 ) -> "tuple[Graph, Standardisation | None]":
     """Return the graph, and how its features were scaled.
 
-    Args:
-        args: options of the command.
-        config: the run.
-        out: the run folder.
-        check: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
+    `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
     """
     from gistgnn.graphs import find, load
     from gistgnn.planning import GraphSizes, Resources, require_room
@@ -144,18 +126,9 @@ def _read_graph(
 
 def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":
     """Return a context manager around the function that writes an entry of the history for TensorBoard."""
-    if not written:
-        return nullcontext(lambda _: None)
     from gistgnn.session.tensorboard import FOLDER, Events
 
-    return closing(Events(out / FOLDER))
-
-
-def _saving(args: argparse.Namespace, config: "RunConfig", out: Path) -> "Saving":
-    from gistgnn.runs.run_folder import CHECKPOINTS
-    from gistgnn.session.saving import Saving
-
-    return Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
+    return closing(Events(out / FOLDER)) if written else nullcontext(lambda _: None)
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:
@@ -165,7 +138,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if as_json:
         print(json.dumps(record, indent=2))
         return 0
-    from gistgnn.cli.score_table import print_scores
+    from gistgnn.cli.evaluate import print_scores
     from gistgnn.io.models import model_path
 
     config = record["config"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
 from gistgnn.errors import InputError
-from gistgnn.nn.registry import MODELS
+from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
@@ -21,6 +21,7 @@ from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
+    from gistgnn.planning import GraphSizes
     from gistgnn.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -54,84 +55,51 @@ _OPTIMISER: dict[str, tuple[str | None, str]] = {
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
     """Add the options of the model, of GIST, of batches and of the optimiser.
 
-    Args:
-        parser: of the command.
-        several: the command takes several m and no method or store; this is the help of --sub-gcns.
+    If `several` is given, the command takes several m and no method or store; it is the help of --sub-gcns.
     """
-    _add_model_options(parser.add_argument_group("model"))
+    add = partial(add_field, parser.add_argument_group("model"), ModelConfig)
+    add("name", flag="--model", dest="model", choices=list(MODELS))
+    text, shown = "width of each hidden layer (of each head, for gat)", " ".join(map(str, ModelConfig.hidden))
+    add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
+    add("dropout", "on hidden features")
+    add("norm", choices=NORMS)
+    add("heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
     _add_settings(parser.add_argument_group("optimiser"), _OPTIMISER)
 
 
-def _add_model_options(group: "Options") -> None:
-    add_field(group, ModelConfig, "name", flag="--model", dest="model", choices=list(MODELS))
-    add_field(
-        group,
-        ModelConfig,
-        "hidden",
-        "width of each hidden layer (of each head, for gat)",
-        type=count,
-        nargs="+",
-        metavar="D",
-        shown=" ".join(map(str, ModelConfig.hidden)),
-    )
-    add_field(group, ModelConfig, "dropout", "on hidden features")
-    add_field(group, ModelConfig, "norm", choices=NORMS)
-    add_field(group, ModelConfig, "heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
-
-
 def _add_gist_options(group: "Options", several: str) -> None:
+    add = partial(add_field, group, RunConfig)
     if several:
         group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
-        add_field(group, RunConfig, "sub_gcns", "m; 1 is the baseline", default=4, metavar="M")
-        # --cluster-method takes the name `method`
-        add_field(group, RunConfig, "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS))
+        add("sub_gcns", "m; 1 is the baseline", default=4, metavar="M")
+        add(
+            "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS)
+        )  # --cluster-method takes the name `method`
     _add_settings(group, _GIST)
-    group.add_argument(
-        "--partition-dims",
-        type=natural,
-        nargs="+",
-        metavar="L",
-        help="the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)",
-    )
-    add_field(group, RunConfig, "partition", "how blocks are drawn", choices=PARTITIONS)
-    add_field(
-        group,
-        RunConfig,
-        "runner",
-        "the sub-GCNs one after another, or all in one pass over each batch",
-        choices=list(RUNNERS),
-    )
+    text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
+    group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
+    add("partition", "how blocks are drawn", choices=PARTITIONS)
+    add("runner", "the sub-GCNs one after another, or all in one pass over each batch", choices=list(RUNNERS))
     if not several:
         where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())
-        names = (*STORES, *ALIASES)
         metavar = f"{{{','.join(STORES)}}}"
-        add_field(group, RunConfig, "store", f"where Θ lies between rounds; {where}", choices=names, metavar=metavar)
-    add_field(group, RunConfig, "store_precision", "type of the numbers in the files of disk", choices=PRECISIONS)
+        add("store", f"where Θ lies between rounds; {where}", choices=(*STORES, *ALIASES), metavar=metavar)
+    add("store_precision", "type of the numbers in the files of disk", choices=PRECISIONS)
 
 
 def _add_batch_options(group: "Options") -> None:
-    group.add_argument(
+    add, number = group.add_argument, partial(group.add_argument, type=int)
+    add(
         "--sampler",
         choices=(FULL, *SAMPLERS),
         default=FULL,
         help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
         "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
     )
-    _add_sampler_options(group)
-    group.add_argument(
-        "--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all"
-    )
-    group.add_argument(
-        "--standardise", action="store_true", help="scale features to mean 0 and deviation 1 over the training nodes"
-    )
-
-
-def _add_sampler_options(group: "Options") -> None:
-    """Add the options of single samplers; `gistgnn.sampling` has their defaults, and a test compares the texts."""
-    add, number = group.add_argument, partial(group.add_argument, type=int)
+    # `gistgnn.sampling` has the defaults of the samplers' options, and a test compares the texts.
     number("--clusters", metavar="C", help="c, number of clusters that the graph is cut into")
     number("--clusters-per-batch", metavar="Q", help="(default: 10)")
     add("--cluster-method", dest="method", choices=CLUSTER_METHODS, help="(default: metis)")
@@ -150,6 +118,9 @@ def _add_sampler_options(group: "Options") -> None:
     number("--sample-coverage", metavar="K", help=text)
     text = "the same for all sub-GCNs, or different ones (default: shared)"
     add("--batches", choices=("shared", "independent"), help=text)
+    add("--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all")
+    text = "scale features to mean 0 and deviation 1 over the training nodes"
+    add("--standardise", action="store_true", help=text)
 
 
 def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
@@ -162,12 +133,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
 
 
 def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
-    """Return the run that the options describe.
-
-    Args:
-        args: values of the options of `add_training_options` and of the data, evaluation, seed and device options.
-        sub_gcns: m.
-        store: where Θ lies.
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
 
     Raises:
         InputError: a setting out of range, or options that do not go together.
@@ -181,10 +147,9 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
 
     from gistgnn.runs.run_folder import choose_device
 
-    heads = ModelConfig.heads if args.heads is None else args.heads
     return RunConfig(
         dataset=args.dataset,
-        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, heads),
+        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, args.heads or ModelConfig.heads),
         sub_gcns=sub_gcns,
         method=method,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
@@ -207,6 +172,24 @@ def store_name(name: str) -> str:
     if name in ALIASES:
         log.warning(f"the store {name} is now called {ALIASES[name]}: use --store {ALIASES[name]}")
     return ALIASES.get(name, name)
+
+
+def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
+    """Warn if a weight between two split layers, which is in 1/m of the rounds, trains in less than one on average."""
+    from gistgnn.sampling import expected_batch
+
+    training, m = config.training, config.sub_gcns
+    seen = sizes.training() if config.inductive else sizes
+    expected = expected_batch(config.sampler, seen, config.model.layers)
+    steps = training.steps(expected.steps, m)
+    rounds = steps / training.local_steps
+    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
+    if config.method == "gist" and m > 1 and between and rounds < m:
+        log.warning(
+            f"m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
+            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
+            "--local-steps"
+        )
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":

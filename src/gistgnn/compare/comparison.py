@@ -58,7 +58,7 @@ class Row:
     @property
     def label(self) -> str:
         """The method's name, with m."""
-        return label(self.method, self.sub_gcns)
+        return self.name if self.sub_gcns == 1 else f"{self.name}, m = {self.sub_gcns}"
 
     @property
     def mean(self) -> float:
@@ -118,10 +118,6 @@ class Comparison:
         rows = [("gist", 1), *((method, m) for method in self.methods for m in self.sub_gcns if m > 1)]
         return [replace(self.base, method=method, sub_gcns=m, seed=0) for method, m in rows]
 
-    def run(self, store: RunStore, at_once: int | None = None) -> tuple[list[Row], list[list[Record]]]:
-        """Train the runs that are missing; see `compare`."""
-        return compare(store, self.configs, self.seeds, "comparing", self.below, at_once)
-
 
 def compare(
     store: RunStore,
@@ -172,17 +168,14 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[fl
         score=tuple(map(score_of, group)),
         seconds=tuple(record["train_seconds"] for record in group),
         speedup=_speedup(list(map(_full_time, baseline)), list(map(_full_time, group))),
-        bytes=statistics.fmean(bytes_sent(record, record["rounds"], _steps_of_worker(record)) for record in group),
+        bytes=statistics.fmean(
+            bytes_sent(record, record["rounds"], record["steps"] // record["traffic"]["workers"]) for record in group
+        ),
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
         seconds_to=reached,
         speedup_to=_speedup(list(map(_seconds_to, baseline, goals)), reached),
     )
-
-
-def label(method: str, m: int) -> str:
-    """Return a method's name, with m."""
-    return method_name(method, m) if m == 1 else f"{method_name(method, m)}, m = {m}"
 
 
 def score_of(record: Record) -> float:
@@ -194,8 +187,9 @@ def curve_of(record: Record) -> dict[str, Any]:
     """Return a run's loss and test score against epochs, seconds and bytes, for the report."""
     history = record["history"]
     method, m = record["config"].get("method", "gist"), record["config"]["sub_gcns"]
+    name = method_name(method, m)
     return {
-        "label": label(method, m),
+        "label": name if m == 1 else f"{name}, m = {m}",
         "method": method,
         "sub_gcns": m,
         "epoch": [entry["epoch"] for entry in history],
@@ -236,16 +230,11 @@ def _note_on_steps(run: RunConfig) -> str:
 
 
 def _seconds_to(record: Record, goal: float) -> float | None:
-    """Return the training time at the first test score of at least `goal` percent; None if there is none."""
     return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
 def _full_time(record: Record) -> float | None:
     return None if "diverged" in record else record["train_seconds"] or None
-
-
-def _steps_of_worker(record: Record) -> int:
-    return record["steps"] // record["traffic"]["workers"]
 
 
 def _speedup(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:

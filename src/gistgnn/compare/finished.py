@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,7 @@ from gistgnn.io.whole_files import replacing
 
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
-    """Return the file for a request, whatever the order of its keys.
-
-    Args:
-        directory: where the files are.
-        prefix: how the file's name begins.
-        request: what is asked for, as JSON can hold it.
-    """
+    """Return the file for a request, which JSON can hold, whatever the order of its keys."""
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
     return directory / f"{prefix}-{digest}.json"
 
@@ -40,6 +34,36 @@ def write(path: Path, content: Any) -> None:
     """Write a file, whole or not at all."""
     with replacing(path) as new:
         new.write_text(json.dumps(content), encoding="utf-8")
+
+
+def measure_all(
+    directory: Path, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str
+) -> dict[str, Any]:
+    """Make the measurements that are missing, one after another; an interruption keeps the finished ones.
+
+    Args:
+        directory: of the files, one for each measurement.
+        wanted: for each name the arguments that tell the measurement from others, and a function that makes it; both
+            consist of numbers, strings, lists and dicts. Measurements whose names begin with the same word and whose
+            arguments agree are the same.
+        label: of the progress bar.
+
+    Returns:
+        All results, by name.
+    """
+    results = {}
+    with progress_bar(label, len(wanted)) as advance:
+        for name, (arguments, measure) in wanted.items():
+            kind = name.split(" ")[0]
+            request = json.loads(json.dumps([kind, arguments]))  # tuples become lists, as in the file
+            path = file_of(directory, kind, request)
+            content = read(path, lambda content: {"of", "found"} <= content.keys())
+            if content is None or content["of"] != request:
+                content = json.loads(json.dumps({"of": request, "found": measure()}))
+                write(path, content)
+            results[name] = content["found"]
+            advance()
+    return results
 
 
 @contextlib.contextmanager

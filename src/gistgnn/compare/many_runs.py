@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from gistgnn.compare import finished
-from gistgnn.compare.processes import process_context, set_up_process
-from gistgnn.compare.turns import Record, take_turns
+from gistgnn.compare.turns import Record, process_context, set_up_process, take_turns
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
@@ -25,12 +24,7 @@ Keep = Callable[[RunConfig, Record], None]
 
 
 class RunStore:
-    """A directory of finished runs, one JSON file for each, looked up by configuration.
-
-    Args:
-        directory: made when the first run is kept.
-        data_root: where named data sets are.
-    """
+    """A directory of finished runs, one JSON file for each, looked up by configuration."""
 
     def __init__(self, directory: Path, data_root: str) -> None:
         self.directory = directory

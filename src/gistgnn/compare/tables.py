@@ -23,33 +23,23 @@ def speedup(row: Row, baseline: Row) -> str:
 
 
 def comparison_table(rows: Sequence[Row], below: float) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and cells of a comparison.
+    """Return the columns and cells of a comparison; the first row is the baseline.
 
-    Args:
-        rows: the first is the baseline.
-        below: the column "until" is the time to a test score this many points below the baseline's final one; it also
-            says how many seeds reached that score, if not all did.
+    The column "until" is the time to a test score `below` points below the baseline's final one; it also says how many
+    seeds reached that score, if not all did.
     """
     columns = ["method", "m", "score", "time", "speed-up", f"until −{below:g}", "sent", "inference", "memory"]
-    return columns, [_cells(row, rows[0]) for row in rows]
-
-
-def _cells(row: Row, baseline: Row) -> list[str]:
-    reached = [seconds for seconds in row.seconds_to if seconds is not None]
-    until = duration(statistics.fmean(reached)) if reached else "–"
-    if reached and len(reached) < len(row.seconds_to):
-        until += f" ({len(reached)}/{len(row.seconds_to)})"
-    return [
-        row.name,
-        str(row.sub_gcns),
-        mean_sd(row.score),
-        duration(row.time),
-        speedup(row, baseline),
-        until,
-        size(row.bytes) if row.bytes else "–",
-        duration(row.inference) if row.inference is not None else "–",
-        size(statistics.fmean(row.peak_memory_bytes)),
-    ]
+    cells = []
+    for row in rows:
+        reached = [seconds for seconds in row.seconds_to if seconds is not None]
+        until = duration(statistics.fmean(reached)) if reached else "–"
+        if reached and len(reached) < len(row.seconds_to):
+            until += f" ({len(reached)}/{len(row.seconds_to)})"
+        sent = size(row.bytes) if row.bytes else "–"
+        inference = duration(row.inference) if row.inference is not None else "–"
+        measured = [mean_sd(row.score), duration(row.time), speedup(row, rows[0]), until, sent, inference]
+        cells.append([row.name, str(row.sub_gcns), *measured, size(statistics.fmean(row.peak_memory_bytes))])
+    return columns, cells
 
 
 def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], centred: Sequence[str] = ()) -> Table:

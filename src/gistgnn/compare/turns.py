@@ -1,21 +1,53 @@
-"""Runs that take turns on one machine, so that other load on the machine slows all of them alike."""
+"""The processes that train runs, and runs that take turns, so that other load on the machine slows all alike."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from threading import Thread
 from typing import Any
 
-from gistgnn.compare.processes import process_context, set_up_process
+import torch
+
 from gistgnn.errors import GistError, InputError
 from gistgnn.runs.config import RunConfig
+from gistgnn.utils.console import show_log
 
 TURN = 0.5  # seconds; a turn lasts at least one round
 
 Record = dict[str, Any]
 Train = Callable[[RunConfig, Callable[[int, int], None], Callable[[], bool]], Record]
+
+
+@cache
+def process_context() -> ForkServerContext | SpawnContext:
+    """Return how processes are started: forked from a server that has imported torch, or spawned on Windows."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["gistgnn.compare.many_runs", "torch._dynamo"])
+    return server
+
+
+def set_up_process(threads: int) -> None:
+    """Prepare a process for training with so many threads; it leaves Ctrl-C to its parent, and ends with it."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    show_log(shown=False)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def take_turns(
@@ -47,13 +79,7 @@ def take_turns(
 
 
 class _Worker:
-    """The process of one run, as the process that hands out the turns sees it.
-
-    Attributes:
-        config: the run.
-        progress: the share of the run that is done, in [0, 1].
-        finished: whether the run is done.
-    """
+    """The process of one run, as the process that hands out the turns sees it; `progress` is in [0, 1]."""
 
     def __init__(self, config: RunConfig, train: Train, threads: int) -> None:
         self.config, self.progress, self.finished = config, 0.0, False

@@ -1,7 +1,6 @@
 """Several processes that train one model together, under torchrun; or one process alone."""
 
-from gistgnn.distributed.communication import communication
-from gistgnn.distributed.costs import Costs, costs
+from gistgnn.distributed.costs import Costs, communication, costs
 from gistgnn.distributed.ranks import Ranks, started_by_torchrun
 from gistgnn.distributed.shared_memory import Machine, load_once
 from gistgnn.distributed.world import Alone, Traffic, World

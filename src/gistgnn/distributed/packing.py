@@ -1,7 +1,5 @@
 """Pack tensors of several types and shapes into one buffer of bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -23,14 +21,10 @@ def pack(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 def unpack(buffer: Tensor, forms: Sequence[Form]) -> list[Tensor]:
     """Return the tensors of a buffer that `pack` has made; they share its memory."""
-    found: dict[int, Tensor] = {}
-    start = 0
-    for k in sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize):
-        shape, dtype = forms[k]
-        stop = start + shape.numel() * dtype.itemsize
-        found[k] = buffer[start:stop].view(dtype).view(shape)
-        start = stop
-    return [found[k] for k in range(len(forms))]
+    order = sorted(range(len(forms)), key=lambda k: -forms[k][1].itemsize)
+    sizes = [forms[k][0].numel() * forms[k][1].itemsize for k in order]
+    found = dict(zip(order, buffer[: sum(sizes)].split(sizes), strict=True))
+    return [found[k].view(dtype).view(shape) for k, (shape, dtype) in enumerate(forms)]
 
 
 def packed_bytes(forms: Sequence[Form]) -> int:

@@ -1,7 +1,5 @@
 """The processes of a run, and what they send each other."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

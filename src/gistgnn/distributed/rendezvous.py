@@ -1,7 +1,5 @@
 """How the ranks of a run find each other at a start, or at a restart."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

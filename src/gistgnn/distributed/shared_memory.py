@@ -1,7 +1,5 @@
 """Tensors that all ranks on one machine read: one rank makes them, and they lie in memory once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """The processes of a run: what they can do together, and the case of one process."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,25 +13,15 @@ T = TypeVar("T")
 
 @dataclass
 class Traffic:
-    """What this rank has exchanged with the others.
+    """What this rank has exchanged with the others; sizes are in bytes."""
 
-    Attributes:
-        rounds: rounds that have ended.
-        sent: bytes of slices sent to other ranks.
-        received: bytes of slices received from other ranks.
-        seconds: time spent in exchanging slices.
-        waited: time spent in waiting for the others, and in exchanging small messages.
-        slices: bytes of the slices of all sub-GCNs of all ranks in these rounds; each slice counts once.
-        read: bytes of Θ that this rank has sent to rank 0, which evaluates and writes the model.
-    """
-
-    rounds: int = 0
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
-    waited: float = 0.0
-    slices: int = 0
-    read: int = 0
+    rounds: int = 0  # that have ended
+    sent: int = 0  # slices sent to other ranks
+    received: int = 0  # slices received from other ranks
+    seconds: float = 0.0  # spent in exchanging slices
+    waited: float = 0.0  # seconds of waiting for the others, and of exchanging small messages
+    slices: int = 0  # those of all sub-GCNs of all ranks in these rounds; each slice counts once
+    read: int = 0  # Θ that this rank has sent to rank 0, which evaluates and writes the model
 
 
 class World(ABC):
@@ -76,10 +64,7 @@ class World(ABC):
         """
         result, error = None, None
         if self.leads:
-            try:
-                result = work()
-            except GistError as caught:
-                error = caught
+            result, error = _attempt(work)
         else:
             meanwhile()
         shared, message = self.gather([result, error_message(error)])[0]
@@ -92,11 +77,7 @@ class World(ABC):
         Raises:
             GistError: the work has raised it on some rank; all ranks raise the error of the first such rank.
         """
-        result, error = None, None
-        try:
-            result = work()
-        except GistError as caught:
-            error = caught
+        result, error = _attempt(work)
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
 
@@ -118,6 +99,13 @@ class Alone(World):
     def gather(self, value: Any) -> list[Any]:
         """Return this process's value."""
         return [value]
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:
+    try:
+        return work(), None
+    except GistError as error:
+        return None, error
 
 
 def error_message(error: GistError | None) -> list[Any] | None:

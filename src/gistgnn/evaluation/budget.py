@@ -12,9 +12,9 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.hidden_features import column_blocks
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn import GNN, SparseMatrix
-from gistgnn.nn.gnn import Layer
-from gistgnn.nn.propagate import Propagation
+from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
+from gistgnn.utils import formats
 
 WORK = 2**27  # bytes of a chunk of nodes: with weights in memory, larger chunks are not faster
 _STORED_ROWS = 4096  # nodes of a chunk: with fewer, a CPU would wait for weights on disk
@@ -27,15 +27,10 @@ _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "attention": (12, 40)}
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes that an evaluation may use.
-
-    Args:
-        host: on the host.
-        device: on the model's GPU; None: the model runs on the host.
-    """
+    """Bytes that an evaluation may use."""
 
     host: int
-    device: int | None = None
+    device: int | None = None  # on the model's GPU; None: the model runs on the host
 
     @property
     def compute(self) -> int:
@@ -45,29 +40,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer's numbers of columns. A 0 means: needs no memory.
+    """A layer's numbers of columns. A 0 means: needs no memory."""
 
-    Attributes:
-        stored: of the input, if it is the output of a hidden layer.
-        read: of the input.
-        sent: of the messages.
-        messages: of the messages, if they are neither the input nor replaced by a cached product.
-        output: of the output.
-        hidden: of the output, if it is not the model's output.
-        scores: of the scores that the edges' weights depend on.
-        rereads_input: the input is read again after aggregation.
-        cached: nodes receive a cached product.
-    """
-
-    stored: int
-    read: int
-    sent: int
-    messages: int
-    output: int
-    hidden: int
-    scores: int
-    rereads_input: bool
-    cached: bool
+    stored: int  # of the input, if it is the output of a hidden layer
+    read: int  # of the input
+    sent: int  # of the messages
+    messages: int  # of the messages, if they are neither the input nor replaced by a cached product
+    output: int  # of the output
+    hidden: int  # of the output, if it is not the model's output
+    scores: int  # of the scores that the edges' weights depend on
+    rereads_input: bool  # after aggregation
+    cached: bool  # nodes receive a cached product
 
     def features(self, columns: int) -> int:
         """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
@@ -91,32 +74,18 @@ class LayerSizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to evaluate a model layer by layer.
+    """How to evaluate a model layer by layer."""
 
-    Attributes:
-        in_file: hidden features are in temporary files, not in memory.
-        columns: columns of the messages that are on the model's device at once, at most.
-        work: bytes of a chunk of nodes.
-        cache_product: compute the product of the graph's features with the operator once and cache it.
-        layers: sizes of every layer.
-        disk: bytes of the temporary files.
-    """
-
-    in_file: bool
-    columns: int
-    work: int
-    cache_product: bool
+    in_file: bool  # hidden features are in temporary files, not in memory
+    columns: int  # of the messages that are on the model's device at once, at most
+    work: int  # bytes of a chunk of nodes
+    cache_product: bool  # compute the product of the graph's features with the operator once and cache it
     layers: tuple[LayerSizes, ...]
-    disk: int
+    disk: int  # bytes of the temporary files
 
 
 class Costs:
     """The memory that a model needs on a graph, in bytes.
-
-    Args:
-        gnn: the model.
-        batch: the graph.
-        largest_cached: cache the product of the graph's features with an operator if it needs at most so many bytes.
 
     Attributes:
         resident: needed all the time: operators, a cached product, weights being read, scores and the output.
@@ -125,6 +94,7 @@ class Costs:
     """
 
     def __init__(self, gnn: GNN, batch: Batch, largest_cached: int) -> None:
+        """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
         self.nodes, self.size = batch.x.shape[0], batch.x.dtype.itemsize
         first = cast(Layer, gnn.convs[0])
         product = self.nodes * gnn.in_features * self.size
@@ -182,8 +152,8 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
     costs = Costs(gnn, batch, budget.compute // 4)
     if budget.compute < costs.least:
         raise InputError(
-            f"evaluation has {_format_bytes(budget.compute)} of memory, layer by layer this model needs "
-            f"{_format_bytes(costs.least)} on this graph: allow more, or evaluate by parts"
+            f"evaluation has {formats.size(budget.compute)} of memory, layer by layer this model needs "
+            f"{formats.size(costs.least)} on this graph: allow more, or evaluate by parts"
         )
     left = budget.compute - costs.resident
     work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), left - costs.column())
@@ -208,12 +178,9 @@ def _work(costs: Costs, left: int, *, gpu: bool) -> int:
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Yield consecutive nodes: at most ``rows`` nodes with at most ``entries`` entries, or a single node.
+    """Yield consecutive nodes: at most ``rows`` >= 1 nodes with at most ``entries`` entries, or a single node.
 
-    Args:
-        rowptr: [N + 1], the start of every node's entries.
-        rows: at least 1.
-        entries: None: any number.
+    ``rowptr``: [N + 1], the start of every node's entries. ``entries`` None: any number.
     """
     nodes, start = len(rowptr) - 1, 0
     ends = None if entries is None else rowptr.cpu().numpy()
@@ -235,8 +202,8 @@ def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
         sent = layer.message(probe, batch.adj)
         width = read if cached else sent.shape[1]
         messages = 0 if cached or sent is probe else width
-        hidden = 0 if index + 1 == len(gnn.convs) else layer.out_features
         out = layer.out_features
+        hidden = 0 if index + 1 == len(gnn.convs) else out
         yield LayerSizes(
             stored, read, width, messages, out, hidden, layer.edge_scores, layer.update_reads_input, cached
         )
@@ -255,8 +222,3 @@ def _operators(gnn: GNN, batch: Batch) -> tuple[int, int]:
         peak = max(peak, kept + entries * (temporary + values))
         kept += entries * (lasting + values)
     return kept, peak
-
-
-def _format_bytes(size: int) -> str:
-    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
-    return f"{size / unit:.3g} {name}"

@@ -15,9 +15,9 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import LayerSizes, Plan, row_chunks
 from gistgnn.evaluation.hidden_features import InFile, InMemory, OneTensor, Stored, column_blocks
 from gistgnn.nn import GNN
-from gistgnn.nn.gnn import Layer, as_gnn
-from gistgnn.nn.propagate import Propagation
+from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
+from gistgnn.utils.formats import size
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
@@ -27,11 +27,7 @@ class ByLayers:
 
     Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
     of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
-    the host, in memory or in temporary files.
-
-    Args:
-        batch: the graph.
-        plan: what fits into memory, for models of the same shapes (see `plan_layers`).
+    the host, in memory or in temporary files. ``plan`` is for models of the same shapes (see `plan_layers`).
 
     Raises:
         InputError: the disk has too little space for the temporary files.
@@ -70,8 +66,8 @@ class ByLayers:
         free = shutil.disk_usage(folder).free
         if needed > free:
             raise InputError(
-                f"the hidden features take {needed / 2**30:.3g} GiB and {folder} has {free / 2**30:.3g} GiB free: "
-                "point TMPDIR to a disk with more room, allow more memory, or evaluate by parts"
+                f"the hidden features take {size(needed)} and {folder} has {size(free)} free: point TMPDIR to a disk "
+                "with more room, allow more memory, or evaluate by parts"
             )
 
 
@@ -147,8 +143,7 @@ class _Pass:
         return self._stack.enter_context(closing(stored))
 
     def _chunks(self) -> Iterator[slice]:
-        work, row = self._plan.work, self._sizes.row(self._x.element_size())
-        if not self._sizes.entry:
+        work, row, entry = self._plan.work, self._sizes.row(self._x.element_size()), self._sizes.entry
+        if not entry:
             return row_chunks(self._adj.pattern.rowptr, max(work // row, 1), None)
-        rows = max(work // 2 // row, 1)
-        return row_chunks(self._adj.attention.rowptr, rows, work // 2 // self._sizes.entry)
+        return row_chunks(self._adj.attention.rowptr, max(work // 2 // row, 1), work // 2 // entry)

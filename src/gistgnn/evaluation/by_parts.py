@@ -33,7 +33,7 @@ class ByParts:
     stay in memory if they need less than a quarter of the available memory.
 
     Args:
-        batch: the graph.
+        batch: the whole graph.
         parts: number of parts P. METIS may find fewer.
         seed: of METIS and of the sample.
         sample: how many parts run, K; the seed decides which ones; None: all.
@@ -91,12 +91,9 @@ class ByParts:
         sampled[torch.from_numpy(chosen)] = True
         nodes = sampled[self._clusters.assignment].to(batch.x.device)
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
-        for split in ("validation", "test"):
-            if scored.get(split) == 0:
-                raise InputError(
-                    f"the sample of {len(chosen)} of {len(self._clusters)} parts has no {split} node: raise the "
-                    "sample, or leave it out"
-                )
+        if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
+            sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
+            raise InputError(f"{sample} has no {empty} node: raise the sample, or leave it out")
         return nodes, scored
 
 
@@ -105,13 +102,8 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
 
     If the weights are on disk, every forward pass reads them once: it takes as many nodes as the memory allows. If they
     are in memory, a model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part
-    at a time, because it may treat a batch as a whole.
-
-    Args:
-        model: the model.
-        batch: the graph.
-        budget: the memory that may be used.
-        reading: bytes for reading weights from disk; None: ask the model.
+    at a time, because it may treat a batch as a whole. ``reading``: bytes for weights being read from disk; None: ask
+    the model.
     """
     gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:

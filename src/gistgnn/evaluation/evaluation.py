@@ -1,24 +1,79 @@
-"""`Evaluation`: the user's choice of how models run on a whole graph, and the preparation of that choice."""
+"""`Evaluation`: the user's choice of how models run on a whole graph; `Inference`: that choice, prepared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.inference import EnsembleAverage, Inference, WholeGraph
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
-from gistgnn.sampling import Batch
+from gistgnn.sampling import Batch, forward
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
+
+
+class Inference(Protocol):
+    """A way to run models on one graph. Whatever depends on the graph alone is prepared once."""
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The mask [N] of the nodes with an output; None: all nodes."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method as in result.json: "method", "exact" and the method's own fields."""
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
+
+
+class WholeGraph:
+    """Runs any model on the whole graph at once."""
+
+    nodes = None
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method as in result.json."""
+        return {"method": "whole", "exact": True}
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Return the output of a model in evaluation mode: [N, C]."""
+        return forward(model, self._batch)
+
+
+class EnsembleAverage:
+    """Runs the members of an ensemble one after another and averages their outputs.
+
+    ``prepare`` prepares the inference of a member, which serves all members of the same shapes.
+    """
+
+    def __init__(self, members: Sequence[nn.Module], prepare: Callable[[nn.Module], Inference]) -> None:
+        kinds = {_shapes(member): member for member in members}
+        self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
+        self._first = next(iter(self._by_shapes.values()))
+        self.nodes = self._first.nodes
+
+    def describe(self) -> dict[str, Any]:
+        """Return the members' method as in result.json."""
+        return self._first.describe()
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Return the mean output of an ensemble's members, or the output of a single member: [N, C]."""
+        members = members_of(model)
+        outputs = (self._by_shapes[_shapes(member)].logits(member) for member in members)
+        return reduce(torch.add, outputs) / len(members)
 
 
 @dataclass(frozen=True)
@@ -47,7 +102,6 @@ class Evaluation:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every value."""
         if self.method not in METHODS:
             raise InputError(f"evaluation is '{self.method}', expected one of {', '.join(METHODS)}")
         for name in ("memory", "parts", "sample"):
@@ -61,10 +115,8 @@ class Evaluation:
         if self.method == "whole" and self.memory is not None:
             raise InputError("memory is given, but the evaluation is whole: give it with auto, layers or parts")
         if self.sample is not None and (self.parts is None or self.sample > self.parts):
-            raise InputError(
-                f"sample is {self.sample}, expected at most parts, which is {self.parts}: choose the method parts and "
-                "set parts"
-            )
+            limit = f"expected at most parts, which is {self.parts}"
+            raise InputError(f"sample is {self.sample}, {limit}: choose the method parts and set parts")
 
     @property
     def approximation(self) -> dict[str, Any] | None:
@@ -74,12 +126,9 @@ class Evaluation:
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
 
     def prepare(self, model: nn.Module, batch: Batch, seed: int = 0) -> Inference:
-        """Choose the method for a model on a graph, and prepare it.
+        """Choose the method for models of the same shapes on a graph, and prepare it.
 
-        Args:
-            model: a model with the shapes of those that will run.
-            batch: the graph, on the models' device.
-            seed: of METIS and of the sample.
+        The graph is on the models' device. The seed is of METIS and of the sample.
 
         Raises:
             InputError: "layers" with a model from outside `gistgnn.nn`, too little memory or disk space, METIS failed,
@@ -110,3 +159,7 @@ class Evaluation:
     def _budget(self, device: torch.device) -> Budget:
         devices = [torch.device("cpu")] + [device] * (device.type != "cpu")
         return Budget(*(self.memory or available_bytes(place) // 2 for place in devices))
+
+
+def _shapes(model: nn.Module) -> tuple[torch.Size, ...]:
+    return tuple(p.shape for p in model.parameters())

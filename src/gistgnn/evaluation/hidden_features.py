@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
+from gistgnn.io.tensors import row_pieces
 from gistgnn.nn import SparseMatrix
 
 _PIECE = 2**26  # bytes that are copied from the host to a GPU at once
@@ -23,11 +24,7 @@ def column_blocks(width: int, most: int) -> list[slice]:
 
 
 class OneTensor:
-    """Features in one tensor on the model's device: the graph's features, or the model's output.
-
-    Args:
-        values: [N, d], dense or sparse.
-    """
+    """Features in one tensor [N, d] on the model's device: the graph's features, or the model's output."""
 
     def __init__(self, values: Tensor | SparseMatrix) -> None:
         self.values = values
@@ -54,10 +51,7 @@ class OneTensor:
 class Stored(ABC):
     """Features on the host, one array [N, f] per block of columns; uninitialised at first.
 
-    Args:
-        nodes: N.
-        blocks: the columns of every block.
-        like: a tensor with the features' dtype, on the model's device.
+    ``like`` is a tensor with the features' dtype, on the model's device.
     """
 
     def __init__(self, nodes: int, blocks: list[slice], like: Tensor) -> None:
@@ -95,12 +89,9 @@ class Stored(ABC):
         """Return a block on the model's device: [N, f]."""
         if self.device.type == "cpu":
             return self.read(index, slice(0, self.nodes))
-        columns = self.blocks[index]
-        width = columns.stop - columns.start
+        width = self.blocks[index].stop - self.blocks[index].start
         block = torch.empty(self.nodes, width, dtype=self.dtype, device=self.device)
-        step = max(_PIECE // (width * self.dtype.itemsize), 1)
-        for start in range(0, self.nodes, step):
-            piece = slice(start, min(start + step, self.nodes))
+        for piece in row_pieces(self.nodes, width * self.dtype.itemsize, _PIECE):
             block[piece] = self.read(index, piece).to(self.device)
         return block
 
@@ -158,8 +149,7 @@ class InFile(Stored):
         self._file.close()
 
     def _transfer(self, method: str, index: int, nodes: slice, rows: Tensor) -> None:
-        columns = self.blocks[index]
-        place = self.nodes * columns.start + nodes.start * (columns.stop - columns.start)
+        place = self.nodes * self.blocks[index].start + nodes.start * rows.shape[1]
         left = memoryview(rows.view(-1).view(torch.uint8).numpy().data)
         try:
             self._file.seek(place * self.dtype.itemsize)

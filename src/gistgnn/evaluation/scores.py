@@ -9,8 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.evaluation import Evaluation
-from gistgnn.evaluation.inference import Inference
+from gistgnn.evaluation.evaluation import Evaluation, Inference
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
 
@@ -19,17 +18,11 @@ SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in resu
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores on one split, as fractions in [0, 1].
+    """Scores on one split, as fractions in [0, 1]."""
 
-    Args:
-        accuracy: share of nodes with the right label; in multi-label graphs, with all labels right.
-        f1_micro: F1 over all decisions; equal to the accuracy if every node has one label.
-        f1_macro: mean of the classes' F1.
-    """
-
-    accuracy: float
-    f1_micro: float
-    f1_macro: float
+    accuracy: float  # share of nodes with the right label; in multi-label graphs, with all labels right
+    f1_micro: float  # F1 over all decisions; equal to the accuracy if every node has one label
+    f1_macro: float  # mean of the classes' F1
 
     def as_dict(self) -> dict[str, float]:
         """Return the scores by name."""
@@ -49,11 +42,8 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
 def score_labels(predicted: Tensor, y: Tensor) -> Scores:
     """Score predictions against labels, both [N] classes or both [N, K] of 0 and 1."""
     truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
-    return Scores(
-        accuracy=float(accuracy_score(truth, guess)),
-        f1_micro=float(f1_score(truth, guess, average="micro", zero_division=0)),
-        f1_macro=float(f1_score(truth, guess, average="macro", zero_division=0)),
-    )
+    micro, macro = (float(f1_score(truth, guess, average=a, zero_division=0)) for a in ("micro", "macro"))
+    return Scores(float(accuracy_score(truth, guess)), micro, macro)
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
@@ -84,7 +74,7 @@ def evaluate(
 
     Args:
         model: on the graph's device.
-        graph: the graph and its splits.
+        graph: the graph.
         splits: of "train", "validation" and "test".
         batch: the graph as a batch; None: prepare it.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.
@@ -97,13 +87,9 @@ def evaluate(
 
 
 def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
-    """Return the scores of a model's output on the splits of a graph.
+    """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
 
-    Args:
-        logits: [N, C], the output for every node.
-        graph: the labels and splits.
-        splits: of "train", "validation" and "test".
-        sampled: mask [N] of the nodes with an output; None: all nodes.
+    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes.
 
     Raises:
         InputError: no node of a split has an output.
@@ -112,10 +98,8 @@ def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor |
     results = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
-        if sampled is not None:
-            mask = mask & sampled
-            if not mask.any():
-                raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
+        if sampled is not None and not (mask := mask & sampled).any():
+            raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
         results[split] = score_labels(predicted[mask], graph.y[mask])
     return results
 

@@ -26,12 +26,8 @@ def cache_folder() -> Path | None:
 def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     """Return the graph that ``build`` makes, from the cache if it was made before with this name and key.
 
-    A damaged file in the cache is replaced. If the cache cannot be written, the graph is built every time.
-
-    Args:
-        name: the name of the graph.
-        key: everything that determines the graph, such as the `fingerprint` of raw files.
-        build: parses or draws the graph.
+    A damaged file in the cache is replaced. If the cache cannot be written, the graph is built every time. ``key`` is
+    everything that determines the graph, such as the `fingerprint` of raw files.
 
     Raises:
         InputError: from ``build``.

@@ -15,20 +15,15 @@ ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
-    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools.
-
-    Args:
-        value: the user's data.
-        name: its name in error messages.
+    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors.
 
     Raises:
         InputError: it is sparse, ragged, complex or not numeric.
     """
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
-            raise InputError(
-                f"{name} is a sparse tensor ({value.layout}); expected a dense one: call .to_dense() on it"
-            )
+            layout = value.layout
+            raise InputError(f"{name} is a sparse tensor ({layout}); expected a dense one: call .to_dense() on it")
         if value.is_complex():
             raise InputError(f"{name} has dtype {value.dtype}; expected real numbers")
         return value.detach()
@@ -64,13 +59,12 @@ def check_features(value: ArrayLike) -> Tensor:
         InputError: another shape, NaN or infinity; the message names the first wrong row.
     """
     x = to_tensor(value, "x")
-    if x.ndim != 2:
-        raise InputError(f"x has shape {list(x.shape)}; expected [nodes, features]")
-    if 0 in x.shape:
-        raise InputError(f"x has shape {list(x.shape)}; expected at least one node and one feature")
+    if x.ndim != 2 or 0 in x.shape:
+        expected = "[nodes, features]" if x.ndim != 2 else "at least one node and one feature"
+        raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
-        row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+        row, column = _first(~torch.isfinite(x))
         raise InputError(
             f"x[{row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
             f"clean or impute the features of node {row} (the first such row)"
@@ -95,15 +89,11 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     edges = edges.to(torch.int64)
     lowest, highest = edges.aminmax()  # masks of all edges only for the error message
     if lowest < 0 or highest >= num_nodes:
-        row, column = ((edges < 0) | (edges >= num_nodes)).nonzero()[0].tolist()
+        row, column = _first((edges < 0) | (edges >= num_nodes))
         raise InputError(
             f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
             f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
         )
-    return _coalesce(edges, num_nodes)
-
-
-def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
     key = edges[1] * num_nodes
     key += edges[0]
     if bool((key[1:] > key[:-1]).all()):  # as in files of save_file: no sort of large graphs
@@ -114,24 +104,15 @@ def _coalesce(edges: Tensor, num_nodes: int) -> Tensor:
 
 
 def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
-    """Check labels and return them with the number of classes.
-
-    Args:
-        value: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
-        num_nodes: N.
-        num_classes: number of classes; None: the largest label plus one, or K.
-
-    Returns:
-        ``y``, [N] int64 or [N, K] float32, and the number of classes.
+    """Check the labels of `Graph.build`; return ``y``, [N] int64 or [N, K] float32, and the number of classes.
 
     Raises:
         InputError: another shape, another number of nodes, or a label out of range.
     """
     y = to_tensor(value, "y")
     if y.ndim not in (1, 2) or y.numel() == 0:
-        raise InputError(
-            f"y has shape {list(y.shape)}; expected [nodes], or [nodes, labels] for several labels per node"
-        )
+        expected = "[nodes], or [nodes, labels] for several labels per node"
+        raise InputError(f"y has shape {list(y.shape)}; expected {expected}")
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
     if num_classes is not None and num_classes < 2:
@@ -144,54 +125,38 @@ def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> t
 def _multi_label(y: Tensor, num_classes: int | None) -> Tensor:
     if num_classes is not None and num_classes != y.shape[1]:
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
-    bad = (y != 0) & (y != 1)
-    if bad.any():
-        row, column = bad.nonzero()[0].tolist()
-        raise InputError(
-            f"y[{row}, {column}] is {y[row, column].item()}; expected 0 or 1 in labels of shape [nodes, labels]"
-        )
+    if at := _first((y != 0) & (y != 1)):
+        raise InputError(f"y{at} is {y[tuple(at)].item()}; expected 0 or 1 in labels of shape [nodes, labels]")
     return y.to(torch.float32).contiguous()
 
 
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    if y.is_floating_point():
-        bad = ~torch.isfinite(y) | (y != torch.floor(y))
-        if bad.any():
-            node = int(bad.nonzero()[0])
-            raise InputError(f"y[{node}] is {y[node].item()}; expected an integer label, or -1 for an unlabelled node")
+    if y.is_floating_point() and (at := _first(~torch.isfinite(y) | (y != torch.floor(y)))):
+        raise InputError(f"y{at} is {y[at].item()}; expected an integer label, or -1 for an unlabelled node")
     y = y.to(torch.int64).contiguous()
     node = int(y.argmin())
     if y[node] < -1:
         raise InputError(f"y[{node}] is {int(y[node])}; expected labels from 0 up, or -1 for an unlabelled node")
     node = int(y.argmax())
     largest = int(y[node])
-    if num_classes is None:
-        return y, _infer_classes(y, node)
-    if largest >= num_classes:
-        raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
-    return y, num_classes
-
-
-def _infer_classes(y: Tensor, largest_at: int) -> int:
-    largest = int(y[largest_at])
+    if num_classes is not None:
+        if largest >= num_classes:
+            raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
+        return y, num_classes
     if largest >= y.shape[0]:
         raise InputError(
-            f"y[{largest_at}] is {largest}, which makes more classes than the {y.shape[0]} nodes; "
-            "expected labels 0, 1, ..., classes - 1: renumber them, or give num_classes"
+            f"y[{node}] is {largest}, which makes more classes than the {y.shape[0]} nodes; expected labels "
+            "0, 1, ..., classes - 1: renumber them, or give num_classes"
         )
     present = torch.unique(y[y >= 0]).tolist()
     if len(present) < 2:
         labels = f"only the label {present[0]}" if present else "no label but -1 (unlabelled)"
         raise InputError(f"y holds {labels}; expected at least 2 classes")
-    return largest + 1
+    return y, largest + 1
 
 
 def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
     """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only.
-
-    Args:
-        splits: by name, a bool mask [N] or distinct node numbers.
-        y: the labels, from `check_labels`.
 
     Raises:
         InputError: a split breaks one of these rules; the message names the first wrong node.
@@ -199,17 +164,17 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor
     masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
     for name, mask in masks.items():
         unlabelled = mask & (y == -1) if y.ndim == 1 else torch.zeros_like(mask)
-        if unlabelled.any():
+        if at := _first(unlabelled):
             raise InputError(
-                f"{name} holds {int(unlabelled.sum())} unlabelled nodes (y = -1), the first is node "
-                f"{int(unlabelled.nonzero()[0])}; expected labelled nodes only: take them out of {name}"
+                f"{name} holds {int(unlabelled.sum())} unlabelled nodes (y = -1), the first is node {at[0]}; "
+                f"expected labelled nodes only: take them out of {name}"
             )
     for one, other in combinations(masks, 2):
         both = masks[one] & masks[other]
-        if both.any():
+        if at := _first(both):
+            shared = int(both.sum())
             raise InputError(
-                f"{one} and {other} share {int(both.sum())} nodes, the first is node "
-                f"{int(both.nonzero()[0])}; expected disjoint splits"
+                f"{one} and {other} share {shared} nodes, the first is node {at[0]}; expected disjoint splits"
             )
     return masks
 
@@ -218,35 +183,31 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
     tensor = to_tensor(value, name)
     if tensor.ndim != 1:
         hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""
-        raise InputError(
-            f"{name} has shape {list(tensor.shape)}; expected a mask [nodes] or a list of node numbers{hint}"
-        )
-    if tensor.dtype == torch.bool:
-        if tensor.shape[0] != num_nodes:
-            raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
-        mask = tensor
-    else:
-        mask = _mask_of(tensor, name, num_nodes)
-    if not mask.any():
+        shape = list(tensor.shape)
+        raise InputError(f"{name} has shape {shape}; expected a mask [nodes] or a list of node numbers{hint}")
+    is_mask = tensor.dtype == torch.bool
+    if is_mask and tensor.shape[0] != num_nodes:
+        raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
+    if not (tensor.any() if is_mask else len(tensor)):
         raise InputError(f"{name} is empty; expected at least one node")
-    return mask.contiguous()
+    return tensor.contiguous() if is_mask else _mask_of(tensor, name, num_nodes)
 
 
 def _mask_of(indices: Tensor, name: str, num_nodes: int) -> Tensor:
-    mask = torch.zeros(num_nodes, dtype=torch.bool, device=indices.device)
-    if indices.numel() == 0:  # NumPy makes an empty list an array of floats
-        return mask
     if indices.is_floating_point():
         raise InputError(f"{name} has dtype {indices.dtype}; expected a bool mask or integer node numbers")
     indices = indices.to(torch.int64)
-    outside = (indices < 0) | (indices >= num_nodes)
-    if outside.any():
-        at = int(outside.nonzero()[0])
-        raise InputError(f"{name}[{at}] is {int(indices[at])}; expected node numbers from 0 to {num_nodes - 1}")
-    mask[indices] = True
-    if int(mask.sum()) < indices.numel():
-        twice = int((torch.bincount(indices) > 1).nonzero()[0])
+    if at := _first((indices < 0) | (indices >= num_nodes)):
+        raise InputError(f"{name}{at} is {int(indices[at])}; expected node numbers from 0 to {num_nodes - 1}")
+    times = torch.bincount(indices, minlength=num_nodes)
+    if at := _first(times > 1):
         raise InputError(
-            f"{name} holds node {twice} more than once; expected distinct node numbers (if it is a mask, make it bool)"
+            f"{name} holds node {at[0]} more than once; expected distinct node numbers (if it is a mask, make it bool)"
         )
-    return mask
+    return times > 0
+
+
+def _first(bad: Tensor) -> list[int]:
+    """Return the indices of the first True; none if all are False."""
+    first: list[int] = bad.nonzero()[0].tolist() if bad.any() else []
+    return first

@@ -20,6 +20,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import metis
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.io.whole_files import replacing
+from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
 METHODS = ("metis", "random")
@@ -35,8 +36,7 @@ class Clusters:
     """A partition of N nodes into clusters, none of them empty.
 
     Attributes:
-        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster. To make every cluster a
-            contiguous range, node ``order[i]`` gets the number i.
+        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster.
         ptr: [clusters + 1] int64; cluster k is ``order[ptr[k]:ptr[k + 1]]``.
         path: their file in the cache, or None.
     """
@@ -46,7 +46,6 @@ class Clusters:
     path: Path | None = None
 
     def __len__(self) -> int:
-        """Return the number of clusters."""
         return self.ptr.numel() - 1
 
     @property
@@ -109,7 +108,14 @@ def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clus
     if cached:
         clusters = _clusters(cached[0], path)
     else:
-        part = _metis(structure if symmetric else (structure + structure.T).tocsr(), count, seed)
+        structure = structure if symmetric else (structure + structure.T).tocsr()
+        nodes, edges = structure.shape[0], structure.nnz
+        log.info(
+            f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes "
+            f"about {size(metis.metis_bytes(nodes, edges))} of memory"
+        )
+        random_seed = int(generator(seed, "metis").integers(2**31))
+        part = metis.partition(structure.indptr, structure.indices, count, random_seed)
         clusters = _clusters(part, _write(path, part, symmetric))
     if len(clusters) < count:
         log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(clusters), count)
@@ -136,15 +142,6 @@ def _is_symmetric(structure: Any) -> bool:
     return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
 
 
-def _metis(structure: Any, count: int, seed: int) -> npt.NDArray[np.int64]:
-    nodes, edges = structure.shape[0], structure.nnz
-    log.info(
-        f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes about "
-        f"{metis.metis_bytes(nodes, edges) / 2**20:,.0f} MiB of memory"
-    )
-    return metis.partition(structure.indptr, structure.indices, count, int(generator(seed, "metis").integers(2**31)))
-
-
 def _path(structure: Any, count: int, seed: int) -> Path | None:
     folder = cache_folder()
     digest = hashlib.sha256(f"{_VERSION} metis {structure.shape[0]} {count} {seed}".encode())
@@ -154,7 +151,7 @@ def _path(structure: Any, count: int, seed: int) -> Path | None:
 
 
 def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
-    """Read every node's cluster and whether the graph was symmetric; None if the file is missing or damaged."""
+    """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
     try:
@@ -171,10 +168,8 @@ def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int
 
 def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
     """Write the clusters to the cache and return the file; None if that is not possible."""
-    if path is None:
-        return None
-    with contextlib.suppress(InputError):
-        with replacing(path) as temporary:
+    if path:
+        with contextlib.suppress(InputError), replacing(path) as temporary:
             save_file({"part": torch.from_numpy(part).int()}, temporary, {"symmetric": str(symmetric)})
-        return path
+            return path
     return None

@@ -71,16 +71,13 @@ class Graph:
         labels, classes = check_labels(y, features.shape[0], num_classes)
         edges = check_edges(edge_index, features.shape[0])
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        graph = cls(features, edges, labels, masks["train"], masks["val"], masks["test"], classes, name)
-        return graph.to(features.device)
+        return cls(features, edges, labels, **masks, num_classes=classes, name=name).to(features.device)
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph") -> "Graph":
-        """Check a `torch_geometric.data.Data` and convert it.
+        """Check and convert a `torch_geometric.data.Data`.
 
-        Args:
-            data: has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`.
-            name: the graph's name.
+        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`.
 
         Raises:
             InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
@@ -88,9 +85,8 @@ class Graph:
         from torch_geometric.data import Data, HeteroData
 
         if isinstance(data, HeteroData):
-            raise InputError(
-                "the data is a HeteroData; expected one type of node and edge: call .to_homogeneous() on it"
-            )
+            hint = "expected one type of node and edge: call .to_homogeneous() on it"
+            raise InputError(f"the data is a HeteroData; {hint}")
         if not isinstance(data, Data):
             raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
         keys = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")

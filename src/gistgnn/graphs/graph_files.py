@@ -36,16 +36,17 @@ def load_file(path: str | Path) -> Graph:
     with _reading(path) as is_npz:
         if not is_npz:
             return Graph.from_pyg(_read_pt(path), name=path.stem)
-        arrays = _read_npz(path, _KEYS)
-        num_classes = _to_num_classes(arrays.pop("num_classes", None))
-        return Graph.build(**arrays, num_classes=num_classes, name=path.stem)
+        arrays: dict[str, Any] = _read_npz(path, _KEYS)
+        if (count := arrays.get("num_classes")) is not None:
+            if count.size != 1 or count.dtype.kind not in "iu":
+                shape, dtype = list(count.shape), count.dtype
+                raise InputError(f"num_classes has shape {shape} and dtype {dtype}; expected one integer")
+            arrays["num_classes"] = int(count.item())
+        return Graph.build(**arrays, name=path.stem)
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor]:
-    """Read only features and edges from a file as for `load_file`, which needs no labels and no splits.
-
-    Returns:
-        ``x`` [N, F] and ``edge_index`` [2, E], checked as by `Graph.build`.
+    """Read only ``x`` [N, F] and ``edge_index`` [2, E] from a file as for `load_file`, which needs no labels or splits.
 
     Raises:
         InputError: as `load_file`.
@@ -96,7 +97,6 @@ def _reading(path: Path) -> Iterator[bool]:
 
 
 def _read_npz(path: Path, keys: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays ``keys`` of an archive, and ``num_classes`` if it is there."""
     try:
         loaded = np.load(path, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):
@@ -122,14 +122,6 @@ def _read_array(archive: Any, key: str) -> npt.NDArray[Any]:
             raise
         raise InputError(f"{key} is an array of Python objects, which are never unpickled; expected numbers") from error
     return array
-
-
-def _to_num_classes(array: npt.NDArray[Any] | None) -> int | None:
-    if array is None:
-        return None
-    if array.size != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"num_classes has shape {list(array.shape)} and dtype {array.dtype}; expected one integer")
-    return int(array.item())
 
 
 def _read_pt(path: Path) -> Any:

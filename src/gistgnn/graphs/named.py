@@ -29,9 +29,7 @@ def find(name: str) -> DatasetInfo | None:
     info = DATASETS.get(base)
     if info is None or not at:
         return info
-    if info.reader != "synthetic":
-        return None
-    return _fraction(info, text)
+    return _fraction(info, text) if info.reader == "synthetic" else None
 
 
 def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
@@ -43,20 +41,15 @@ def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
         raise InputError(f"{info.name}@{text}: the fraction is {text!r}; expected a number above 0, and at most 1")
     nodes, fewest = round(fraction * info.nodes), _NODES_PER_CLASS * info.classes
     if nodes < fewest:
-        raise InputError(
-            f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; expected at least {fewest}, "
-            f"which is a fraction of {fewest / info.nodes:.2g}"
-        )
+        least = f"expected at least {fewest}, which is a fraction of {fewest / info.nodes:.2g}"
+        raise InputError(f"{info.name}@{text}: {nodes} nodes are too few for {info.classes} classes; {least}")
     name = info.name if fraction == 1 else f"{info.name}@{fraction}"
     edges, train = 2 * round(fraction * (info.edges // 2)), round(fraction * info.train)
     return replace(info, name=name, nodes=nodes, edges=edges, train=train)
 
 
 def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
-    """Load only features and edges. A file needs no labels and no splits; otherwise as `load`.
-
-    Returns:
-        ``x`` [N, F] and ``edge_index`` [2, E].
+    """Load only ``x`` [N, F] and ``edge_index`` [2, E], as `load` does. A file needs no labels and no splits.
 
     Raises:
         InputError: as `load`.

@@ -30,7 +30,8 @@ _RAW = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Read ogbn-arxiv, ogbn-products or amazon2m from ogb's raw files. Missing files are downloaded.
 
-    The files are where ogb keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time``. Only ogb's reader of
+    The files are where ogb keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time`` in ``data_root``, which
+    may be read-only if they are there. Only ogb's reader of
     CSV files is used: its data set classes unpickle processed files. All graphs are made undirected. Parsing takes
     minutes, so the result is cached (see `gistgnn.graphs.cache.cached`).
 
@@ -38,10 +39,6 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     validation, 739,032 for test. OGB does not publish the original nodes, so they are drawn uniformly at random with a
     fixed seed. That split has no validation nodes: 39,323 (as in ogbn-products) of the 1,709,997 are held out for
     validation. For a graph of another size the counts are scaled in proportion.
-
-    Args:
-        info: the entry of the data set.
-        data_root: the folder of all data sets. It may be read-only if the raw files are there.
 
     Raises:
         InputError: ogb is not installed, raw files are missing and cannot be downloaded, or are damaged.
@@ -57,15 +54,11 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
             _download(meta, folder)
     with reading(info, folder):
         graph = cached(name, fingerprint(paths), partial(_parse, name, meta, folder))
-    return _as_amazon2m(graph) if info.name == "amazon2m" else graph
-
-
-def _as_amazon2m(graph: Graph) -> Graph:
-    nodes = graph.num_nodes
-    both = round(nodes * _CLUSTER_GCN_TRAIN / _PRODUCTS_NODES)
-    val = round(nodes * _HELD_OUT / _PRODUCTS_NODES)
-    masks = draw_split(nodes, train=both - val, val=val)
-    return replace(graph, train=masks[0], val=masks[1], test=masks[2], name="amazon2m")
+    if info.name != "amazon2m":
+        return graph
+    both, held_out = (round(graph.num_nodes * count / _PRODUCTS_NODES) for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT))
+    train, val, test = draw_split(graph.num_nodes, train=both - held_out, val=held_out)
+    return replace(graph, train=train, val=val, test=test, name="amazon2m")
 
 
 def _meta(info: DatasetInfo, name: str) -> dict[str, str]:

@@ -27,27 +27,19 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     Data sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 %
     test. The 24 graphs of PPI become one block-diagonal graph.
 
-    Args:
-        info: the entry of the data set.
-        data_root: the folder of all data sets. It may be read-only if the raw files are there.
-
     Raises:
         InputError: raw files are missing and cannot be downloaded, or are damaged.
     """
     graphs = _read(info, data_root)
     with reading(info, data_root / info.source[0]):
-        return _to_graph(info, graphs)
-
-
-def _to_graph(info: DatasetInfo, graphs: list[list[Data]]) -> Graph:
-    data = _join(graphs) if info.name == "ppi" else graphs[0][0]
-    if info.row_normalised:
-        data = NormalizeFeatures()(data)
-    if "train_mask" not in data:
-        nodes = data.num_nodes
-        split = draw_split(nodes, train=round(0.6 * nodes), val=round(0.2 * nodes))
-        data.train_mask, data.val_mask, data.test_mask = split
-    return Graph.from_pyg(data, name=info.name)
+        data = _join(graphs) if info.name == "ppi" else graphs[0][0]
+        if info.row_normalised:
+            data = NormalizeFeatures()(data)
+        if "train_mask" not in data:
+            nodes = data.num_nodes
+            split = draw_split(nodes, train=round(0.6 * nodes), val=round(0.2 * nodes))
+            data.train_mask, data.val_mask, data.test_mask = split
+        return Graph.from_pyg(data, name=info.name)
 
 
 def _read(info: DatasetInfo, data_root: Path) -> list[list[Data]]:
@@ -73,14 +65,12 @@ def _join(splits: Sequence[list[Data]]) -> Data:
 class _FromRaw(InMemoryDataset):
     """A base class in front of PyG's data set class: parses the raw files and collects the result instead of saving it.
 
-    A subclass sets these class attributes, because the constructor needs them:
-        info: the entry of the data set.
-        graphs: receives one list of graphs for every processed file.
-        processed_dir: an empty folder. PyG looks for earlier results there, and may unpickle them.
+    A subclass sets these attributes, because the constructor needs them, and ``processed_dir``: an empty folder, since
+    PyG looks for earlier results there, and may unpickle them.
     """
 
     info: DatasetInfo
-    graphs: list[list[Data]]
+    graphs: list[list[Data]]  # receives one list of graphs for every processed file
     root: str
 
     def save(self, data_list: Sequence[Data], path: str) -> None:

@@ -11,23 +11,16 @@ from pathlib import Path
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.info import DatasetInfo
 
-_TIMEOUT_SECONDS = 30.0
-
 
 @contextlib.contextmanager
 def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterator[None]:
-    """Download missing raw files inside the block: connections time out, and nothing is printed on stdout.
-
-    Args:
-        info: the data set.
-        folder: where the raw files belong.
-        files: their paths below ``folder``.
+    """Download missing raw ``files`` of a folder inside the block: connections time out, and stdout stays empty.
 
     Raises:
         InputError: any error of the block; the message says which files to put where.
     """
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_TIMEOUT_SECONDS)  # the downloaders of PyG and ogb set none
+    socket.setdefaulttimeout(30.0)  # seconds; the downloaders of PyG and ogb set none
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield

@@ -9,11 +9,7 @@ SPLIT_SEED = 2020
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; the rest is test.
-
-    Returns:
-        The masks train, val and test, each [N] bool.
-    """
+    """Draw ``train`` and ``val`` of ``num_nodes`` nodes uniformly at random; return the masks train, val, test: [N]."""
     # NumPy has frozen the stream of RandomState: the same nodes in every version.
     order = torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(num_nodes))
     masks = torch.zeros(3, num_nodes, dtype=torch.bool)

@@ -15,15 +15,10 @@ from gistgnn.io.whole_files import replacing
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Scales every feature to mean 0 and standard deviation 1 over the training nodes.
+    """Scales every feature to mean 0 and standard deviation 1 over the training nodes."""
 
-    Attributes:
-        mean: [F].
-        std: [F]; 1 if all training nodes have the same value.
-    """
-
-    mean: Tensor
-    std: Tensor
+    mean: Tensor  # [F]
+    std: Tensor  # [F]; 1 if all training nodes have the same value
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":

@@ -4,8 +4,8 @@ docs/explanation/synthetic-graphs.md says which properties of the real graphs th
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,12 @@ from torch import Tensor
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.planted import Ints, Level, cumulate, draw_edges, power_law
 from gistgnn.graphs.splits import draw_split
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 log = logging.getLogger(__name__)
 
@@ -31,41 +33,38 @@ _VERSION = 2
 
 _LARGE = 5_000_000  # edges from which on the user is told that drawing takes minutes
 
-_ROWS = 100_000  # rows of features drawn at once; changing this changes the graph
+# Edges and rows of features that are drawn at once. Changing one changes the graph: they consume the streams.
+_CHUNK, _ROWS = 4_000_000, 100_000
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How to draw a graph; the sizes are of the whole graph.
 
-    Attributes:
-        nodes: number of nodes.
-        train: number of training nodes.
-        val: number of validation nodes; the rest is test.
-        communities: number of communities. A fraction f of the graph has f^(2/3) as many, each with f^(1/3) as many
-            nodes.
-        group: neighbouring communities per group.
-        inside: share of the edges inside a community.
-        nearby: share of the edges inside a group; the other edges join any two nodes.
-        latent: dimensions of the latent space, where every community has a centre.
-        between: share of the centres' variance between classes; the rest is between communities of one class.
-        spread: standard deviation of the nodes around their centre; the standard deviation of the centres is 1.
-        noise: standard deviation of every feature's noise.
-        mislabelled: share of nodes with a random label.
+    A fraction f of the graph has f^(2/3) as many communities, each with f^(1/3) as many nodes.
     """
 
     nodes: int
     train: int
-    val: int
+    val: int  # the other nodes are test nodes
     communities: int
-    group: int = 16
-    inside: float = 0.75
-    nearby: float = 0.15
-    latent: int = 8
-    between: float = 0.65
-    spread: float = 0.6
-    noise: float = 0.2
-    mislabelled: float = 0.05
+    group: int = 16  # neighbouring communities per group
+    inside: float = 0.75  # share of the edges inside a community
+    nearby: float = 0.15  # share of the edges inside a group; the other edges join any two nodes
+    latent: int = 8  # dimensions of the latent space, where every community has a centre
+    between: float = 0.65  # share of the centres' variance between classes; the rest is inside classes
+    spread: float = 0.6  # standard deviation of the nodes around their centre; the centres' is 1
+    noise: float = 0.2  # standard deviation of every feature's noise
+    mislabelled: float = 0.05  # share of nodes with a random label
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a hierarchy of communities, and the edges that stay within it."""
+
+    share: float  # of all edges
+    bounds: Ints  # [parts + 1]; part k is the nodes bounds[k] to bounds[k + 1] - 1
+    cumulated: Floats  # [N + 1], 0 and then the cumulated weights by which nodes are drawn
 
 
 RECIPES = {
@@ -79,23 +78,19 @@ RECIPES = {
 def load(info: DatasetInfo, data_root: Path) -> Graph:
     """Draw a graph, or read it from the cache (see `gistgnn.graphs.cache.cached`).
 
-    Args:
-        info: the entry of the graph or of a fraction of it, with the numbers of nodes and edges to draw.
-        data_root: not used.
+    ``info`` is of the graph or of a fraction of it; ``data_root`` is not used.
     """
     recipe = RECIPES[info.name.split("@")[0]]
     key = f"{_VERSION} {recipe} {info.nodes} {info.edges} {info.features} {info.classes}"
-    return cached(info.name, key, partial(_draw, info, recipe))
 
+    def build() -> Graph:
+        if info.edges > _LARGE:
+            sizes = f"{info.nodes:,} nodes and {info.edges // 2:,} edges"
+            log.info(f"drawing {info.name}: {sizes}; this takes minutes once, then the graph is in the cache")
+        with spinner("drawing", shown=info.edges > _LARGE):
+            return draw(info, recipe)
 
-def _draw(info: DatasetInfo, recipe: Recipe) -> Graph:
-    if info.edges > _LARGE:
-        log.info(
-            f"drawing {info.name}: {info.nodes:,} nodes and {info.edges // 2:,} edges; this takes minutes once, then "
-            "the graph is in the cache"
-        )
-    with spinner("drawing", shown=info.edges > _LARGE):
-        return draw(info, recipe)
+    return cached(info.name, key, build)
 
 
 def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
@@ -137,12 +132,8 @@ def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     # A hub's edges leave its community, which has too few nodes for them.
     inside = cumulate(np.minimum(weights, 8.0))
     groups = np.append(bounds[:-1][:: recipe.group], nodes)
-    everywhere = np.array([0, nodes])
-    return [
-        Level(recipe.inside, bounds, inside),
-        Level(recipe.nearby, groups, wide),
-        Level(1 - recipe.inside - recipe.nearby, everywhere, wide),
-    ]
+    anywhere = Level(1 - recipe.inside - recipe.nearby, np.array([0, nodes]), wide)
+    return [Level(recipe.inside, bounds, inside), Level(recipe.nearby, groups, wide), anywhere]
 
 
 def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
@@ -191,3 +182,69 @@ def _features(recipe: Recipe, community: Ints, of_community: Ints, features: int
         for place, view in zip(latent.T, views, strict=True):  # a matrix product rounds differently on other machines
             rows += place[:, None] * view
     return x
+
+
+def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
+    """Draw ``count`` weights with density ∝ w^−2.6, from 1 to ``cap``.
+
+    Square roots alone give this exponent. They are rounded in the same way on every machine; powers are not.
+    """
+    root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
+    return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
+
+
+def cumulate(weights: Floats) -> Floats:
+    """Return 0 and the cumulated weights: [N + 1], summed one by one: another order would round differently."""
+    cumulated = np.zeros(len(weights) + 1)
+    np.cumsum(weights, out=cumulated[1:])
+    return cumulated
+
+
+def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
+    """Draw distinct undirected edges without self-loops.
+
+    Every edge draws a level by share, one end by weight among all nodes, and the other end by weight among the nodes
+    in the same part of this level. An edge that exists already is drawn again, level included: so the share of a full
+    part goes to wider levels. ``count`` is well below N (N − 1) / 2.
+
+    Returns:
+        The lower and the higher end of every edge, in ascending order: [count] each.
+    """
+    nodes = len(levels[0].cumulated) - 1
+    keys = np.empty(0, np.int64)
+    while (missing := count - len(keys)) > 0:
+        sizes = [min(_CHUNK, missing - done) for done in range(0, missing, _CHUNK)]
+        keys = np.concatenate([keys, *(_keys(*_draw(rng, levels, size), nodes) for size in sizes)])
+        keys.sort(kind="stable")  # fast on sorted runs
+        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+    return keys // nodes, keys % nodes
+
+
+def _keys(one: Ints, other: Ints, nodes: int) -> Ints:
+    """Return one number per distinct edge, in ascending order, without self-loops."""
+    proper = one != other
+    one, other = one[proper], other[proper]
+    keys: Ints = np.unique(np.minimum(one, other) * nodes + np.maximum(one, other))
+    return keys
+
+
+def _draw(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
+    """Draw both ends of ``count`` edges, level by level."""
+    counts = rng.multinomial(count, [level.share for level in levels])
+    ends = [_draw_level(rng, level, int(n)) for level, n in zip(levels, counts, strict=True)]
+    one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
+    return one, other
+
+
+def _draw_level(rng: np.random.Generator, level: Level, count: int) -> tuple[Ints, Ints]:
+    low, high = np.zeros(count, np.int64), np.full(count, len(level.cumulated) - 1)
+    one = _pick(rng, level.cumulated, low, high)
+    part = np.searchsorted(level.bounds, one, "right") - 1
+    return one, _pick(rng, level.cumulated, level.bounds[part], level.bounds[part + 1])
+
+
+def _pick(rng: np.random.Generator, cumulated: Floats, low: Ints, high: Ints) -> Ints:
+    """Draw one node from low to high − 1 for every entry, by weight."""
+    start = cumulated[low]
+    place = start + rng.random(len(low)) * (cumulated[high] - start)
+    return np.clip(np.searchsorted(cumulated, place, "right") - 1, low, high - 1)

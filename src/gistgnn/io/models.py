@@ -61,8 +61,8 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
 
     Args:
         folder: made if it is not there.
-        tensors: by name. The mapping is asked for each tensor twice, for its size and for its values, and one is held
-            at a time; so it may make them on demand. A `StoredTensor` is copied block by block.
+        tensors: by name. The mapping may make them on demand: it is asked for each tensor twice, for its size and for
+            its values, and one is held at a time. A `StoredTensor` is copied block by block.
         limit: bytes of a file; a tensor that takes more has a file of its own.
 
     Raises:
@@ -81,8 +81,7 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
         for path, shard in zip(paths, shards, strict=True):
             _write(path, {name: sizes[name] for name in shard}, tensors)
         # Several shards cannot be replaced in one step; the index can. So it first names second names of the shards.
-        others = _link(paths) if old & set(names) else []
-        if others:
+        if others := _link(paths) if old & set(names) else []:
             try:
                 _write_index(folder, shards, others, sizes)
             except InputError:
@@ -101,7 +100,6 @@ def _write(path: Path, sizes: _Sizes, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _pieces(tensor: Tensor) -> Iterable[Tensor]:
-    """Return a tensor's values on the host, in pieces that follow each other."""
     if isinstance(tensor, StoredTensor) and not tensor.transposed:
         return (block for _, block in tensor.cpu().blocks())  # type: ignore[attr-defined]
     return [tensor.detach().cpu()]
@@ -129,7 +127,6 @@ def _write_index(folder: Path, shards: Sequence[Sequence[str]], files: Sequence[
 
 
 def _read_index(path: Path) -> tuple[dict[str, str], int]:
-    """Return the file of each tensor, and the bytes of all tensors."""
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         files, total = dict(index["weight_map"]), int(index["metadata"]["total_size"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.io import stored_products as stored_products  # registers the operations
 from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.io.tensors import Place, Readable, TensorFile
 
@@ -66,13 +66,8 @@ def stored_model(
 def held_model(module: nn.Module, tensors: Mapping[str, Tensor], *, above: int | None = LARGE) -> nn.Module:
     """Give a module parameters and buffers that lie in the host's memory; the large ones are not copied.
 
-    Args:
-        module: see `stored_model`.
-        tensors: every parameter and buffer by name. The module sees later changes of the large ones.
-        above: see `stored_model`.
-
-    Returns:
-        The module in evaluation mode. On a GPU it moves its large weights there one block at a time.
+    The arguments are as for `stored_model`, with every parameter and buffer by name. The module sees later changes of
+    the large ones. On a GPU it moves them there one block at a time.
 
     Raises:
         InputError: a tensor is missing, unknown to the module, or of another shape.
@@ -82,21 +77,20 @@ def held_model(module: nn.Module, tensors: Mapping[str, Tensor], *, above: int |
     return stored_model(module, places, above=above, files=files)
 
 
+@dataclass(frozen=True, eq=False)
 class _InMemory:
     """A tensor in memory with the interface of a file."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor
+    tensor: Tensor
 
     def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Return a copy of the tensor, or a view of some rows and columns."""
         if rows is None:
-            return self._tensor.clone()
-        return self._tensor[rows] if columns is None else self._tensor[rows, columns]
+            return self.tensor.clone()
+        return self.tensor[rows] if columns is None else self.tensor[rows, columns]
 
 
 def _slots(module: nn.Module) -> list[dict[str, _Slot]]:
-    """Return for each parameter and buffer its names, and where each name belongs."""
+    """Return every name of each parameter or buffer, and where it belongs."""
     slots: dict[int, dict[str, _Slot]] = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
         for key, tensor in {**owner._parameters, **owner._buffers}.items():
@@ -106,12 +100,9 @@ def _slots(module: nn.Module) -> list[dict[str, _Slot]]:
 
 
 def _value(name: str, tensor: Tensor, place: Place, files: Mapping[Path, Readable], above: int | None) -> Tensor:
-    """Return the values at a place, as a stored tensor if it is large."""
     if place.shape != tuple(tensor.shape):
-        raise InputError(
-            f"'{name}' is {list(place.shape)} in {place.path} and {list(tensor.shape)} in the model: build the model "
-            "that was saved"
-        )
+        shapes = f"{list(place.shape)} in {place.path} and {list(tensor.shape)} in the model"
+        raise InputError(f"'{name}' is {shapes}: build the model that was saved")
     file = files[place.path]
     if above is not None and place.shape and tensor.nbytes >= above:
         return StoredTensor.at(place, file).to(tensor.dtype)

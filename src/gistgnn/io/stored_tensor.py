@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gistgnn.errors import InputError
 from gistgnn.io.tensors import Place, Readable, TensorFile, row_pieces
@@ -18,13 +20,6 @@ BLOCK = 2**26  # bytes of rows that are read at once
 _BLOCKS = 4  # in memory at once: in use, waiting, being converted, and as it was read
 READING = _BLOCKS * BLOCK  # bytes that the stored tensors of a model take while it runs, at most
 
-BY_BLOCKS: dict[Any, Callable[..., Any]] = {}
-"""Functions of torch, and how to compute them without reading the whole tensor (see `stored_products`).
-
-A value that returns NotImplemented cannot do so for its arguments; then the whole tensor is read.
-"""
-
-_HALF = (torch.float16, torch.bfloat16)
 _METHODS = ("size", "dim", "numel", "nelement", "element_size", "is_floating_point", "is_complex", "__len__")
 _ATTRIBUTES = ("shape", "dtype", "device", "layout", "ndim", "nbytes", "itemsize", "is_cuda", "is_cpu", "is_meta")
 _WITHOUT_VALUES = {getattr(Tensor, name) for name in _METHODS}
@@ -46,7 +41,6 @@ class _Part:
         return (self.rows.stop - self.rows.start, *rest)
 
     def cut(self, rows: slice, columns: slice = slice(None)) -> _Part:
-        """Return some rows and columns of this part, counted from its first ones."""
         cut = replace(self, rows=_within(self.rows, rows))
         return cut if self.columns is None else replace(cut, columns=_within(self.columns, columns))
 
@@ -84,15 +78,10 @@ class StoredTensor(Tensor):
 
     @classmethod
     def at(cls, place: Place, file: Readable | None = None) -> StoredTensor:
-        """Return the stored tensor at a place; it has at least one dimension.
-
-        Args:
-            place: where the values lie.
-            file: an open file, or another source; None: the file of the place is opened.
-        """
+        """Return the stored tensor at a place; it has at least one dimension. ``file`` None: open the place's file."""
         columns = slice(0, place.shape[1]) if len(place.shape) == 2 else None
         part = _Part(file or TensorFile(place.path), place, slice(0, place.shape[0]), columns)
-        return cls(part, torch.float32 if place.dtype in _HALF else place.dtype)
+        return cls(part, torch.float32 if place.dtype in (torch.float16, torch.bfloat16) else place.dtype)
 
     def load(self) -> Tensor:
         """Return the tensor in new memory on its device."""
@@ -100,10 +89,7 @@ class StoredTensor(Tensor):
         return values.t() if self.transposed else values
 
     def blocks(self) -> Generator[tuple[slice, Tensor], None, None]:
-        """Yield blocks of consecutive rows, as they lie in the file: which rows, and their values on the device.
-
-        Close the generator if you do not exhaust it.
-        """
+        """Yield blocks of rows as they lie in the file: which rows, and their values. Close it if not exhausted."""
         part, device, dtype = self.part, self.device, self.dtype
         rows, *rest = part.shape
         pieces = list(row_pieces(rows, torch.Size(rest).numel() * dtype.itemsize, BLOCK))
@@ -135,12 +121,11 @@ class StoredTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute a function of torch, by blocks where that is possible."""
         kwargs = kwargs or {}
         if func in _WITHOUT_VALUES:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if func in BY_BLOCKS and (out := BY_BLOCKS[func](*args, **kwargs)) is not NotImplemented:
+        if func in _BY_BLOCKS and (out := _BY_BLOCKS[func](*args, **kwargs)) is not NotImplemented:
             return out
         return _with_values(func, args, kwargs)
 
@@ -148,7 +133,6 @@ class StoredTensor(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Compute what torch calls internally, with whole tensors."""
         return _with_values(func, args, kwargs or {})
 
 
@@ -178,3 +162,98 @@ def _with_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 def _within(outer: slice, inner: slice) -> slice:
     start, stop, _ = inner.indices(outer.stop - outer.start)
     return slice(outer.start + start, outer.start + max(start, stop))
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if isinstance(x, StoredTensor) or not _is_matrix(weight, transposed=False):
+        return NotImplemented
+    if not x.shape[:-1].numel():
+        return x.new_empty(*x.shape[:-1], len(weight))
+    bias = bias.load() if isinstance(bias, StoredTensor) else bias
+    out: Tensor | None = None
+    with closing(weight.moved(x.device).blocks()) as blocks:
+        for rows, block in blocks:
+            columns = F.linear(x, block, None if bias is None else bias[rows])
+            if len(block) == len(weight):
+                return columns
+            if out is None:  # autocast decides on its type
+                out = columns.new_empty(*columns.shape[:-1], len(weight))
+            out[..., rows] = columns
+    return out
+
+
+def _matmul(x: Tensor, other: Tensor) -> Any:
+    if isinstance(x, StoredTensor) or x.layout != torch.strided:
+        return NotImplemented
+    if _is_matrix(other, transposed=True):
+        return _linear(x, other.t())
+    if not _is_matrix(other, transposed=False) or x.shape[-1] != len(other):
+        return NotImplemented
+    out: Tensor | None = None
+    with closing(other.moved(x.device).blocks()) as blocks:
+        for rows, block in blocks:
+            product = x[..., rows] @ block
+            out = product if out is None else out + product
+    return out
+
+
+def _addmm_(out: Tensor, one: Tensor, other: Tensor, **scales: float) -> Any:
+    """Add the product of sparse features `one`: [n, d_in] with Wᵀ to `out`: [n, d_out]."""
+    if isinstance(out, StoredTensor) or isinstance(one, StoredTensor) or not _is_matrix(other, transposed=True):
+        return NotImplemented
+    if len(out):
+        with closing(other.moved(out.device).blocks()) as blocks:
+            for rows, block in blocks:
+                out[:, rows] = out[:, rows].contiguous().addmm_(one, block.t(), **scales)
+    return out
+
+
+def _item(tensor: StoredTensor, index: Any) -> Any:
+    slices = index if isinstance(index, tuple) else (index,)
+    if tensor.transposed or len(slices) > (2 if tensor.dim() == 2 else 1):
+        return NotImplemented
+    if not all(isinstance(cut, slice) and cut.step in (None, 1) for cut in slices):
+        return NotImplemented
+    return tensor.cut(*slices)
+
+
+def _to(tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
+    if args and isinstance(args[0], Tensor):
+        return tensor.moved(args[0].device, args[0].dtype)
+    device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+    return tensor.moved(device, dtype)
+
+
+def _new(method: str, tensor: StoredTensor, *args: Any, **kwargs: Any) -> Any:
+    """Call a method such as `new_zeros` on an empty tensor of the same type and device."""
+    return getattr(torch.empty(0, dtype=tensor.dtype, device=tensor.device), method)(*args, **kwargs)
+
+
+def _transpose(tensor: StoredTensor) -> Any:
+    return tensor.transpose_matrix() if tensor.dim() == 2 else NotImplemented
+
+
+def _is_matrix(weight: Any, *, transposed: bool) -> TypeGuard[StoredTensor]:
+    matrix = isinstance(weight, StoredTensor) and weight.dim() == 2 and weight.numel() > 0
+    return matrix and weight.transposed == transposed
+
+
+_SAME = (Tensor.detach, getattr(Tensor, "data").__get__)  # noqa: B009 (mypy sees the attribute's type)
+_TRANSPOSES = (torch.t, Tensor.t, *(getattr(Tensor, name).__get__ for name in ("T", "mT")))
+_PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
+_MAKERS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor")
+
+# How to compute functions of torch without reading the whole tensor. What returns NotImplemented cannot do so for its
+# arguments; then the whole tensor is read.
+_BY_BLOCKS: dict[Any, Callable[..., Any]] = {
+    F.linear: _linear,
+    Tensor.addmm_: _addmm_,
+    Tensor.__getitem__: _item,
+    Tensor.to: _to,
+    Tensor.cpu: lambda tensor: tensor.moved("cpu"),
+    Tensor.cuda: lambda tensor, device=None, **_: tensor.moved("cuda" if device is None else device),
+    **dict.fromkeys(_PRODUCTS, _matmul),
+    **dict.fromkeys(_TRANSPOSES, _transpose),
+    **dict.fromkeys(_SAME, lambda tensor: tensor),
+    **{getattr(Tensor, name): partial(_new, name) for name in _MAKERS},
+}

@@ -20,20 +20,9 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-"""The types of numbers by their names in a file's header."""
-
+_FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_INTEGERS = {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
+DTYPES = {**_FLOATS, **_INTEGERS, "BOOL": torch.bool}  # by their names in a file's header
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
 _LONGEST_HEADER = 100_000_000  # bytes, as the safetensors library allows
@@ -42,14 +31,7 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies.
-
-    Attributes:
-        path: the safetensors file.
-        offset: position of the tensor's first byte in the file.
-        shape: shape of the tensor.
-        dtype: type of the numbers in the file.
-    """
+    """Where a tensor lies: ``offset`` is the position of its first byte in the safetensors file."""
 
     path: Path
     offset: int
@@ -93,21 +75,20 @@ def read_header(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
 
 def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[str, Place]:
     """Return the places in a header; the tensors must fill the file from `start` to `size` without a gap."""
-    places, spans = {}, []
+    places: dict[str, Place] = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         place = Place(path, start + begin, tuple(map(int, entry["shape"])), DTYPES[entry["dtype"]])
         if min(place.shape, default=0) < 0 or end - begin != place.nbytes:
             raise ValueError(f"'{name}' {list(place.shape)} has {end - begin} bytes")
         places[name] = place
-        spans.append((begin, end))
-    covered = 0
-    for begin, end in sorted(spans):
-        if begin != covered:
-            raise ValueError(f"its tensors leave a gap at byte {covered}")
-        covered = end
-    if start + covered != size:
-        raise ValueError(f"it has {size} bytes, its tensors take {start + covered}")
+    covered = start
+    for place in sorted(places.values(), key=lambda place: (place.offset, place.nbytes)):
+        if place.offset != covered:
+            raise ValueError(f"its tensors leave a gap at byte {covered - start}")
+        covered += place.nbytes
+    if covered != size:
+        raise ValueError(f"it has {size} bytes, its tensors take {covered}")
     return places
 
 
@@ -121,10 +102,6 @@ class Readable(Protocol):
 class TensorFile:
     """An open safetensors file that several threads may read. It stays readable when another file takes its name.
 
-    Args:
-        path: the file.
-        mode: "rb" to read, "r+b" to write as well.
-
     Raises:
         InputError: the file cannot be opened.
     """
@@ -137,15 +114,7 @@ class TensorFile:
             raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
 
     def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Read a tensor of this file, or a part of it, into new memory on the host.
-
-        Args:
-            place: where the tensor lies.
-            rows: which rows, with start and stop; None: all of the tensor.
-            columns: which columns of a matrix, with start and stop; None: all.
-
-        Returns:
-            [rows, columns] for a matrix, [rows, ...] for other tensors, in the file's type of numbers.
+        """Read a tensor of this file, or some rows and columns with start and stop, into new memory on the host.
 
         Raises:
             InputError: the file is cut short, or cannot be read.
@@ -163,8 +132,8 @@ class TensorFile:
             self.fill(out, offset)
             return out if wanted == width else out[:, columns].contiguous()
         out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype, device="cpu")
-        for index, row in enumerate(out):
-            self.fill(row, offset + (index * width + columns.start) * place.dtype.itemsize)
+        starts = range(columns.start, len(out) * width, width)
+        self.fill_from(out, [(offset + start * out.itemsize, wanted * out.itemsize) for start in starts])
         return out
 
     def close(self) -> None:
@@ -172,11 +141,7 @@ class TensorFile:
         self._file.close()
 
     def fill(self, out: Tensor, offset: int) -> None:
-        """Read consecutive bytes, from a position of the file on, into a contiguous tensor.
-
-        Raises:
-            InputError: the file is cut short, or cannot be read.
-        """
+        """Read consecutive bytes, from a position of the file on, into a contiguous tensor; see `fill_from`."""
         self.fill_from(out, [(offset, out.nbytes)])
 
     def fill_from(self, out: Tensor, spans: Sequence[tuple[int, int]]) -> None:
@@ -207,12 +172,8 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, and wait until it is on the disk.
 
-    Args:
-        path: the file.
-        specs: shape and type of every tensor.
-        values: returns the values of a tensor on the host, in pieces that follow each other. It is called once for each
-            tensor, so that one is held at a time.
-        metadata: texts by name, for `read_header`.
+    ``values`` returns the values of a tensor on the host, in consecutive pieces; it is called once for each tensor.
+    ``metadata`` are texts by name, for `read_header`.
 
     Raises:
         InputError: safetensors has no such type of numbers.
@@ -252,9 +213,7 @@ def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tupl
 def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
     """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
 
-    Args:
-        sizes: bytes of every tensor.
-        limit: bytes of a file. A tensor that takes more has a file of its own, after the others.
+    A tensor that takes more has a file of its own, after the others.
     """
     shards: list[list[str]] = [[]]
     large, held = [], 0
@@ -271,7 +230,6 @@ def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
 
 
 def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
-    """Yield slices of consecutive rows, of at most `most` bytes each but at least one row."""
+    """Cut rows into slices of consecutive ones, of at most `most` bytes each but at least one row."""
     step = max(most // max(row_bytes, 1), 1)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

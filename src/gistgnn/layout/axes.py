@@ -41,14 +41,12 @@ Dim = tuple[Segment, ...]  # the segments of one dimension of a tensor, in order
 class Layout:
     """How every parameter and buffer of a model lies along the hidden axes.
 
-    Args:
-        dims: for every parameter and buffer, by name, the segments of each dimension.
-        units: for every axis, the step of the width in ``build`` that adds one feature. A model that divides its width
-            over 4 heads has axes of width / 4 features: 4 units.
+    The unit of an axis is the step of the width in ``build`` that adds one feature. A model that divides its width over
+    4 heads has axes of width / 4 features: 4 units.
     """
 
-    dims: dict[str, tuple[Dim, ...]]
-    units: tuple[int, ...]
+    dims: dict[str, tuple[Dim, ...]]  # for every parameter and buffer, by name, the segments of each dimension
+    units: tuple[int, ...]  # of every axis
 
     def features(self, widths: Sequence[int]) -> Widths:
         """Return the number of features d_l of every axis for the given widths of ``build``."""
@@ -63,13 +61,7 @@ class Layout:
         return [name for name, dims in self.dims.items() if any(s.axis == axis for dim in dims for s in dim)]
 
     def positions(self, dim: Dim, blocks: Sequence[Tensor], features: Sequence[int]) -> Tensor:
-        """Return the positions of the blocks in a dimension, in order.
-
-        Args:
-            dim: one dimension of one tensor.
-            blocks: for every axis, the selected features.
-            features: for every axis, its number of features d_l.
-        """
+        """Return the positions in one dimension of ``blocks``, the selected features of every axis, in order."""
         parts, offset = [], 0
         for segment in dim:
             size = segment.fixed if segment.axis is None else features[segment.axis]
@@ -113,12 +105,8 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
     """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
 
-    There are several only if a dimension is a sum of several axes: the shapes do not show their order.
-
-    Args:
-        build: takes the tuple of widths (with ``shared``, one width) and returns the model.
-        widths: the full widths.
-        shared: all layers share one axis, and ``build`` takes a single width.
+    There are several only if a dimension is a sum of several axes: the shapes do not show their order. For the
+    arguments see `gistgnn.layout.check.infer_layout`.
 
     Raises:
         InputError: a dimension is not a sum of whole copies of axes, or no parameter depends on a width.
@@ -134,20 +122,18 @@ def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator
 
 @dataclass(frozen=True)
 class _Growth:
-    """The parts of one dimension: ``fixed`` entries, and for every axis the entries that come with its width."""
+    """The parts of one dimension."""
 
     fixed: int
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # for every axis the entries that come with its width
 
 
 def _measure(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[_Growth, ...]]:
-    """Return the parts of every dimension of every parameter and buffer."""
-
     def shapes(factors: Sequence[int]) -> dict[str, tuple[int, ...]]:
         return _shapes(build, tuple(w * factor for w, factor in zip(widths, factors, strict=True)), shared)
 
     axes = range(len(widths))
-    base, doubled = shapes([1 for _ in axes]), shapes([2 for _ in axes])
+    base, doubled = shapes([1] * len(widths)), shapes([2] * len(widths))
     probes = [[shapes([factor if a == axis else 1 for a in axes]) for factor in (2, 3)] for axis in axes]
     _check_names(base, [doubled, *itertools.chain.from_iterable(probes)])
     return {
@@ -171,24 +157,17 @@ def _shapes(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[int, 
 def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[int, ...]]]) -> None:
     for other in others:
         if differing := sorted(base.keys() ^ other.keys()):
-            raise InputError(
-                f"parameter '{differing[0]}' exists at some widths only: build the same layers at every width"
-            )
+            name = differing[0]
+            raise InputError(f"parameter '{name}' exists at some widths only: build the same layers at every width")
         for name, shape in base.items():
-            if len(other[name]) != len(shape):
-                raise InputError(
-                    f"parameter '{name}' has {len(shape)} dimensions at some widths, {len(other[name])} at others"
-                )
+            if (dims := len(other[name])) != len(shape):
+                raise InputError(f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at others")
 
 
 def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
     """Express a dimension's size as a sum of axes.
 
-    Args:
-        name: the parameter's name.
-        size: the dimension at the full widths.
-        doubled: the dimension when all widths double.
-        per_axis: for every axis, the dimension when this width alone doubles, and triples.
+    ``doubled`` is the size when all widths double, ``per_axis`` when the width of one axis doubles, and triples.
     """
     steps = []
     for axis, (twice, thrice) in enumerate(per_axis):

@@ -118,14 +118,13 @@ def _randomise(module: nn.Module, layout: Layout) -> None:
 
 def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int | None) -> Batch:
     """Make a small graph with as many input features as the model takes, which its parameters show."""
-    n = 7
-    ring = torch.arange(n)
-    source = torch.cat([ring, (ring + 1) % n, ring[:-3]])
-    target = torch.cat([(ring + 1) % n, ring, ring[3:]])
+    ring = torch.arange(7)
+    source = torch.cat([ring, ring.roll(-1), ring[:-3]])
+    target = torch.cat([ring.roll(-1), ring, ring[3:]])
     edge_index = torch.stack([source, target])
     error: Exception | None = None
     for inputs in _input_sizes(layout, features, input_axis):
-        batch = Batch(torch.randn(n, inputs, dtype=torch.float64), edge_index, ring, ring)
+        batch = Batch(torch.randn(len(ring), inputs, dtype=torch.float64), edge_index, ring, ring)
         try:
             with torch.no_grad():
                 forward(module, batch)
@@ -172,13 +171,11 @@ def _changes(instance: _Instance, layout: Layout, axis: int, names: Sequence[str
 def _find_error(instance: _Instance, layout: Layout) -> str | None:
     """Return an error message if the layout is wrong for this instance, otherwise None."""
     for axis in range(len(instance.features)):
-        names = layout.carriers(axis)
-        with_input = instance.input_axis == axis
+        names, with_input = layout.carriers(axis), instance.input_axis == axis
         if not _changes(instance, layout, axis, names, with_input):
             continue
-        culprits = [
-            name for name in names if not _changes(instance, layout, axis, [n for n in names if n != name], with_input)
-        ]
+        others = {name: [other for other in names if other != name] for name in names}
+        culprits = [name for name in names if not _changes(instance, layout, axis, others[name], with_input)]
         listed = ", ".join(f"'{name}'" for name in (culprits or names)[:4])
         return (
             f"the layout of parameter {listed} cannot be confirmed: permuting the features of width {axis} changes the "

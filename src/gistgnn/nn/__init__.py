@@ -1,12 +1,12 @@
 """GCN, GraphSAGE and GAT with one width per layer, and the sparse product they share.
 
-Public names are imported when they are first used, so that listing `MODELS` does not import torch.
+Public names are imported when they are first used, so that listing `MODELS` does not import torch. A new model is a
+file in this folder and a line in `MODELS`.
 """
 
 from typing import TYPE_CHECKING
 
-from gistgnn.nn.registry import MODELS
-from gistgnn.utils.lazy import lazy_attributes
+from gistgnn.utils.lazy import Registry, lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.nn.adjacency import Adjacency
@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["GAT", "GCN", "GNN", "MODELS", "Adjacency", "GraphSAGE", "Layer", "SparseMatrix"]
 
-__getattr__ = lazy_attributes(
-    __name__,
-    {
-        "Adjacency": "adjacency",
-        "GAT": "gat",
-        "GCN": "gcn",
-        "GNN": "gnn",
-        "GraphSAGE": "sage",
-        "Layer": "gnn",
-        "SparseMatrix": "sparse",
-    },
+MODELS: "Registry[type[GNN]]" = Registry(
+    {"gcn": "gistgnn.nn.gcn:GCN", "graphsage": "gistgnn.nn.sage:GraphSAGE", "gat": "gistgnn.nn.gat:GAT"}
 )
+"""The model classes by name. ``MODELS["gcn"]`` imports the class; ``list(MODELS)`` imports nothing."""
+
+_HOMES = {"Adjacency": "adjacency", "GNN": "gnn", "Layer": "gnn", "SparseMatrix": "sparse"}
+__getattr__ = lazy_attributes(__name__, _HOMES | {"GAT": "gat", "GCN": "gcn", "GraphSAGE": "sage"})

@@ -61,10 +61,8 @@ class Adjacency:
     def cache_products(self, x: Tensor | None, product: Callable[[Operator], Tensor] | None = None) -> None:
         """From now on compute the product of an operator with the constant features ``x`` only once.
 
-        Args:
-            x: [N, F], the tensor object itself, not an equal one; None: cache nothing.
-            product: returns an operator's product with ``x`` if it is not this graph's own, such as the rows of a
-                larger graph's product; None: compute it.
+        ``x``: [N, F] is the tensor object itself, not an equal one; None: cache nothing. ``product`` returns it if it
+        is not this graph's own product, such as the rows of a larger graph's product; None: compute it.
         """
         self._constant = x
         self._product = product  # no closure over this object: a cycle would hold every batch until it is collected

@@ -10,11 +10,7 @@ from torch import Tensor, nn
 
 
 class EnsembleModel(nn.Module):
-    """The mean of several models' outputs.
-
-    Args:
-        members: models that take the same arguments.
-    """
+    """The mean of the outputs of several models, which take the same arguments."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()

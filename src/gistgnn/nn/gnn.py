@@ -1,4 +1,4 @@
-"""`Layer`, one graph layer, and `GNN`, a stack of layers with one width per hidden layer."""
+"""`Layer`, one graph layer; `Propagation`, a layer with one operator; and `GNN`, a stack with one width per layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.nn.adjacency import Adjacency, as_adjacency
+from gistgnn.nn.adjacency import Adjacency, Operator, as_adjacency
 from gistgnn.nn.dropout import dropout as drop
 from gistgnn.nn.sparse import SparseMatrix
 
@@ -23,16 +23,11 @@ class Layer(nn.Module, ABC):
     ``message`` and ``update`` treat every node alone; ``aggregate`` is the only step that looks along the edges.
     Evaluation layer by layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some
     columns, in evaluation mode.
-
-    Attributes:
-        out_features: columns of the output.
-        edge_scores: rows of ``scores``.
-        update_reads_input: whether ``update`` reads the values of ``x``, and not only its type.
     """
 
-    out_features: int
-    edge_scores: int = 0
-    update_reads_input: bool = True
+    out_features: int  # columns of the output
+    edge_scores: int = 0  # rows of `scores`
+    update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -63,6 +58,43 @@ class Layer(nn.Module, ABC):
         return self.update(x, self.aggregate(self.message(x, adj), adj))
 
 
+class Propagation(Layer):
+    """A layer that computes Ā H Wᵀ as (Ā H) Wᵀ or Ā (H Wᵀ), whichever is cheaper.
+
+    The projection costs the same in both orders, so the sparse product decides: nnz·d_in multiply-adds before the
+    projection, nnz·d_out after it. Sparse features are projected first, because Ā H would be dense. A graph's constant
+    features are aggregated first: the product is computed once and reused (see `Adjacency.cache_products`).
+    """
+
+    operator: Operator  # the name of Ā among the graph's operators
+    weight: nn.Parameter
+
+    @property
+    def neighbour_weight(self) -> Tensor:
+        """W: [d_out, d_in]."""
+        return self.weight
+
+    def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """Return H or H Wᵀ: [N, d_in or d_out]."""
+        d_out, d_in = self.neighbour_weight.shape
+        if isinstance(x, Tensor) and (d_in <= d_out or adj.caches(x)):
+            return x
+        return project(x, self.neighbour_weight)
+
+    def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
+        """Return Ā Z."""
+        return adj.aggregate(self.operator, z)
+
+    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
+        """Return some rows of Ā times some columns of Z."""
+        operator: SparseMatrix = getattr(adj, self.operator)
+        return operator.rows(nodes) @ z
+
+    def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
+        """Tell whether ``a`` is Ā (H Wᵀ); otherwise it is Ā H."""
+        return isinstance(x, SparseMatrix) or a.shape[1] != self.neighbour_weight.shape[1]
+
+
 class GNN(nn.Module, ABC):
     """A stack of layers. Every hidden layer is followed by norm, ReLU and dropout; the last layer by nothing (eq. 1).
 
@@ -90,11 +122,8 @@ class GNN(nn.Module, ABC):
     ) -> None:
         super().__init__()
         _check(in_features, widths, out_features, dropout, norm)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.dropout = dropout
-        self.convs = nn.ModuleList()
-        self.norms = nn.ModuleList()
+        self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
+        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         features = in_features
         for width in widths:
             layer = self.make_layer(features, width, last=False)
@@ -158,6 +187,14 @@ class GNN(nn.Module, ABC):
         return F.relu(norm(x), inplace=True)
 
 
+def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
+    if isinstance(h, Tensor):
+        return F.linear(h, weight, bias)
+    out = h @ weight.t()
+    return out if bias is None else out + bias
+
+
 def as_gnn(model: nn.Module) -> GNN | None:
     """Return the model as a `GNN`, also out of torch.compile; None if it is none or overrides ``GNN.forward``."""
     model = getattr(model, "_orig_mod", model)
@@ -174,9 +211,8 @@ def _check(in_features: int, widths: Sequence[int], out_features: int, dropout: 
     if not widths:
         raise InputError("no hidden layer: give at least one width, such as widths=(256, 256)")
     if min(in_features, *widths, out_features) < 1:
-        raise InputError(
-            f"sizes {in_features} -> {tuple(widths)} -> {out_features}: every layer needs at least one feature"
-        )
+        sizes = f"{in_features} -> {tuple(widths)} -> {out_features}"
+        raise InputError(f"sizes {sizes}: every layer needs at least one feature")
     if not 0 <= dropout < 1:
         raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
     if norm not in get_args(Norm):

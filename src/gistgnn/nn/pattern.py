@@ -11,8 +11,6 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 
-_INT32_MAX = torch.iinfo(torch.int32).max
-
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
@@ -27,9 +25,7 @@ class Pattern:
     """
 
     def __init__(self, rowptr: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
-        self.rowptr = rowptr
-        self.col = col
-        self.shape = shape
+        self.rowptr, self.col, self.shape = rowptr, col, shape
 
     @classmethod
     def from_entries(
@@ -144,17 +140,15 @@ class Pattern:
 
 def index_dtype(*sizes: int) -> torch.dtype:
     """Return the dtype of a pattern's indices, given its shape and number of entries."""
-    return torch.int32 if max(sizes) <= _INT32_MAX else torch.int64
+    return torch.int32 if max(sizes) < 2**31 else torch.int64
 
 
 def _check_indices(index: Tensor, size: int, axis: str) -> None:
     if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
-        raise InputError(
-            f"{axis} indices are {index.dtype} of shape {list(index.shape)}: give an int64 or int32 vector [nnz]"
-        )
+        kind = f"{index.dtype} of shape {list(index.shape)}"
+        raise InputError(f"{axis} indices are {kind}: give an int64 or int32 vector [nnz]")
     if index.numel():
-        low, high = (int(bound) for bound in index.aminmax())
+        low, high = map(int, index.aminmax())
         if low < 0 or high >= size:
-            raise InputError(
-                f"{axis} index {low if low < 0 else high} is outside 0..{size - 1}: correct it, or the size {size}"
-            )
+            wrong = low if low < 0 else high
+            raise InputError(f"{axis} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")

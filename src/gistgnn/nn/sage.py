@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.gnn import GNN, Layer
-from gistgnn.nn.propagate import Propagation, project
+from gistgnn.nn.gnn import GNN, Layer, Propagation, project
 from gistgnn.nn.sparse import SparseMatrix
 
 

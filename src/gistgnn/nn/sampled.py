@@ -18,17 +18,11 @@ from gistgnn.nn.sparse import SparseMatrix
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n].
+    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]."""
 
-    Attributes:
-        plain: in A, with the given self-loops.
-        looped: in A + I, with one self-loop per node.
-        row_sums: the row sums of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not.
-    """
-
-    plain: Tensor
-    looped: Tensor
-    row_sums: Tensor | None = None
+    plain: Tensor  # in A, with the given self-loops
+    looped: Tensor  # in A + I, with one self-loop per node
+    row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
 
     def of(self, nodes: Tensor) -> Degrees:
         """Return the degrees of some of the nodes."""
@@ -60,7 +54,7 @@ class SampledAdjacency(Adjacency):
     Args:
         pattern: [N_out, N_in], entries (target, source). The output nodes are the first input nodes.
         degrees: of the input nodes.
-        weight: [nnz], weights of the pattern's entries; None: 1.
+        weight: [nnz], of the pattern's entries; None: 1.
         above: the structures of the second layer, the third, ..., if every layer has its own.
         refuses: the end of an error message: why these edges do not suit models that attend or take an edge_index;
             None: they do.
@@ -80,7 +74,7 @@ class SampledAdjacency(Adjacency):
         self.cache_products(None)
 
     def layer(self, number: int) -> Adjacency:
-        """Return the structure that layer ``number`` (from 0) sums over."""
+        """Return the structure of layer ``number``."""
         return self.above[number - 1] if number and self.above else self
 
     @property
@@ -110,15 +104,14 @@ class SampledAdjacency(Adjacency):
         pattern, weight = self._looped
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
-        return self._matrix(pattern, value if weight is None else value.mul_(weight), self.degrees.row_sums)
+        return self._matrix(pattern, value, weight, self.degrees.row_sums)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """The estimate of D^-1 A: [N_out, N_in]."""
         scale = self.degrees.plain[: self.pattern.shape[0]].reciprocal()
-        value = scale.index_select(0, self.pattern.row)
-        value = value if self.weight is None else value.mul_(self.weight)
-        return self._matrix(self.pattern, value, None if self.degrees.row_sums is None else torch.ones_like(scale))
+        sums = None if self.degrees.row_sums is None else torch.ones_like(scale)
+        return self._matrix(self.pattern, scale.index_select(0, self.pattern.row), self.weight, sums)
 
     @cached_property
     def attention(self) -> Pattern:
@@ -128,7 +121,6 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def _looped(self) -> tuple[Pattern, Tensor | None]:
-        """The pattern with self-loops, and its weights."""
         pattern, keep, place = self.pattern.looped()
         if self.weight is None:
             return pattern, None
@@ -136,7 +128,9 @@ class SampledAdjacency(Adjacency):
         weight[place] = self.weight[keep]
         return pattern, weight
 
-    def _matrix(self, pattern: Pattern, value: Tensor, sums: Tensor | None) -> SparseMatrix:
+    @staticmethod
+    def _matrix(pattern: Pattern, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
+        value = value if weight is None else value.mul_(weight)
         matrix = SparseMatrix.from_pattern(pattern, value)
         if sums is None:
             return matrix
@@ -153,8 +147,7 @@ class SampledAdjacency(Adjacency):
         device = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs).device
         if device == self.device:
             return self
+        pattern, degrees = self.pattern.to(device), self.degrees.to(device)
         weight = None if self.weight is None else self.weight.to(device)
         above = [layer.to(device) for layer in self.above]
-        return SampledAdjacency(
-            self.pattern.to(device), self.degrees.to(device), weight, above=above, refuses=self._refuses
-        )
+        return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)

@@ -30,10 +30,8 @@ class SparseMatrix:
 
     def __init__(self, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]) -> None:
         if value.shape != row.shape or not value.is_floating_point():
-            raise InputError(
-                f"values are {value.dtype} of shape {list(value.shape)}: give one floating-point value for each of "
-                f"the {row.numel()} entries"
-            )
+            kind = f"{value.dtype} of shape {list(value.shape)}"
+            raise InputError(f"values are {kind}: give one floating-point value for each of the {row.numel()} entries")
         self.pattern, order = Pattern.from_entries(row, col, shape)
         self.value = value.detach() if order is None else value.detach().index_select(0, order)
 
@@ -134,9 +132,8 @@ class SparseMatrix:
 
     def __matmul__(self, h: Tensor) -> Tensor:
         if h.dim() != 2 or h.shape[0] != self.shape[1]:
-            raise InputError(
-                f"product of {list(self.shape)} with {list(h.shape)}: the right side has to be [{self.shape[1]}, d]"
-            )
+            shapes = f"{list(self.shape)} with {list(h.shape)}"
+            raise InputError(f"product of {shapes}: the right side has to be [{self.shape[1]}, d]")
         if h.dtype == torch.bfloat16:  # from autocast; the CPU has no sparse product in bfloat16
             h = h.to(self.dtype)
         if h.dtype != self.dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -26,13 +26,7 @@ RECORD = "experiment.json"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim of the paper holds in these runs.
-
-    Args:
-        claim: one sentence.
-        holds: None: these runs do not tell.
-        measured: the numbers behind the verdict.
-    """
+    """Whether a claim of the paper holds in these runs (None: they do not tell), and the numbers that show it."""
 
     claim: str
     holds: bool | None
@@ -69,15 +63,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an experiment.
+    """The result of an experiment: a table with a note on how it was made, verdicts and charts.
 
-    Args:
-        columns: of the table.
-        rows: the cells, as text.
-        note: what the table shows, how it was made, and what differs from the paper.
-        verdicts: on the paper's claims.
-        charts: of the report.
-        centred: the columns whose cells are ticks.
+    `centred` are the columns whose cells are ticks.
     """
 
     columns: Sequence[str]
@@ -85,12 +73,12 @@ class Outcome:
     note: str
     verdicts: Sequence[Verdict] = ()
     charts: Sequence[Chart] = ()
-    centred: Sequence[str] = field(default=())
+    centred: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A table or figure of the paper. A new one is a subclass in a file of its own and an entry in `registry.py`.
+    """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`.
 
     Args:
         scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper.
@@ -117,12 +105,7 @@ class Experiment(ABC):
 
     @classmethod
     def at(cls, scale: str, device: str = "cpu", **options: Any) -> Self:
-        """Return the experiment at a scale.
-
-        Args:
-            scale: one of `SCALES`.
-            device: where the runs train.
-            options: arguments that replace the scale's; None keeps the scale's.
+        """Return the experiment at a scale; `options` are arguments that replace the scale's, if they are not None.
 
         Raises:
             InputError: an unknown scale, or a value out of range.
@@ -134,11 +117,9 @@ class Experiment(ABC):
 
     @abstractmethod
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Train the runs that are missing, and return what all of them show.
+        """Train the runs that are missing from the store, and return what all of them show.
 
-        Args:
-            store: finished runs.
-            jobs: how many runs train at the same time; experiments that time their runs ignore it.
+        `jobs` runs train at the same time; experiments that time their runs ignore it.
 
         Raises:
             InputError: an unknown data set, or a value out of range.
@@ -157,12 +138,12 @@ class Experiment(ABC):
             "command": command,
             "config": {setting.name: getattr(self, setting.name) for setting in fields(self)},
         }
+        text = json.dumps(record, indent=1, default=list)
         from gistgnn.report.experiment_page import experiment_page  # imports matplotlib, which is slow
 
         with replacing(out / f"{self.name}.md") as path:
             note = f"{outcome.note} Measured on {machine}."
             path.write_text(tables.as_markdown(outcome.columns, outcome.rows, note), encoding="utf-8")
-        text = json.dumps(record, indent=1, default=list)
         with replacing(out / RECORD) as path:
             path.write_text(text, encoding="utf-8")
         write_report(out / REPORT, experiment_page(json.loads(text)))
@@ -174,13 +155,7 @@ Part = tuple[list[list[str]], list[Verdict], list[Chart]]  # rows of a table, ve
 
 @dataclass(frozen=True)
 class GroupedExperiment(Experiment):
-    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m.
-
-    The runs of a group take turns. See `Experiment`.
-
-    Attributes:
-        columns: of the table.
-    """
+    """An experiment that compares groups of runs that take turns, such as a model's baseline and GIST with every m."""
 
     columns: ClassVar[tuple[str, ...]]
 
@@ -197,7 +172,7 @@ class GroupedExperiment(Experiment):
         """Return the note under the table."""
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Train the runs that are missing, group by group, and return what all of them show."""
+        """See `Experiment`."""
         compared = {key: compare(store, runs, self.seeds, self.name) for key, runs in self._groups().items()}
         parts = [self._part(key, *results, store) for key, results in compared.items()]
         rows, verdicts, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))

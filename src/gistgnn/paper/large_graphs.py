@@ -42,25 +42,16 @@ def large_run(
 ) -> RunConfig:
     """Return the run of one model on a large graph.
 
-    Args:
-        dataset: its name.
-        model: the model.
-        sub_gcns: m; 1 is the baseline.
-        epochs: split over the sub-GCNs.
-        local_steps: ζ.
-        device: where it trains.
-        runner: "fused" or "in-turn".
-        evaluations: how often the model is scored, about, whatever m is.
-        clusters: c; None: as `clusters_of` gives.
-        lr: learning rate.
+    The epochs are split over the sub-GCNs. The model is scored about `evaluations` times, whatever m is. None as the
+    number of clusters is as `clusters_of` gives.
     """
     sampler = ClusterSampling(clusters=clusters or clusters_of(dataset))
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     return RunConfig(
-        dataset=dataset,
-        model=model,
-        sub_gcns=sub_gcns,
+        dataset,
+        model,
+        sub_gcns,
         device=device,
         training=Training(epochs, local_steps, lr=lr, evaluate_every=every),
         sampler=sampler,

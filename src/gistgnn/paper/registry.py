@@ -7,13 +7,10 @@ SCALES = ("small", "full")
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment, as `gistgnn reproduce` lists it.
+    """An `Experiment`, "module:Class" in `gistgnn.paper`, as `gistgnn reproduce` lists it.
 
-    Args:
-        home: "module:Class" in `gistgnn.paper`; the class is an `Experiment`.
-        help: what it shows.
-        options: names of `gistgnn.cli.reproduce.OPTIONS` that it takes, besides those of every experiment.
-        devices: whether it can use a GPU.
+    `options` are the names of `gistgnn.cli.reproduce.OPTIONS` that it takes, besides those of every experiment;
+    `devices` says whether it can use a GPU.
     """
 
     home: str

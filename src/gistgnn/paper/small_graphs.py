@@ -1,4 +1,4 @@
-"""What Figures 4 and 5 share: full-batch GCNs on small graphs, as in Table 1, over a grid of two settings.
+"""GCNs on small graphs: the runs of Table 1, and the form of Figures 4 and 5 (appendix A.2).
 
 The paper does not give the learning rate and weight decay. 0.01 and 5e-4 on one device, 0.05 and 0 for sub-GCNs are
 what the search for Table 1 on Cora chooses most often.
@@ -7,68 +7,22 @@ what the search for Table 1 on Cora chooses most often.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.paper.experiment import Chart, Experiment, Series
+from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
 from gistgnn.utils.formats import mean_sd
 
 DROPOUT = 0.5
+DATASETS = ("cora", "citeseer", "pubmed", "ogbn-arxiv")
 
-
-@dataclass(frozen=True)
-class Grid:
-    """Scores on every data set, for every value of one setting (lines of a chart) and of another (points of a line).
-
-    Args:
-        lines: the values of the first setting.
-        points: the values of the second setting.
-        scores: test scores of all seeds, in percent, by data set, line and point.
-    """
-
-    lines: Sequence[int]
-    points: Sequence[int]
-    scores: dict[tuple[str, int, int], list[float]]
-
-    @classmethod
-    def train(
-        cls,
-        figure: Experiment,
-        store: RunStore,
-        jobs: int,
-        lines: Sequence[int],
-        points: Sequence[int],
-        run_of: Callable[[str, int, int], RunConfig],
-    ) -> Grid:
-        """Train the runs that are missing; `run_of` returns the run of a data set, a line and a point."""
-        cells = [(dataset, line, point) for dataset in figure.datasets for line in lines for point in points]
-        configs = with_seeds((run_of(*cell) for cell in cells), figure.seeds)
-        records = by_seeds(store.run_all(configs, jobs, figure.name), figure.seeds)
-        scores = {cell: list(map(score_of, seeds)) for cell, seeds in zip(cells, records, strict=True)}
-        return cls(lines, points, scores)
-
-    def mean(self, dataset: str, line: int, point: int) -> float:
-        """Return the mean score over seeds, in percent."""
-        return statistics.fmean(self.scores[dataset, line, point])
-
-    def rows(self, dataset: str) -> list[list[str]]:
-        """Return the rows of a table with one row for each line."""
-        return [
-            [dataset, str(line), *(mean_sd(self.scores[dataset, line, point]) for point in self.points)]
-            for line in self.lines
-        ]
-
-    def chart(self, dataset: str, title: str, xlabel: str, label: str) -> Chart:
-        """Return a chart; `label` is the format of a line's value."""
-        series = [
-            Series(label.format(line), self.points, [self.mean(dataset, line, point) for point in self.points])
-            for line in self.lines
-        ]
-        return Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, logx=True)
+Means = Mapping[tuple[str, int, int], float]  # scores in percent, by data set, line and point
 
 
 def small_run(
@@ -81,18 +35,70 @@ def small_run(
     weight_decay: float | None = None,
 ) -> RunConfig:
     """Return a run on a small graph; every sub-GCN gets all epochs. None: the rates above."""
-    alone = sub_gcns == 1
-    return RunConfig(
-        dataset=dataset,
-        model=ModelConfig("gcn", hidden, dropout=DROPOUT),
-        sub_gcns=sub_gcns,
-        device=experiment.device,
-        training=Training(
-            experiment.epochs,
-            local_steps,
-            training="each",
-            lr=(0.01 if alone else 0.05) if lr is None else lr,
-            weight_decay=(5e-4 if alone else 0.0) if weight_decay is None else weight_decay,
-            schedule="step",
-        ),
+    usual_lr, usual_decay = (0.01, 5e-4) if sub_gcns == 1 else (0.05, 0.0)
+    training = Training(
+        experiment.epochs,
+        local_steps,
+        training="each",
+        lr=usual_lr if lr is None else lr,
+        weight_decay=usual_decay if weight_decay is None else weight_decay,
+        schedule="step",
     )
+    model = ModelConfig("gcn", hidden, dropout=DROPOUT)
+    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=training)
+
+
+@dataclass(frozen=True)
+class GridFigure(Experiment):
+    """A figure of scores over one setting, a line for every value of another; see `Experiment`.
+
+    Attributes:
+        line: names of the lines' setting in the table and, as a format, in the chart.
+        point: format of a column of the table.
+        chart: title and label of the horizontal axis.
+    """
+
+    line: ClassVar[tuple[str, str]]
+    point: ClassVar[str]
+    chart: ClassVar[tuple[str, str]]
+
+    @abstractmethod
+    def _axes(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the values of the lines, and of the points of a line."""
+
+    @abstractmethod
+    def _run_of(self, dataset: str, line: int, point: int) -> RunConfig: ...
+
+    @abstractmethod
+    def _verdicts(self, dataset: str, means: Means) -> list[Verdict]: ...
+
+    @abstractmethod
+    def _settings(self) -> str:
+        """Say how the models were trained."""
+
+    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+        """See `Experiment`."""
+        lines, points = self._axes()
+        cells = [(dataset, line, point) for dataset in self.datasets for line in lines for point in points]
+        configs = with_seeds((self._run_of(*cell) for cell in cells), self.seeds)
+        records = by_seeds(store.run_all(configs, jobs, self.name), self.seeds)
+        scores = {cell: list(map(score_of, seeds)) for cell, seeds in zip(cells, records, strict=True)}
+        means = {cell: statistics.fmean(values) for cell, values in scores.items()}
+        rows, charts = [], []
+        for dataset in self.datasets:
+            rows += [[dataset, str(x), *(mean_sd(scores[dataset, x, point]) for point in points)] for x in lines]
+            series = [
+                Series(self.line[1].format(line), points, [means[dataset, line, point] for point in points])
+                for line in lines
+            ]
+            title, xlabel = self.chart
+            charts.append(Chart(f"{title}, {dataset}", xlabel, "test accuracy (%)", series, logx=True))
+        return Outcome(
+            ["data set", self.line[0], *map(self.point.format, points)],
+            rows,
+            "Test accuracy in percent at the best validation score, mean ± standard deviation over "
+            f"{self.seeds} seeds. {self._settings()} The paper shows curves and gives no numbers; its text gives "
+            "neither learning rates nor dropout.",
+            [verdict for dataset in self.datasets for verdict in self._verdicts(dataset, means)],
+            charts,
+        )

@@ -77,7 +77,6 @@ class Table1(Experiment):
         return replace(run, partitioned=partitioned, seed=seed)
 
     def _choose(self, store: RunStore, cells: Sequence[Cell], jobs: int) -> dict[Cell, Candidate]:
-        """Return the best candidate of every row."""
         everything, finalists = dict.fromkeys(cells, CANDIDATES[self.scale]), FINALISTS[self.scale]
         ranked = self._rank(store, everything, SEARCH_SEEDS[:1], jobs, "choosing learning rates")
         if finalists > 1:
@@ -121,7 +120,6 @@ class Table1(Experiment):
         )
 
     def _verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
-        """Check what partitioning costs at m = 8."""
         verdicts = []
         for dataset in self.datasets:
             mean = {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
@@ -139,12 +137,8 @@ def row_of(
 ) -> list[str]:
     """Return the cells of one of ROWS.
 
-    Args:
-        dataset: its name.
-        index: of the row.
-        chosen: learning rate and weight decay.
-        accuracy: test accuracy of each seed at its best validation score, in percent.
-        records: of each seed. Their best test accuracy over all evaluations is what the authors' scripts print.
+    `accuracy` is the test accuracy of each seed at its best validation score, in percent. The best test accuracy over
+    all evaluations, from the seeds' records, is what the authors' scripts print.
     """
     m, partitioned = ROWS[index]
     best = [100 * max((entry["test"] for entry in record["history"]), default=0.0) for record in records]

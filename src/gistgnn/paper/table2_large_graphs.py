@@ -8,7 +8,7 @@ the training nodes. A smaller graph has proportionally fewer clusters, so that b
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
@@ -23,22 +23,16 @@ from gistgnn.utils.formats import duration, mean_sd
 SUB_GCNS = (1, 2, 4, 8)
 GAT_FACTOR = 4  # at the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller
 
-Cell = tuple[str, str, int, int]  # data set, model, width, L
 # F1 in percent and speed-up for each of SUB_GCNS, by model, width and L.
 Paper = dict[tuple[str, int, int], tuple[tuple[float, float], ...]]
+Cell = tuple[Any, ...]  # data set, model, width, L
 
 
 @dataclass(frozen=True)
 class LargeGraphs(GroupedExperiment):
     """One half of Table 2; see `Experiment`. Epochs are split over the sub-GCNs.
 
-    Args:
-        layers: every L, the number of hidden layers.
-        local_steps: ζ.
-        clusters: c; None: as many as give the paper's batches.
-
-    Attributes:
-        paper: the paper's numbers.
+    `layers` are every L, the number of hidden layers. None clusters: as many as give the paper's batches.
     """
 
     layers: tuple[int, ...] = (2,)
@@ -49,36 +43,30 @@ class LargeGraphs(GroupedExperiment):
     columns = ("data set", "model", "d", "L", "m", "F1", "time", "speed-up", "paper: F1", "speed-up")
 
     @abstractmethod
-    def _models(self) -> list[tuple[str, int]]:
-        """Return every model's name and width."""
+    def _models(self) -> list[tuple[str, int]]: ...
 
     @abstractmethod
     def _differences(self) -> str:
         """Say what else differs from the paper."""
 
-    def _model(self, name: str, width: int, layers: int) -> ModelConfig:
-        if name == "gat":
-            return ModelConfig("gat", (width // 4,) * layers, dropout=0.2, heads=4)
-        return graphsage(width, layers)
-
     def _run_of(self, cell: Cell, m: int) -> RunConfig:
+        dataset, name, width, layers = cell
         settings = self.epochs, self.local_steps, self.device
-        return large_run(cell[0], self._model(*cell[1:]), m, *settings, clusters=self.clusters)
+        model = _gat(width, layers) if name == "gat" else graphsage(width, layers)
+        return large_run(dataset, model, m, *settings, clusters=self.clusters)
 
-    def _groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
+    def _groups(self) -> dict[Cell, list[RunConfig]]:
         models = [(name, width, layers) for name, width in self._models() for layers in self.layers]
         cells = [(dataset, *model) for dataset in self.datasets for model in models]
         return {cell: [self._run_of(cell, m) for m in SUB_GCNS] for cell in cells}
 
-    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
-        cells = [self._cells(key, row, rows[0]) for row in rows]
+    def _part(self, key: Cell, rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
+        cells = []
+        for row, paper in zip(rows, self.paper.get(key[1:], [None] * len(rows)), strict=True):
+            m = "–" if row.sub_gcns == 1 else str(row.sub_gcns)
+            measured = [mean_sd(row.score), duration(row.time), speedup(row, rows[0])]
+            cells.append([*map(str, key), m, *measured, *paper_cells(paper, "{:.2f}x")])
         return cells, _verdicts(key, rows), [_chart(key, records)]
-
-    def _cells(self, key: tuple[Any, ...], row: Row, baseline: Row) -> list[str]:
-        paper = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False)).get(row.sub_gcns)
-        m = "–" if row.sub_gcns == 1 else str(row.sub_gcns)
-        measured = [mean_sd(row.score), duration(row.time), speedup(row, baseline)]
-        return [*map(str, key), m, *measured, *paper_cells(paper, "{:.2f}x")]
 
     def _note(self) -> str:
         return (
@@ -91,7 +79,11 @@ class LargeGraphs(GroupedExperiment):
         )
 
 
-def _verdicts(key: tuple[Any, ...], rows: list[Row]) -> list[Verdict]:
+def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
+    return ModelConfig("gat", (width // 4,) * layers, dropout=0.2, norm=norm, heads=4)
+
+
+def _verdicts(key: Cell, rows: list[Row]) -> list[Verdict]:
     base, *others = rows
     where = "{}, {} {}, L = {}".format(*key)
     diverged = any(row.speedup is None for row in rows)
@@ -105,14 +97,13 @@ def _verdicts(key: tuple[Any, ...], rows: list[Row]) -> list[Verdict]:
     ]
 
 
-def _chart(key: tuple[Any, ...], records: list[list[Record]]) -> Chart:
+def _chart(key: Cell, records: list[list[Record]]) -> Chart:
     """Return the first seed's test scores by training time."""
-    dataset, name, width, layers = key
     series = [
         Series.of_scores("one device" if m == 1 else f"m = {m}", record, "train_seconds", dashed=m == 1)
         for m, (record, *_) in zip(SUB_GCNS, records, strict=True)
     ]
-    title = f"{name} {width}, L = {layers}, {dataset}"
+    title = "{1} {2}, L = {3}, {0}".format(*key)
     return Chart(title, "seconds of training", "test F1 (%)", series, logx=True)
 
 
@@ -141,13 +132,12 @@ class Reddit(LargeGraphs):
         return [(name, 256) for name in self.models_of]
 
     def _run_of(self, cell: Cell, m: int) -> RunConfig:
-        """Return the run of one model; at the small scale GAT trains as `_differences` says."""
         dataset, name, width, layers = cell
-        if self.scale == "full" or name != "gat":
+        if self.scale == "full" or name != "gat":  # at the small scale GAT trains as `_differences` says
             return super()._run_of(cell, m)
-        model = replace(self._model(name, width, layers), norm="layer")
         epochs, zeta = GAT_FACTOR * self.epochs, max(1, self.local_steps // GAT_FACTOR)
         clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)
+        model = _gat(width, layers, norm="layer")
         return large_run(dataset, model, m, epochs, zeta, self.device, clusters=clusters, lr=0.001)
 
     def _differences(self) -> str:

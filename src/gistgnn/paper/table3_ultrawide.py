@@ -6,6 +6,7 @@ plan` decides whether a model fits: a run that would need more than `memory` cou
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -47,13 +48,8 @@ Rows = dict[tuple[int, int], Row]  # of one data set and L, by m and d; a run th
 class UltraWide(Experiment):
     """Table 3; see `Experiment`. Epochs are split over the sub-GCNs.
 
-    Args:
-        layers: every L, the number of hidden layers.
-        widths: every d.
-        sub_gcns: every m; 1 is one device.
-        local_steps: ζ.
-        clusters: c; None: as many as give the paper's batches.
-        memory: what a run may take, in bytes; None: what is available.
+    `layers` are every L, the number of hidden layers. None clusters: as many as give the paper's batches. A run may
+    take `memory` bytes; None: what is available.
     """
 
     layers: tuple[int, ...] = (2,)
@@ -73,14 +69,13 @@ class UltraWide(Experiment):
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """Train every width with every m that fits; the runs of one width take turns."""
-        results = {(dataset, L): self._train(dataset, L, store) for dataset in self.datasets for L in self.layers}
-        return Outcome(
-            COLUMNS,
-            [row for (dataset, L), rows in results.items() for row in self._cells(dataset, L, rows)],
-            self._note(),
-            [verdict for (dataset, L), rows in results.items() for verdict in self._verdicts(dataset, L, rows)],
-            [self._chart(dataset, L, rows) for (dataset, L), rows in results.items()],
-        )
+        cells, verdicts, charts = [], [], []
+        for dataset, layers in itertools.product(self.datasets, self.layers):
+            rows = self._train(dataset, layers, store)
+            cells += self._cells(dataset, layers, rows)
+            verdicts += self._verdicts(dataset, layers, rows)
+            charts.append(self._chart(dataset, layers, rows))
+        return Outcome(COLUMNS, cells, self._note(), verdicts, charts)
 
     def config(self, dataset: str, layers: int, width: int, m: int) -> RunConfig:
         """Return the run of one width and m."""
@@ -90,12 +85,12 @@ class UltraWide(Experiment):
 
     def _train(self, dataset: str, layers: int, store: RunStore) -> Rows:
         sizes = GraphSizes.of_graph(load(dataset, store.data_root))
-        rows = {}
+        rows: Rows = {}
         for width in self.widths:
             configs = [self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)]
             if fitting := [config for config in configs if self._fits(config, sizes)]:
-                for row in compare(store, fitting, self.seeds, self.name)[0]:
-                    rows[row.sub_gcns, width] = row
+                compared, _ = compare(store, fitting, self.seeds, self.name)
+                rows |= {(row.sub_gcns, width): row for row in compared}
         return rows
 
     def _fits(self, config: RunConfig, sizes: GraphSizes) -> bool:
@@ -104,13 +99,12 @@ class UltraWide(Experiment):
 
     def _cells(self, dataset: str, layers: int, rows: Rows) -> list[list[str]]:
         cells = []
-        for m in self.sub_gcns:
-            for d in self.widths:
-                row = rows.get((m, d))
-                measured = [mean_sd(row.score), duration(row.time)] if row else ["OOM", "–"]
-                known = dict(zip(WIDTHS, PAPER.get((layers, m), ()), strict=False))
-                paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
-                cells.append([dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, *paper])
+        for m, d in itertools.product(self.sub_gcns, self.widths):
+            row = rows.get((m, d))
+            measured = [mean_sd(row.score), duration(row.time)] if row else ["OOM", "–"]
+            known = dict(zip(WIDTHS, PAPER.get((layers, m), ()), strict=False))
+            paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
+            cells.append([dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, *paper])
         return cells
 
     def _verdicts(self, dataset: str, layers: int, rows: Rows) -> list[Verdict]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+from gistgnn.compare import finished
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
-from gistgnn.paper.measurements import Measurements
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
 from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
 from gistgnn.theory.example_problems import is_built_in
@@ -41,13 +41,9 @@ class Cell(NamedTuple):
 class Theory(Experiment):
     """Compares the training error with the bounds, and measures how it depends on d_1, m and ζ; see `Experiment`.
 
-    A data set is a name that `load_problem` takes. `epochs` are the local steps of every sub-GCN.
-
-    Args:
-        widths: every d_1. The first d_1, m and ζ are the base, from which one at a time is varied.
-        sub_gcns: every m.
-        local_steps: every ζ.
-        nodes: how many nodes to take of a data set that is not built into the theory.
+    A data set is a name that `load_problem` takes; `nodes` are taken of one that is not built into the theory.
+    `epochs` are the local steps of every sub-GCN. The first of `widths` (d_1), m and ζ are the base, from which one at
+    a time is varied.
     """
 
     widths: tuple[int, ...] = (16384, 4096, 65536)
@@ -55,17 +51,12 @@ class Theory(Experiment):
     local_steps: tuple[int, ...] = (1, 4, 16)
     nodes: int = 100
 
-    name: ClassVar[str] = "theory"
-    title: ClassVar[str] = "Section 4: the theory against training"
+    name = "theory"
+    title = "Section 4: the theory against training"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("complete:6", "karate"), "seeds": 4, "epochs": 96},
-        "full": {
-            "datasets": ("complete:6", "ring:16", "karate", "cora"),
-            "seeds": 10,
-            "epochs": 480,
-            "sub_gcns": (2, 1, 4, 8),
-            "local_steps": (1, 4, 16, 64),
-        },
+        "full": {"datasets": ("complete:6", "ring:16", "karate", "cora"), "seeds": 10, "epochs": 480}
+        | {"sub_gcns": (2, 1, 4, 8), "local_steps": (1, 4, 16, 64)},
     }
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
@@ -77,20 +68,16 @@ class Theory(Experiment):
                 f"widths are {', '.join(map(str, self.widths))}, expected at least {most}, a neuron for each sub-GCN: "
                 f"m goes up to {max(self.sub_gcns)} in training, and to {max(SPLITS)} in other measurements"
             )
-        cells = [cell for name in self.datasets for cell in self._cells(name)]
+        cells = dict.fromkeys(cell for name in self.datasets for line in self._lines(name) for cell in line)
         training = {f"training {cell}": self._training(cell, problems[cell.dataset]) for cell in cells}
         laws = Laws(self.datasets[0], problems[self.datasets[0]], tuple(sorted(set(self.widths))), self.seeds)
-        results = Measurements(store.directory).all({**training, **laws.wanted()}, self.name)
+        results = finished.measure_all(store.directory, {**training, **laws.wanted()}, self.name)
         by_cell = {cell: results[f"training {cell}"] for cell in cells}
+        rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
         charts = [chart for name in self.datasets for chart in self._charts(name, by_cell)]
-        return Outcome(
-            COLUMNS,
-            [_row(cell, result) for cell, result in by_cell.items()],
-            self._note(problems),
-            [*verdicts, *laws.verdicts(results)],
-            [*charts, *laws.charts(results)],
-        )
+        verdicts, charts = [*verdicts, *laws.verdicts(results)], [*charts, *laws.charts(results)]
+        return Outcome(COLUMNS, rows, self._note(problems), verdicts, charts)
 
     def _problem(self, name: str, data_root: str) -> Problem:
         problem = load_problem(name, data_root, nodes=None if is_built_in(name) else self.nodes, scaled=True)
@@ -99,13 +86,14 @@ class Theory(Experiment):
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
         return problem
 
-    def _cells(self, name: str) -> list[Cell]:
-        """Return the base, and the cells that differ from it in one of d_1, m and ζ."""
+    def _lines(self, name: str) -> list[list[Cell]]:
+        """Return the cells that differ from the base in d_1, in m and in ζ, each line with the base."""
         base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
-        by_width = [base._replace(d_1=d_1) for d_1 in self.widths]
-        by_m = [base._replace(m=m) for m in self.sub_gcns]
-        by_zeta = [base._replace(zeta=zeta) for zeta in self.local_steps]
-        return list(dict.fromkeys([*by_width, *by_m, *by_zeta]))
+        return [
+            [base._replace(d_1=d_1) for d_1 in self.widths],
+            [base._replace(m=m) for m in self.sub_gcns],
+            [base._replace(zeta=zeta) for zeta in self.local_steps],
+        ]
 
     def _training(self, cell: Cell, problem: Problem) -> tuple[Result, Any]:
         settings = {"d_1": cell.d_1, "sub_gcns": cell.m, "local_steps": cell.zeta}
@@ -144,16 +132,15 @@ class Theory(Experiment):
         ]
 
     def _charts(self, name: str, by_cell: Mapping[Cell, Result]) -> list[Chart]:
-        base = Cell(name, self.widths[0], self.sub_gcns[0], self.local_steps[0])
-        by_width = {f"d_1 = {d_1:,}": by_cell[base._replace(d_1=d_1)] for d_1 in sorted(self.widths)}
-        by_m = {f"m = {m}": by_cell[base._replace(m=m)] for m in sorted(self.sub_gcns)}
-        by_zeta = {f"ζ = {zeta}": by_cell[base._replace(zeta=zeta)] for zeta in sorted(self.local_steps)}
-        d_1, m, zeta = base[1:]
-        return [
-            _chart(f"{name}: the error by d_1 (m = {m}, ζ = {zeta}), and the theorem's bound", by_width, "printed"),
-            _chart(f"{name}: the error by m (d_1 = {d_1:,}, ζ = {zeta}), and the prediction", by_m, "predicted"),
-            _chart(f"{name}: the error by ζ (d_1 = {d_1:,}, m = {m}), and the prediction", by_zeta, "predicted"),
-        ]
+        lines = self._lines(name)
+        settings = [f"d_1 = {self.widths[0]:,}", f"m = {self.sub_gcns[0]}", f"ζ = {self.local_steps[0]}"]
+        charts = []
+        for i, (symbol, line) in enumerate(zip(("d_1", "m", "ζ"), lines, strict=True)):
+            others = ", ".join(settings[:i] + settings[i + 1 :])
+            key, against = ("printed", "the theorem's bound") if symbol == "d_1" else ("predicted", "the prediction")
+            results = {f"{symbol} = {cell[i + 1]:,}": by_cell[cell] for cell in sorted(line)}
+            charts.append(_chart(f"{name}: the error by {symbol} ({others}), and {against}", results, key))
+        return charts
 
     def _note(self, problems: dict[str, Problem]) -> str:
         sizes = ", ".join(f"{name} ({problem.n} nodes, {problem.d} features)" for name, problem in problems.items())
@@ -232,8 +219,6 @@ def _span(values: Sequence[float]) -> str:
 
 def _chart(title: str, results: Mapping[str, Result], against: str) -> Chart:
     name = "bound" if against == "printed" else against
-    measured = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
-    dashed = [
-        Series(f"{name}, {label}", result["steps"], result[against], dashed=True) for label, result in results.items()
-    ]
-    return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", [*measured, *dashed], logy=True)
+    series = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
+    series += [Series(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
+    return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, logy=True)

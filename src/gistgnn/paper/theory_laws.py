@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from gistgnn.paper.experiment import Chart, Series, Verdict
@@ -39,13 +39,10 @@ Result = Mapping[str, float]  # "measured", "leading" (to leading order), "trans
 
 @dataclass(frozen=True)
 class Laws:
-    """Measurements on one problem, at the widths of the experiment and at the m and ζ above.
+    """Measurements on one problem on which all assumptions hold, at the m and ζ above; `dataset` is its name.
 
-    Args:
-        dataset: the name of the problem.
-        problem: a problem on which all assumptions hold.
-        widths: every d_1 for the remaining error, ascending; what a round adds is measured at the middle one.
-        seeds: of the experiment; cheap measurements take more.
+    `widths` are every d_1 for the remaining error, ascending; what a round adds is measured at the middle one. `seeds`
+    are the experiment's; cheap measurements take more.
     """
 
     dataset: str
@@ -62,10 +59,9 @@ class Laws:
         }
 
     def _local_measurements(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
-        for m in KERNEL_SPLITS:
-            for d_1 in KERNEL_WIDTHS:
-                settings = {"d_1": d_1, "sub_gcns": m, "draws": 15 * self.seeds}
-                yield f"kernel {m} {d_1}", measure_kernel_distance, settings
+        for m, d_1 in product(KERNEL_SPLITS, KERNEL_WIDTHS):
+            settings = {"d_1": d_1, "sub_gcns": m, "draws": 15 * self.seeds}
+            yield f"kernel {m} {d_1}", measure_kernel_distance, settings
         settings = {"d_1": self.widths[0], "sub_gcns": 2, "local_steps": 5, "seeds": self.seeds}
         yield "local", _as_dict(measure_contraction), settings
         step_size = recommended_step(self.problem, 2) / 4
@@ -73,11 +69,10 @@ class Laws:
 
     def _error_measurements(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
         middle, eta = self.widths[len(self.widths) // 2], recommended_step(self.problem, 2)
-        for m, zeta in REMAINING:
-            for d_1 in self.widths:
-                seeds = max(self.seeds, 6 * self.seeds * self.widths[0] // d_1)
-                settings = _settings(d_1, m, zeta, recommended_step(self.problem, m), seeds)
-                yield f"remaining {m} {zeta} {d_1}", _remaining, {**settings, "rounds": ENOUGH}
+        for (m, zeta), d_1 in product(REMAINING, self.widths):
+            seeds = max(self.seeds, 6 * self.seeds * self.widths[0] // d_1)
+            settings = _settings(d_1, m, zeta, recommended_step(self.problem, m), seeds)
+            yield f"remaining {m} {zeta} {d_1}", _remaining, {**settings, "rounds": ENOUGH}
         for m, zeta in dict.fromkeys([*((2, zeta) for zeta in GENTLE_STEPS), *((m, 1) for m in SPLITS)]):
             settings = _settings(middle, m, zeta, eta / GENTLE, 3 * self.seeds)
             yield f"gentle {m} {zeta}", _remaining, {**settings, "rounds": GENTLE_ENOUGH // zeta, "from_zero": True}
@@ -162,26 +157,20 @@ def _neighbourhood_claims(lines: _Lines) -> list[Claim]:
     numbers = ", ".join(f"{slope:.3f} for m = {m}, ζ = {zeta}" for (m, zeta), slope in pairs) or "one width"
     unsettled = (None, f"the initial error is not gone after {ENOUGH // 2} rounds")
     first, longer, wider = lines.widest
-    (m, zeta), as_m = REMAINING[0], "the neighbourhood grows with m, as (m−1)²/m²"
+    (m, zeta), grows = REMAINING[0], "the neighbourhood grows with"
+    as_zeta, as_m = f"{grows} ζ", f"{grows} m, as (m−1)²/m²"
+    by_zeta = _grows("ζ", (1, 4), [first, longer], float) if settled else unsettled
+    by_m = _grows_with_m((2, 4), [first, wider]) if settled else unsettled
     return [
         (
             f"the neighbourhood falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; m = {m}, ζ = {zeta})",
             abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several and settled else None,
             numbers if settled else unsettled[1],
         ),
-        (
-            f"the neighbourhood grows with ζ (small steps, η/{GENTLE})",
-            *_grows("ζ", GENTLE_STEPS, lines.gentle_zeta, float),
-        ),
-        (
-            "the neighbourhood grows with ζ (η as recommended)",
-            *(_grows("ζ", (1, 4), [first, longer], float) if settled else unsettled),
-        ),
+        (f"{as_zeta} (small steps, η/{GENTLE})", *_grows("ζ", GENTLE_STEPS, lines.gentle_zeta, float)),
+        (f"{as_zeta} (η as recommended)", *by_zeta),
         (f"{as_m} (η/{GENTLE})", *_grows_with_m(SPLITS, lines.gentle_m)),
-        (
-            f"{as_m} (η as recommended, which grows with m)",
-            *(_grows_with_m((2, 4), [first, wider]) if settled else unsettled),
-        ),
+        (f"{as_m} (η as recommended, which grows with m)", *by_m),
     ]
 
 
@@ -190,12 +179,9 @@ def _round_claims(lines: _Lines) -> list[Claim]:
     judged = [*filter(_settled, lines.widest), *lines.gentle_zeta, *lines.gentle_m[1:]]
     judged += [*lines.added["short"], *lines.added["long"], *lines.added_m]
     ratios = [result["measured"] / result["leading"] for result in judged]
+    as_zeta = f"what a round adds grows with ζ, as ζ (η/{SHORT})"
     return [
-        (
-            f"what a round adds grows with ζ, as ζ (η/{SHORT})",
-            abs(slope - 1.0) <= ONE_TOLERANCE,
-            f"exponent {slope:.3f} for ζ = 1 to 4",
-        ),
+        (as_zeta, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4"),
         (f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, lines.added_m)),
         (
             f"ours: the measurements are the leading order in 1/d_1, within {LEADING_TOLERANCE:.0%}",
@@ -261,8 +247,7 @@ def _grows(
 
 def _series(x: Sequence[int], lines: Mapping[str, Sequence[Result]]) -> list[Series]:
     """Return the measured lines, and then a dashed line of the leading order for each."""
-    measured = [Series(label, x, _numbers(line)) for label, line in lines.items()]
-    leading = [
-        Series(f"leading order, {label}", x, _numbers(line, "leading"), dashed=True) for label, line in lines.items()
-    ]
-    return [*measured, *leading]
+    series = [Series(label, x, _numbers(line)) for label, line in lines.items()]
+    for label, line in lines.items():
+        series.append(Series(f"leading order, {label}", x, _numbers(line, "leading"), dashed=True))
+    return series

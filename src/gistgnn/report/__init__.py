@@ -12,11 +12,7 @@ REPORT = "report.html"
 
 
 def write_report(path: Path, html: str) -> None:
-    """Write a page into a file, whole or not at all.
-
-    Args:
-        path: the file, usually named `REPORT`.
-        html: the page.
+    """Write a page into a file, usually named `REPORT`, whole or not at all.
 
     Raises:
         InputError: the file cannot be written.

@@ -1,5 +1,6 @@
 """Horizontal bars: their labels, lengths and values."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,7 @@ _HIDDEN = 5e-5  # a share that prints as 0.00 %
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar.
-
-    Args:
-        label: what it stands for.
-        value: as text.
-        length: in [0, 1].
-        colour: index of a colour of style.css.
-    """
+    """One bar: its label, its value as text, its length in [0, 1], and the index of a colour of style.css."""
 
     label: str
     value: str
@@ -31,19 +25,15 @@ def share_bars(parts: Mapping[str, float], total: float, text: Callable[[float],
     """Return a bar for every part above 0, with its value and its share of a total."""
     bars = []
     for label, value in parts.items():
-        share = value / total if total else 0.0
-        rounded = f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
         if value > 0:
+            share = value / total if total else 0.0
+            rounded = f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
             bars.append(Bar(label, f"{text(value)} · {rounded}", share, colour))
     return bars
 
 
 def coverage_summary(coverage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of the coverage: "never", "median", "mean" and "bars".
-
-    Args:
-        coverage: "rounds"; "counts", the share of the parameters that were trained in so many rounds.
-    """
+    """Return what a page shows of the coverage in result.json: "never", "median", "mean" and "bars"."""
     shares = {int(n): float(share) for n, share in coverage["counts"].items()}
     bins = _bins(shares, coverage["rounds"])
     longest = max(share for _, share in bins) or 1
@@ -57,12 +47,10 @@ def coverage_summary(coverage: Mapping[str, Any]) -> dict[str, Any]:
 
 def median(shares: Mapping[int, float]) -> int:
     """Return the smallest number of rounds that covers at least half of the parameters."""
-    half, covered = sum(shares.values()) / 2, 0.0
-    for n in sorted(shares):
-        covered += shares[n]
-        if covered >= half - 1e-12:
-            return n
-    return max(shares)
+    rounds = sorted(shares)
+    covered = itertools.accumulate(shares[n] for n in rounds)
+    half = sum(shares.values()) / 2 - 1e-12
+    return next((n for n, share in zip(rounds, covered, strict=True) if share >= half), rounds[-1])
 
 
 def share_text(share: float) -> str:

@@ -47,15 +47,7 @@ _SVG_STYLE: Any = _STYLE | {
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart.
-
-    Args:
-        label: its name in the legend.
-        x: from left to right; None is a gap, in `y` too.
-        y: as many values.
-        colour: index of a colour.
-        dash: index into `DASHES`.
-    """
+    """One line of a chart, from left to right; None is a gap. `colour` is an index, `dash` one into `DASHES`."""
 
     label: str
     x: Sequence[float | None]
@@ -78,16 +70,8 @@ class Series:
 class Chart:
     """Lines over common axes.
 
-    Args:
-        title: what it shows.
-        xlabel: of the horizontal axis.
-        ylabel: of the vertical axis.
-        series: the lines.
-        log_x: the horizontal axis is logarithmic.
-        log_y: the vertical axis is logarithmic.
-        mark: position of a dotted vertical line.
-        mark_label: its name in the legend of a PNG.
-        floor: where the vertical axis begins; None: at the lowest number.
+    `mark` is the position of a dotted vertical line, `mark_label` its name in the legend of a PNG. The vertical axis
+    begins at `floor`; None: at the lowest number.
     """
 
     title: str
@@ -106,11 +90,7 @@ class Chart:
         return f"{self.title}: {self.ylabel} against {self.xlabel}, {', '.join(line.label for line in self.series)}"
 
     def svg(self, key: str) -> Markup:
-        """Draw the chart for a page.
-
-        Args:
-            key: no other chart of the page has it; the ids in the drawing follow from it.
-        """
+        """Draw the chart for a page, in which no other chart has this key; the ids in the drawing follow from it."""
         with matplotlib.rc_context(_SVG_STYLE | {"svg.hashsalt": key}):
             figure = Figure(figsize=(5, 3))  # constrained layout would draw twice
             axes = figure.subplots(gridspec_kw={"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96})
@@ -122,17 +102,13 @@ class Chart:
 
     def numbers(self) -> tuple[list[str], list[list[str]]]:
         """Return columns and rows of its numbers: a column for each line if all share x, else a row for each point."""
-        points = [line.points for line in self.series]
         if all(list(line.x) == list(self.series[0].x) for line in self.series):
             columns = [self.xlabel, *(line.label for line in self.series)]
-            wide = [[number(row[0][0]), *(number(y) for _, y in row)] for row in zip(*points, strict=True)]
+            points = zip(*(line.points for line in self.series), strict=True)
+            wide = [[number(row[0][0]), *(number(y) for _, y in row)] for row in points]
             return columns, _thinned(wide, _NUMBERS)
         most = max(2, _NUMBERS // len(self.series))
-        rows = [
-            [line.label, number(x), number(y)]
-            for line, its_points in zip(self.series, points, strict=True)
-            for x, y in _thinned(its_points, most)
-        ]
+        rows = [[line.label, *map(number, point)] for line in self.series for point in _thinned(line.points, most)]
         return ["", self.xlabel, self.ylabel], rows
 
 

@@ -20,18 +20,13 @@ from gistgnn.utils.formats import (
     times,
 )
 
-_COLOURS = {ONE_DEVICE: COLOURS - 1, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}
-_OTHER = 4
+_COLOURS = {ONE_DEVICE: COLOURS - 1, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}  # others: 4
 
 Row = dict[str, Any]
 
 
 def comparison_page(record: dict[str, Any]) -> str:
-    """Return the page of a comparison.
-
-    Args:
-        record: the content of comparison.json.
-    """
+    """Return the page of a comparison, from the content of comparison.json."""
     rows = [_described(row) for row in record["rows"]]
     baseline = None if record.get("baseline") is None else rows[record["baseline"]]
     scored = [row for row in rows if row["mean"] is not None]
@@ -88,7 +83,7 @@ def _cells(row: Row, baseline: Row | None) -> list[str]:
 
 def _name(row: Row) -> str:
     """Return the name of a row or a curve."""
-    m = row.get("sub_gcns") or 1
+    m = _m(row)
     return f"{row['label']}, m{NBSP}={NBSP}{m}" if m > 1 and "m =" not in row["label"] else row["label"]
 
 
@@ -139,7 +134,7 @@ def _styles(rows: Sequence[Row]) -> list[tuple[int, int]]:
     kinds = [ONE_DEVICE if row["method"] == "gist" and _m(row) == 1 else str(row["method"]) for row in rows]
     dashes = [sorted({_m(other) for other, its in zip(rows, kinds, strict=True) if its == kind}) for kind in kinds]
     return [
-        (_COLOURS.get(kind, _OTHER), order.index(_m(row)) % len(DASHES))
+        (_COLOURS.get(kind, 4), order.index(_m(row)) % len(DASHES))
         for row, kind, order in zip(rows, kinds, dashes, strict=True)
     ]
 

@@ -1,5 +1,6 @@
 """The page of a reproduction, from its experiment.json."""
 
+import itertools
 from typing import Any
 
 from gistgnn.report.charts import Chart, Series
@@ -7,11 +8,7 @@ from gistgnn.report.page import render
 
 
 def experiment_page(record: dict[str, Any]) -> str:
-    """Return the page of a reproduction: the paper's claims, then the numbers.
-
-    Args:
-        record: the content of experiment.json.
-    """
+    """Return the page of a reproduction, from the content of experiment.json: the paper's claims, then the numbers."""
     about = [f"scale: {record['scale']}" if record.get("scale") else "", record.get("machine") or ""]
     return render(
         "experiment.html",
@@ -25,11 +22,10 @@ def experiment_page(record: dict[str, Any]) -> str:
 
 def _chart(chart: dict[str, Any]) -> Chart:
     """Return a chart of the record; the n-th solid and the n-th dashed line have the same colour."""
-    colours = {False: 0, True: 0}
+    colours = itertools.count(), itertools.count()
     series = []
     for line in chart["series"]:
-        dashed = bool(line.get("dashed"))
-        series.append(Series(line["label"], line["x"], line["y"], colours[dashed], int(dashed)))
-        colours[dashed] += 1
+        dash = int(bool(line.get("dashed")))
+        series.append(Series(line["label"], line["x"], line["y"], next(colours[dash]), dash))
     log_x, log_y = bool(chart.get("logx")), bool(chart.get("logy"))
     return Chart(chart["title"], chart["xlabel"], chart["ylabel"], series, log_x=log_x, log_y=log_y)

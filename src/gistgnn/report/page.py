@@ -10,12 +10,7 @@ from gistgnn.utils import formats
 
 
 def render(template: str, **context: Any) -> str:
-    """Return the HTML of a page.
-
-    Args:
-        template: a file of the folder `templates`.
-        context: its variables.
-    """
+    """Return the HTML of a page, from a file of the folder `templates` and its variables."""
     return _environment().get_template(template).render(context)
 
 

@@ -28,11 +28,7 @@ _MEMORY = {
 
 
 def run_page(record: dict[str, Any]) -> str:
-    """Return the page of a run.
-
-    Args:
-        record: the content of result.json; a section whose fields are missing is left out.
-    """
+    """Return the page of a run, from the content of result.json. A section whose fields are missing is left out."""
     graph, config = record["graph"], record["config"]
     about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
     method = method_label(config)
@@ -43,7 +39,7 @@ def run_page(record: dict[str, Any]) -> str:
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
         record=record,
         method=method,
-        ensemble=_is_ensemble(record),
+        ensemble=config.get("method") == "ensemble",
         scores=SCORES,
         score=main_score(record),
         all_scores=_all_scores(record),
@@ -55,12 +51,7 @@ def run_page(record: dict[str, Any]) -> str:
 
 
 def plot_curves(record: dict[str, Any], path: Path) -> None:
-    """Draw loss and scores against epochs into a PNG file.
-
-    Args:
-        record: the content of result.json.
-        path: the file to write.
-    """
+    """Draw loss and scores against epochs, from the content of result.json, into a PNG file."""
     loss, score, *_ = _charts(record)
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
@@ -80,20 +71,14 @@ def _model(config: dict[str, Any], *, short: bool = False) -> str:
     return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"
 
 
-def _is_ensemble(record: dict[str, Any]) -> bool:
-    return record["config"].get("method") == "ensemble"
-
-
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
-    last = record.get("last") or {}
-    rows = {
-        "test, best round": record.get("test"),
-        "validation, best round": record.get("validation"),
-        "test, last round": last.get("test"),
-        "validation, last round": last.get("validation"),
-    }
-    cells = [[label, *(percent(scores[key]) for key in SCORES)] for label, scores in rows.items() if scores]
+    cells = [
+        [f"{split}, {when} round", *(percent(scores[split][key]) for key in SCORES)]
+        for when, scores in (("best", record), ("last", record.get("last") or {}))
+        for split in ("test", "validation")
+        if scores.get(split)
+    ]
     return ["", *SCORES.values()], cells
 
 
@@ -105,6 +90,7 @@ def _sent(record: dict[str, Any]) -> list[float]:
 def _charts(record: dict[str, Any]) -> list[Chart]:
     """Return loss and score against epochs, against time and, if workers send anything, against bytes."""
     history, score = record["history"], SCORES[main_score(record)]
+    ensemble = record["config"].get("method") == "ensemble"
     kept = next((i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None)
     loss = [entry["loss"] for entry in history]
     splits = {
@@ -113,7 +99,7 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
     }
     charts = []
     for by, xlabel, x in _across(record):
-        mark = None if kept is None or _is_ensemble(record) else x[kept]
+        mark = None if kept is None or ensemble else x[kept]
         lines = [Series(split, x, values, i, i) for i, (split, values) in enumerate(splits.items())]
         charts += [
             Chart(f"Loss by {by}", xlabel, "loss", [Series("training loss", x, loss, colour=7)], mark=mark),

@@ -1,7 +1,5 @@
 """Sub-GCNs of equal widths as one module whose parameters are stacked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

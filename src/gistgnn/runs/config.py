@@ -155,8 +155,8 @@ class RunConfig:
             InputError: an unknown method, a partitioned dimension that the model does not have, or a value out of
                 range.
         """
+        from gistgnn.baselines.local_sgd import independent
         from gistgnn.baselines.registry import METHODS
-        from gistgnn.baselines.workers import independent
         from gistgnn.theta.store import Store
 
         if self.method not in METHODS:
@@ -206,12 +206,5 @@ class RunConfig:
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
         """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""
-        return gist.fit(
-            graph,
-            self.training,
-            sampler=self.sampler,
-            runner=self.runner,
-            inductive=self.inductive,
-            evaluation=self.evaluation,
-            **hooks,
-        )
+        same_names = {name: getattr(self, name) for name in ("sampler", "runner", "inductive", "evaluation")}
+        return gist.fit(graph, self.training, **same_names, **hooks)

@@ -54,14 +54,7 @@ def write_run(
 ) -> dict[str, Any]:
     """Write a finished run into its folder, result.json last: if it is there, the other files are there too.
 
-    Args:
-        out: the run folder.
-        record: what result.json is to hold.
-        model: the trained model.
-        scale: how the features were standardised; None: they were not.
-
-    Returns:
-        The record.
+    Returns the record, which is what result.json holds.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
@@ -101,7 +94,7 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     model["hidden"] = tuple(model["hidden"])
-    if fields.get("store") == "disk":  # its name in earlier versions
+    if fields.get("store") == "mapped":  # its name in earlier versions
         fields["store"] = "disk"
     return RunConfig(
         model=ModelConfig(**model),

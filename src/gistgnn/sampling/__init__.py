@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gistgnn.sampling.batch import Batch, Share, arguments, check_fits, forward, training_subgraph, whole_graph
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
-    from gistgnn.sampling.importance import FastGCNSampling, LadiesSampling
+    from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.neighbor import NeighborSampling
     from gistgnn.sampling.registry import describe, from_description
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
@@ -22,7 +22,7 @@ __all__ = ["Batch", "Share", "arguments", "check_fits", "forward", "training_sub
 __all__ += ["ClusterBatches", "ClusterSampling", "FastGCNSampling", "LadiesSampling", "NeighborSampling"]
 __all__ += ["SAMPLINGS", "SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling", "describe", "from_description"]
 __all__ += ["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"]
-_MODULES = ("registry", "batch", "sampler", "clusters", "importance", "neighbor", "saint")
+_MODULES = ("registry", "batch", "sampler", "clusters", "ladies_fastgcn", "neighbor", "saint")
 
 
 def __getattr__(name: str) -> Any:

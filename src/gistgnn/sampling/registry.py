@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 FULL = "full"  # every step sees the whole graph; it has no settings
 SAMPLERS = {
     "clusters": "clusters:ClusterSampling",
-    "ladies": "importance:LadiesSampling",
-    "fastgcn": "importance:FastGCNSampling",
+    "ladies": "ladies_fastgcn:LadiesSampling",
+    "fastgcn": "ladies_fastgcn:FastGCNSampling",
     "neighbor": "neighbor:NeighborSampling",
     "saint-node": "saint:SaintNodeSampling",
     "saint-edge": "saint:SaintEdgeSampling",

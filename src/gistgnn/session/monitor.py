@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gistgnn.accounting.phases import Phases
-from gistgnn.distributed import World
 from gistgnn.runners.runner import Stretch
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Scorer, ScoreTable
+from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.theta.theta import Theta
 
 
 @dataclass
@@ -50,11 +49,8 @@ class Monitor:
     """Watches a run between its rounds: evaluates, keeps the best Θ, stops early, saves, writes the history.
 
     Args:
-        theta: the global parameters.
-        ranks: the processes of the run.
-        workers: how many workers take the steps of a round.
+        trainer: has the global parameters.
         scorer: scores Θ on validation and test nodes.
-        choice: the validation score that chooses the best Θ, "accuracy" or "f1_micro".
         training: the run's settings.
         callbacks: for a progress bar and a stop signal.
         saver: saves the state of the run, or None.
@@ -66,11 +62,8 @@ class Monitor:
 
     def __init__(
         self,
-        theta: Theta,
-        ranks: World,
-        workers: int,
+        trainer: Trainer,
         scorer: Scorer,
-        choice: str,
         training: Training,
         callbacks: Callbacks,
         saver: Saver | None,
@@ -78,11 +71,11 @@ class Monitor:
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._theta, self._workers, self._scorer, self._choice = theta, workers, scorer, choice
+        self._theta, self._workers, self._scorer = trainer.theta, trainer.workers, scorer
         self._training, self.callbacks, self._saver = training, callbacks, saver
         if saver and (checkpoint := saver.begin()):
             self.progress = checkpoint.state_as(Progress)
-            ranks.together(lambda: theta.restore(checkpoint, self.progress.rounds))
+            trainer.ranks.together(lambda: self._theta.restore(checkpoint, self.progress.rounds))
         for phase, seconds in preparing.seconds.items():
             self.progress.seconds[phase] = self.progress.seconds.get(phase, 0.0) + seconds
         self.phases = Phases(self.progress.seconds)
@@ -118,7 +111,7 @@ class Monitor:
     def _evaluate(self, stretch: Stretch, loss: float) -> None:
         progress, done = self.progress, stretch.first + stretch.count
         progress.last = self._scorer()
-        score = progress.last["validation"][self._choice]
+        score = progress.last["validation"][self._scorer.choice]
         progress.evaluations_since_best += 1
         better = score > progress.best_score
         if better:
@@ -133,7 +126,7 @@ class Monitor:
             "loss": loss,
             "lr": self._training.rate((done - 1) / stretch.total),
             "validation": score,
-            "test": progress.last["test"][self._choice],
+            "test": progress.last["test"][self._scorer.choice],
             "train_seconds": progress.train_seconds,
         }
         progress.history.append(entry)

@@ -1,6 +1,6 @@
 """The result of a run."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import nn
@@ -56,24 +56,12 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
-        p = self.progress
+        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early")
+        names = [field.name for field in fields(self) if field.name not in ("model", "progress", "interrupted")]
         return {
             "test": self.test,
             "validation": self.validation,
-            "best_round": p.best_round,
-            "last": p.last,
-            "train_seconds": p.train_seconds,
-            "seconds": p.seconds,
-            "inference_seconds": self.inference_seconds,
-            "rounds": p.rounds,
-            "steps": p.steps,
-            "stopped_early": p.stopped_early,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "evaluation": self.evaluation,
-            "communication": self.communication,
-            "traffic": self.traffic,
-            "memory": self.memory,
-            "partition": self.partition,
-            "coverage": self.coverage,
-            "history": p.history,
+            **{name: getattr(self.progress, name) for name in progress},
+            **{name: getattr(self, name) for name in names},
+            "history": self.history,
         }

@@ -1,4 +1,4 @@
-"""Score Θ between rounds."""
+"""Score Θ between rounds: the full model on its device, and its scores on the whole graph."""
 
 import statistics
 import time
@@ -8,16 +8,41 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.scores import evaluation_mode, score
+from gistgnn.evaluation.scores import evaluation_mode, score, selection_metric
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
-from gistgnn.session.running import Running
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.console import spinner
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
 SCORED = ("validation", "test")
+
+
+class Running:
+    """The full model with the parameters that Θ has at the time, kept from one evaluation to the next.
+
+    `module` and `refresh` are for rank 0, within `Theta.read_on_rank_0`.
+    """
+
+    def __init__(self, theta: Theta, spec: ModelSpec) -> None:
+        self._theta, self._spec = theta, spec
+        self._module: nn.Module | None = None
+
+    @property
+    def module(self) -> nn.Module:
+        """The model as it was when it was last refreshed."""
+        return self._module or self.refresh()
+
+    def refresh(self) -> nn.Module:
+        """The model with the parameters that Θ has now."""
+        self._module = self._theta.running_model(self._spec, self._module)
+        return self._module
+
+    def best(self) -> nn.Module:
+        """The model with the parameters of the best Θ; all ranks call this."""
+        return self._theta.full_model(self._spec, best=True, module=self._module)
 
 
 class Scorer:
@@ -31,6 +56,7 @@ class Scorer:
 
     Attributes:
         description: the "evaluation" field of result.json.
+        choice: the validation score that chooses the best Θ, "accuracy" or "f1_micro".
         latest_counts: the result is the model at the end of the run, not at its best validation score.
     """
 
@@ -39,6 +65,7 @@ class Scorer:
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
         self._inference: Inference | None = None
+        self.choice = selection_metric(graph)
         self.description: dict[str, Any] = {}
         self._passes: list[float] = []  # seconds of each
 

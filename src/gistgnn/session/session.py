@@ -17,14 +17,13 @@ from gistgnn.accounting.phases import Phases
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph
-from gistgnn.runners.runner import Runner, Schedule, Stretch
+from gistgnn.runners.runner import Schedule, Stretch
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
-from gistgnn.session.running import Running
 from gistgnn.session.saving import Saver, Saving
+from gistgnn.session.scorer import Running
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.utils.console import RoundBar, spinner
@@ -64,11 +63,6 @@ class Session:
         phases: the seconds of every phase.
         finished: the run that was resumed had come to its end.
     """
-
-    sampler: Sampler
-    runner: Runner
-    phases: Phases
-    finished: bool
 
     def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
         self._trainer, self._training, self._options = trainer, training, options
@@ -157,17 +151,7 @@ class Session:
         saving = options.saving
         saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving.config)) if saving else None
         callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()))
-        return Monitor(
-            trainer.theta,
-            trainer.ranks,
-            trainer.workers,
-            self._scorer,
-            selection_metric(self._graph),
-            self._training,
-            callbacks,
-            saver,
-            preparing,
-        )
+        return Monitor(trainer, self._scorer, self._training, callbacks, saver, preparing)
 
     def _resume(self) -> bool:
         """Stand at the round after the last one of a resumed run, and show that; True if the run has ended."""
@@ -189,7 +173,7 @@ class Session:
             **config,
             **asdict(self._training),
             "widths": trainer.widths,
-            "sub_gcns": trainer.sub_gcns,
+            "sub_gcns": trainer.partition.sub_gcns,
             "partition": trainer.partition.kind,
             "whole": sorted(trainer.partition.whole),
             "input_axis": trainer.input_axis,

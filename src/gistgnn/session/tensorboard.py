@@ -1,7 +1,5 @@
 """A run's history as TensorBoard events."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,7 @@ FOLDER = "tensorboard"
 
 
 def require_tensorboard() -> None:
-    """Refuse to write events where there is nothing to write them with.
-
-    Raises:
-        InputError: the package tensorboard is not installed.
-    """
+    """Raise InputError if the package tensorboard is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:

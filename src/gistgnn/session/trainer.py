@@ -1,7 +1,5 @@
 """What a session needs of the object that trains: `GIST`, or a baseline."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -10,11 +8,10 @@ import torch
 from gistgnn.distributed import World
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.layout.axes import Layout, Widths
+from gistgnn.layout.axes import Widths
 from gistgnn.partition import Blocks, Partition
 from gistgnn.runners.runner import Runner
-from gistgnn.session.running import Running
-from gistgnn.session.scorer import Scorer
+from gistgnn.session.scorer import Running, Scorer
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.store import Store
@@ -30,7 +27,6 @@ class Trainer(Protocol):
     input_axis: int | None
     seed: int
     device: torch.device
-    layout: Layout
     partition: Partition
     store: Store
     ranks: World
@@ -42,8 +38,6 @@ class Trainer(Protocol):
     def spec(self) -> ModelSpec: ...  # noqa: D102
     @property
     def full_spec(self) -> ModelSpec: ...  # noqa: D102
-    @property
-    def sub_gcns(self) -> int: ...  # noqa: D102
     @property
     def workers(self) -> int: ...  # noqa: D102
     def blocks(self, number: int) -> list[Blocks]: ...  # noqa: D102

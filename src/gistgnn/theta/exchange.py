@@ -1,26 +1,11 @@
 """Who trains the sub-GCNs of a round, and how the trained slices reach every copy of Θ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from gistgnn.distributed import Alone, World
 from gistgnn.partition import Blocks
-from gistgnn.theta.slices import Slices
 from gistgnn.theta.trained import RoundReport, Trained
-
-
-class HasTensors(Protocol):
-    """A Θ of which this process has every tensor."""
-
-    slices: Slices
-
-    @property
-    def tensors(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer, by name."""
 
 
 class Exchange:
@@ -53,7 +38,7 @@ class Exchange:
             raise report.error
         return report
 
-    def collect(self, theta: HasTensors, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the sub-GCNs that this process writes into its copy of Θ: its own ones, and those it receives."""
         return trained
 

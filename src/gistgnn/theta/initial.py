@@ -5,18 +5,17 @@ operations are then repeated on real memory, some entries at a time, with the sa
 of the model built in one piece, bit for bit.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.layout.axes import named_tensors
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.utils.random_streams import torch_stream
 
 Write = Callable[[str, int, Tensor], None]  # name, first entry of the flat tensor, values
@@ -30,8 +29,8 @@ _DRAWS = ("aten::uniform_", "aten::normal_")
 _FILLS = ("aten::zero_", "aten::fill_")
 
 
-class UnknownInitialisationError(Exception):
-    """The operations that fill some tensor cannot be repeated in pieces; the message names the tensor."""
+class _UnknownInitialisationError(Exception):
+    """The operations that fill some tensor cannot be repeated in pieces."""
 
 
 @dataclass
@@ -58,7 +57,7 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._recipes: dict[int, _Recipe] = {}
+        self.recipes: dict[int, _Recipe] = {}  # of every storage, also of those that are gone
         self._alive: list[Any] = []  # storages, whose addresses are the keys
         self._count = 0
         self._stray = False  # some random operation cannot be repeated
@@ -80,29 +79,25 @@ class _Recorder(TorchDispatchMode):
 
     def recipe(self, tensor: Tensor) -> _Recipe | None:
         """Return the operations that fill a tensor, or None if they cannot be repeated in pieces."""
-        found = self._recipes.get(tensor.untyped_storage()._cdata)
+        found = self.recipes.get(tensor.untyped_storage()._cdata)
         if found is None or self._stray or found.unknown or not found.steps or not _is_whole(tensor, found):
             return None
         return found
-
-    def recipes(self) -> Collection[_Recipe]:
-        """Return the operations of every storage, including storages that are gone."""
-        return self._recipes.values()
 
     def _create(self, name: str, args: Any, out: Tensor) -> None:
         recipe = _Recipe(out.numel(), out.dtype)
         if name in ("aten::full", "aten::zeros", "aten::ones"):
             value = args[1] if name == "aten::full" else float(name == "aten::ones")
-            recipe.steps.append(self._step(lambda t: t.fill_(value)))
+            recipe.steps.append(_Step(lambda t: t.fill_(value), False, self._count))
         elif name in ("aten::randn", "aten::rand"):
             draw = Tensor.normal_ if name == "aten::randn" else Tensor.uniform_
-            recipe.steps.append(self._step(draw, random=True))
+            recipe.steps.append(_Step(draw, True, self._count))
         self._alive.append(out.untyped_storage())
-        self._recipes[out.untyped_storage()._cdata] = recipe
+        self.recipes[out.untyped_storage()._cdata] = recipe
 
     def _change(self, func: Any, args: Any, kwargs: Any, inputs: list[Tensor], random: bool) -> None:
         name = func._schema.name
-        recipe = self._recipes.get(args[0].untyped_storage()._cdata) if isinstance(args[0], Tensor) else None
+        recipe = self.recipes.get(args[0].untyped_storage()._cdata) if isinstance(args[0], Tensor) else None
         fine = len(inputs) == 1 and recipe is not None and _is_whole(args[0], recipe) and not kwargs.get("generator")
         if random:
             fine = fine and name in _DRAWS
@@ -111,62 +106,45 @@ class _Recorder(TorchDispatchMode):
             fine = fine and torch.Tag.pointwise in func.tags
         if fine:
             assert recipe is not None
-            recipe.steps.append(self._step(lambda t: func(t, *args[1:], **kwargs), random=random))
+            recipe.steps.append(_Step(lambda t: func(t, *args[1:], **kwargs), random, self._count))
             return
         for tensor in inputs:
-            if changed := self._recipes.get(tensor.untyped_storage()._cdata):
+            if changed := self.recipes.get(tensor.untyped_storage()._cdata):
                 changed.unknown = True
 
-    def _step(self, call: Callable[[Tensor], Any], *, random: bool = False) -> _Step:
-        return _Step(call, random, self._count)
 
-
-def build_from_seed(build: Build, widths: Widths, seed: int, *, shared: bool) -> nn.Module:
-    """Build a model with the initial parameters of the seed; torch's own random stream does not move.
-
-    Raises:
-        InputError: `build` failed.
-    """
-    with torch_stream(seed, "parameters"):
-        return construct(build, widths, shared=shared)
-
-
-def build_on_meta(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
-    """Build a model whose tensors take no memory.
-
-    Raises:
-        InputError: `build` failed.
-    """
-    with torch.device("meta"):
-        return construct(build, widths, shared=shared)
-
-
-def initialise(build: Build, layout: Layout, widths: Widths, seed: int, write: Write, *, shared: bool) -> None:
-    """Write the initial values that a model has when it is built from the seed.
+def write_initial(spec: ModelSpec, write: Write) -> None:
+    """Write the initial values of a model, some entries at a time where that can be done.
 
     Some tensors are filled by other operations, but are the same at all widths, or hold one value, such as batch norm's
     counter. They are copied from a narrow model. The method is tried on a narrow model first, and its values compared.
+    Where it fails, the whole model is in memory once.
 
-    Raises:
-        UnknownInitialisationError: some tensor cannot be made in pieces; nothing has been written.
+    Args:
+        spec: the model.
+        write: called with a tensor's name, the place of the first entry in the flat tensor, and the values.
     """
-    full = layout.features(widths)
-    small, other = (
-        tensors_from_seed(build, layout.widths([min(d, narrow) for d in full]), seed, shared=shared)
-        for narrow in _NARROW
-    )
+    try:
+        _write_in_pieces(spec, write)
+    except _UnknownInitialisationError:
+        for name, tensor in spec.initial_tensors().items():
+            write(name, 0, tensor.reshape(-1))
+
+
+def _write_in_pieces(spec: ModelSpec, write: Write) -> None:
+    full = spec.layout.features(spec.widths)
+    narrow = [replace(spec, widths=spec.layout.widths([min(d, most) for d in full])) for most in _NARROW]
+    small, other = (each.initial_tensors() for each in narrow)
     constants = {name: found for name in small if (found := _constant(small[name], other.get(name))) is not None}
     trial = {name: torch.zeros_like(tensor) for name, tensor in small.items()}
 
     def put(name: str, start: int, values: Tensor) -> None:
         trial[name].view(-1)[start : start + len(values)] = values
 
-    narrow_widths = layout.widths([min(d, _NARROW[0]) for d in full])
-    _replay(build, narrow_widths, seed, constants, put, shared)
-    for name, tensor in small.items():
-        if not torch.equal(trial[name], tensor):
-            raise UnknownInitialisationError(f"'{name}' is filled by operations that are not seen")
-    _replay(build, widths, seed, constants, write, shared)
+    _replay(narrow[0], constants, put)
+    if not all(torch.equal(trial[name], tensor) for name, tensor in small.items()):
+        raise _UnknownInitialisationError  # some tensor is filled by operations that are not seen
+    _replay(spec, constants, write)
 
 
 def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
@@ -179,16 +157,10 @@ def _constant(one: Tensor, other: Tensor | None) -> Tensor | None:
     return values[0] if len(values) == 1 else None
 
 
-def tensors_from_seed(build: Build, widths: Widths, seed: int, *, shared: bool) -> dict[str, Tensor]:
-    """The parameters and buffers of the model that `build_from_seed` returns, by name."""
-    module = build_from_seed(build, widths, seed, shared=shared)
-    return {name: tensor.detach() for name, tensor in named_tensors(module).items()}
-
-
-def _replay(build: Build, widths: Widths, seed: int, constants: dict[str, Tensor], write: Write, shared: bool) -> None:
+def _replay(spec: ModelSpec, constants: dict[str, Tensor], write: Write) -> None:
     recorder = _Recorder()
     with recorder:
-        module = build_on_meta(build, widths, shared=shared)
+        module = spec.on_meta()
     names: dict[int, str] = {}
     for name, tensor in named_tensors(module).items():
         if recipe := recorder.recipe(tensor):
@@ -198,9 +170,9 @@ def _replay(build: Build, widths: Widths, seed: int, constants: dict[str, Tensor
                 fixed = constants[name]
                 write(name, start, fixed.reshape(-1)[start:stop] if fixed.dim() else fixed.repeat(stop - start))
         else:
-            raise UnknownInitialisationError(f"'{name}' is filled by operations that cannot be done in pieces")
-    parts = [(recipe, part) for recipe in recorder.recipes() for part in _parts(recipe)]
-    with torch_stream(seed, "parameters"):
+            raise _UnknownInitialisationError
+    parts = [(recipe, part) for recipe in recorder.recipes.values() for part in _parts(recipe)]
+    with torch_stream(spec.seed, "parameters"):
         for recipe, part in sorted(parts, key=lambda found: found[1][0].order):
             last = part[-1] is recipe.steps[-1]
             _fill(recipe, part, names.get(id(recipe)) if last else None, write)

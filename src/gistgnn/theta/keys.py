@@ -1,7 +1,5 @@
 """What the tensors of Θ are called in checkpoints and in the journal of a Θ in files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch
@@ -9,13 +7,12 @@ from torch import Tensor
 
 from gistgnn.checkpoint import Checkpoint
 from gistgnn.errors import InputError
+from gistgnn.theta.trained import Moments
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
 
 
-def keyed(
-    theta: Mapping[str, Tensor], moments: Mapping[str, Mapping[str, Tensor]], best: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
+def keyed(theta: Mapping[str, Tensor], moments: Moments, best: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """Put tensors under one set of keys: theta/NAME, moments/NAME/KEY and best/NAME."""
     tensors = {f"{THETA}{name}": tensor for name, tensor in theta.items()}
     tensors |= {f"{BEST}{name}": tensor for name, tensor in (best or {}).items()}
@@ -36,11 +33,7 @@ def moment_of(key: str) -> str:
 
 
 def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
-    """Check that a checkpoint holds a Θ of these shapes.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Raise InputError unless a checkpoint holds a Θ of these shapes."""
     for name, shape in shapes.items():
         if f"{THETA}{name}" not in saved.tensors:
             raise InputError(

@@ -1,25 +1,16 @@
 """The model whose parameters are Θ: how it is built, at which widths, from which seed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from gistgnn.layout.axes import Build, Layout, Widths, named_tensors
-from gistgnn.theta.initial import (
-    UnknownInitialisationError,
-    Write,
-    build_from_seed,
-    build_on_meta,
-    initialise,
-    tensors_from_seed,
-)
+from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.utils.random_streams import torch_stream
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(NamedTuple):
     """The shape and type of a tensor."""
 
     shape: torch.Size
@@ -33,7 +24,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The model whose parameters are Θ.
+    """The model whose parameters are Θ. Its methods raise an InputError if `build` fails.
 
     Args:
         build: returns the model at given widths.
@@ -52,36 +43,22 @@ class ModelSpec:
     device: torch.device
 
     def from_seed(self) -> nn.Module:
-        """Build the model with its initial parameters, on the host."""
-        return build_from_seed(self.build, self.widths, self.seed, shared=self.shared)
+        """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
+        with torch_stream(self.seed, "parameters"):
+            return construct(self.build, self.widths, shared=self.shared)
 
     def initial_tensors(self) -> dict[str, Tensor]:
         """The initial parameters and buffers, by name, on the host."""
-        return tensors_from_seed(self.build, self.widths, self.seed, shared=self.shared)
+        return {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
 
     def on_meta(self) -> nn.Module:
-        """Build the model without values, on the meta device."""
-        return build_on_meta(self.build, self.widths, shared=self.shared)
-
-    def tensors_on_meta(self) -> dict[str, Tensor]:
-        """The parameters and buffers without values, by name."""
-        return named_tensors(self.on_meta())
+        """Build the model without values, on the meta device, where its tensors take no memory."""
+        with torch.device("meta"):
+            return construct(self.build, self.widths, shared=self.shared)
 
     def tensor_specs(self, *, half: bool = False) -> dict[str, TensorSpec]:
         """The shape and type of every parameter and buffer; `half` turns floating-point types into bfloat16."""
         return {
             name: TensorSpec(tensor.shape, torch.bfloat16 if half and tensor.is_floating_point() else tensor.dtype)
-            for name, tensor in self.tensors_on_meta().items()
+            for name, tensor in named_tensors(self.on_meta()).items()
         }
-
-    def write_initial(self, write: Write) -> None:
-        """Write the initial values, some entries at a time where that can be done.
-
-        Args:
-            write: called with a tensor's name, the place of the first entry in the flat tensor, and the values.
-        """
-        try:
-            initialise(self.build, self.layout, self.widths, self.seed, write, shared=self.shared)
-        except UnknownInitialisationError:  # the whole model is in memory once
-            for name, tensor in self.initial_tensors().items():
-                write(name, 0, tensor.reshape(-1))

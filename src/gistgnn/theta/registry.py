@@ -3,10 +3,8 @@
 This module imports nothing slow: the command line reads it.
 """
 
-from __future__ import annotations
-
-import importlib
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 
@@ -15,8 +13,7 @@ class Place:
     """A place for Θ.
 
     Args:
-        home: the class, as "module:Class"; its class method `make(store, spec, ranks, replace=)` makes Θ with the
-            model's initial values.
+        home: the class, as "module:Class".
         help: where Θ is, for the command line.
         holds: which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk".
         streams: one sub-GCN is on the device at a time; otherwise all of them.
@@ -35,8 +32,7 @@ class Place:
 
     def load(self) -> Any:
         """Import the class, a subclass of `Theta`."""
-        module, name = self.home.split(":")
-        return getattr(importlib.import_module(module), name)
+        return resolve_name(self.home)
 
 
 STORES = {

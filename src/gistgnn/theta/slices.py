@@ -47,6 +47,16 @@ class Slices:
             if dim
         )
 
+    def merge(
+        self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]
+    ) -> None:
+        """Write the values of a round's sub-GCNs into the cuts of a tensor; what several hold is averaged over them."""
+        if self.disjoint(name, blocks) and target.dtype != torch.bool:
+            for cut, value in zip(cuts, values, strict=True):
+                scatter(target, cut, value)
+        else:
+            merge_shared(target, cuts, values)
+
     def _is_whole(self, dim: Dim, blocks: Blocks) -> bool:
         return all(s.axis is None or len(blocks[s.axis]) == self.features[s.axis] for s in dim)
 
@@ -69,11 +79,15 @@ def gather(tensor: Tensor, cut: Cut) -> Tensor:
 
 def gather_into(target: Tensor, tensor: Tensor, cut: Cut) -> None:
     """Copy the cut's entries of a tensor into another of their shape."""
-    if not _is_matrix(tensor, cut, target):
+    plain = tensor.device.type == target.device.type == "cpu" and tensor.dtype == target.dtype
+    contiguous = tensor.is_contiguous() and target.is_contiguous()
+    if not (plain and contiguous and len(cut) == 2 and cut[1] is not None):
         target.copy_(gather(tensor, cut))
         return
-    rows, columns = cut
-    assert columns is not None
+    rows, columns = (
+        cut[0],
+        cut[1],
+    )  # here `torch.take` is faster than an index and a copy
     rows = torch.arange(len(tensor)) if rows is None else rows
     step = max(_ENTRIES // len(columns), 1)
     for start in range(0, len(rows), step):  # the index takes twice the memory of the entries
@@ -107,9 +121,3 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
     target += change / holders if target.is_floating_point() else change // holders
     for index, value in zip(indices, values, strict=True):  # t + (v - t) is v but for rounding
         target[index] = torch.where(alone[index], value.to(target.dtype), target[index])
-
-
-def _is_matrix(tensor: Tensor, cut: Cut, target: Tensor) -> bool:
-    """Whether columns of a matrix on the CPU are cut: `torch.take` is faster there than an index and a copy."""
-    plain = tensor.device.type == target.device.type == "cpu" and tensor.dtype == target.dtype
-    return plain and len(cut) == 2 and cut[1] is not None and tensor.is_contiguous() and target.is_contiguous()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
 from gistgnn.theta.registry import ALIASES, STORES, Place
@@ -54,3 +55,22 @@ class Store:
     def place(self) -> Place:
         """The place's entry in the registry."""
         return STORES[self.kind]
+
+    def check_ranks(self, ranks: World, workers: int, name: str) -> None:
+        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these.
+
+        Raises:
+            InputError: they do not fit.
+        """
+        if not ranks.several:
+            if not self.place.alone:
+                raise InputError(f"the store is {self.kind}, but there are no ranks: start by torchrun, or use memory")
+            return
+        if not self.place.ranks:
+            known = " or ".join(name for name, place in STORES.items() if place.ranks)
+            raise InputError(f"the store is {self.kind}, but there are ranks: use {known}")
+        if workers < ranks.count:
+            raise InputError(
+                f"{name} is {workers}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
+                f"fewer ranks, or raise {name}"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from gistgnn.errors import InputError
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
-from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import Store
 from gistgnn.theta.trained import RoundReport, Trained
@@ -35,6 +35,7 @@ class Theta(ABC):
     Args:
         layout: how the model's tensors lie along the hidden axes.
         widths: the full widths.
+        specs: the shape and type of every parameter and buffer.
         exchange: who trains the sub-GCNs; None: this process, all of them.
 
     Attributes:
@@ -49,8 +50,14 @@ class Theta(ABC):
     lasts: bool = False
     shards: int = 1
 
-    def __init__(self, layout: Layout, widths: Sequence[int], exchange: Exchange | None = None) -> None:
-        self.slices = Slices(layout, widths)
+    def __init__(
+        self,
+        layout: Layout,
+        widths: Sequence[int],
+        specs: Mapping[str, TensorSpec],
+        exchange: Exchange | None = None,
+    ) -> None:
+        self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
         self.round = 0
         self.loss = 0.0
@@ -61,26 +68,33 @@ class Theta(ABC):
     @classmethod
     @abstractmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Theta:
-        """Make Θ with the model's initial values; see `gistgnn.theta.make.make_theta`."""
+        """Make Θ with the model's initial values, which are the same in every place.
+
+        Args:
+            store: the place.
+            spec: the model.
+            ranks: the processes of the run.
+            replace: an older Θ in the store's folder is replaced.
+
+        Raises:
+            InputError: the files cannot be written, or the folder is not empty.
+        """
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
-        """Open the Θ that an earlier process has left, in a place that lasts.
-
-        Raises:
-            InputError: there is none, it is damaged, or it is of another model.
-        """
+        """Open the Θ that an earlier process has left; raise InputError if there is no whole one of this model."""
         raise InputError(f"there is no Θ to resume in {store.kind}: resume from a checkpoint")
 
     @property
-    @abstractmethod
     def shapes(self) -> dict[str, torch.Size]:
         """The shape of every parameter and buffer."""
+        return {name: spec.shape for name, spec in self.specs.items()}
 
     @property
     def shard(self) -> int | None:
         """Which of the shards of a checkpoint this process writes; None: it writes nothing."""
-        return 0 if self.exchange.ranks.leads else None
+        ranks = self.exchange.ranks
+        return ranks.rank if ranks.leads or self.shards > 1 else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t with the blocks of its sub-GCNs; a round that was open is forgotten.
@@ -92,11 +106,7 @@ class Theta(ABC):
         return self.exchange.members(len(blocks))
 
     def check_open(self, number: int) -> None:
-        """Refuse to go on with a round that is not the open one.
-
-        Raises:
-            InputError: another round has begun since.
-        """
+        """Raise InputError if round t is not the open one: another has begun since."""
         if number != self._number:
             raise InputError(f"round {number + 1} is over: round {self._number + 1} has begun since")
 
@@ -172,7 +182,7 @@ class Theta(ABC):
 
     def communication(self, local_steps: int) -> dict[str, Any] | None:
         """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
-        return None
+        return self.exchange.communication(sum(spec.nbytes for spec in self.specs.values()), local_steps)
 
     def reading(self, reader: Future[None]) -> None:
         """Tell that a thread reads Θ: the next round is written when the thread is done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -45,12 +45,6 @@ class Trained:
             {n: {k: v.to(devices[n], copy=True) for k, v in m.items()} for n, m in self.moments.items()},
         )
 
-    def states(self) -> Iterator[tuple[str, str, Tensor, bool]]:
-        """Yield the optimiser's states: parameter, key, value, and whether the value is a counter."""
-        for name, moments in self.moments.items():
-            for key, value in moments.items():
-                yield name, key, value, is_counter(key, value.shape, self.tensors[name].shape)
-
 
 @dataclass
 class RoundReport:
@@ -78,11 +72,7 @@ def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
 
 
 def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
-    """Check the names and shapes of a module's parameters and buffers.
-
-    Raises:
-        InputError: a name or shape differs; the message names the first.
-    """
+    """Raise InputError, naming the first that differs, unless a module's parameters and buffers have these shapes."""
     own = named_tensors(module)
     if differing := sorted(own.keys() ^ shapes.keys()):
         raise InputError(f"parameter '{differing[0]}' is not in both the sub-GCN and the global model")

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -44,35 +43,21 @@ def spinner(task: str, *, shown: bool) -> Iterator[None]:
 
 
 class RoundBar:
-    """A progress bar over the rounds of a run, on standard error, with the latest loss and scores.
-
-    Args:
-        rounds: number of rounds of the run.
-        shown: False: draw nothing.
-    """
+    """A progress bar over the rounds of a run, on standard error, with the latest loss and scores."""
 
     def __init__(self, rounds: int, *, shown: bool) -> None:
-        self._bar = Progress(
-            BarColumn(bar_width=10),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[scores]}"),
-            TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            disable=not shown,
-        )
+        scores, left = TextColumn("{task.fields[scores]}"), TimeRemainingColumn(compact=True)
+        columns = (BarColumn(bar_width=10), MofNCompleteColumn(), scores, left)
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
         self._task = self._bar.add_task("rounds", total=rounds, scores="")
         self._best = 0.0
 
     def __enter__(self) -> "RoundBar":
-        """Start drawing."""
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop drawing. The bar stays on the screen."""
-        self._bar.stop()
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()  # the bar stays on the screen
 
     def advance(self, rounds: int) -> None:
         """Show the number of finished rounds."""

@@ -12,40 +12,29 @@ class Registry(Mapping[str, T]):
 
     Example:
         >>> SHAPES = Registry({"square": "shapes.square:Square"})
-        >>> list(SHAPES)
-        ['square']
-
-    Args:
-        homes: ``"module:attribute"`` for every name.
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = homes
 
     def __getitem__(self, name: str) -> T:
-        """Import the object of a name."""
         module, attribute = self._homes[name].split(":")
         return getattr(import_module(module), attribute)
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a name is registered, without an import."""
-        return name in self._homes
+        return name in self._homes  # without an import
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, in the order of registration."""
         return iter(self._homes)
 
     def __len__(self) -> int:
-        """Count the names."""
         return len(self._homes)
 
 
 def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a package's ``__getattr__`` that imports a public name from its module at the first use.
 
-    Args:
-        package: the package's ``__name__``.
-        homes: for every public name the module that defines it, relative to the package.
+    ``homes`` has for every public name the module that defines it, relative to the package.
     """
 
     def get(name: str) -> Any:

@@ -6,17 +6,14 @@ from pathlib import Path
 
 import torch
 
+from gistgnn.utils.formats import plural
+
 
 def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
-    """Describe the processor or GPU, torch's threads and torch's version in one line.
-
-    Args:
-        device: the device of the models.
-        threads: torch's number of threads; None: the number in this process.
-    """
+    """Describe the processor or GPU, torch's threads (None: of this process) and torch's version in one line."""
     hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
-    used = threads or torch.get_num_threads()
-    return f"{hardware}, {used} thread{'s' if used > 1 else ''} of {os.cpu_count()} cores, torch {torch.__version__}"
+    used = plural(threads or torch.get_num_threads(), "thread")
+    return f"{hardware}, {used} of {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def processor() -> str:

@@ -15,11 +15,7 @@ def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
     """Yield the items while a thread prepares the next ones.
 
     An error in ``items`` is raised at its place in the sequence. Closing the generator ends the thread; an early end of
-    a loop over the generator closes it.
-
-    Args:
-        items: the thread alone iterates over them.
-        depth: how many prepared items may wait.
+    a loop over the generator closes it. At most ``depth`` prepared items wait.
     """
     if is_in_torch_dispatch_mode():  # a mode, such as a plan's tensors without values, holds for one thread alone
         yield from items

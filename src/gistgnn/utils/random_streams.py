@@ -34,11 +34,7 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
 def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generators with (seed, purpose, key) inside the block, and restore them afterwards.
 
-    Args:
-        seed: the run's seed.
-        purpose: what is drawn.
-        key: the place in the run, such as (round, sub-GCN).
-        device: a CUDA device whose generator is seeded as well as the CPU's.
+    For a CUDA ``device`` its generator is seeded as well as the CPU's.
     """
     devices = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):

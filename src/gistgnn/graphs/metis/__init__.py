@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError
+from gistgnn.utils.formats import size
 
 # Peak memory of the process in bytes, measured on graphs with power-law degrees and planted communities, with 0.2 to
 # 10.6 million directed edges: accurate to a tenth above a million edges.
@@ -28,14 +29,8 @@ def metis_bytes(nodes: int, edges: int) -> int:
 def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed: int) -> npt.NDArray[np.int64]:
     """Assign every node to a part, with few edges between parts and parts of about equal size.
 
-    Args:
-        rowptr: [N + 1], the CSR structure of a symmetric graph without self-loops.
-        col: [E].
-        count: number of parts. METIS may leave some of them empty.
-        seed: 0 <= seed < 2^31.
-
-    Returns:
-        [N], the part of every node, from 0 to count − 1.
+    ``rowptr``: [N + 1] and ``col``: [E] are the CSR structure of a symmetric graph without self-loops. The result: [N]
+    is the part of every node, from 0 to count − 1; METIS may leave some parts empty. 0 <= seed < 2^31.
 
     Raises:
         InputError: METIS failed, for example for lack of memory, or there is no space for its files.
@@ -55,7 +50,7 @@ def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed:
             nodes, edges = len(rowptr) - 1, len(col)
             raise InputError(
                 f"METIS failed on {nodes:,} nodes and {edges:,} edges ({error_line[:160]}): it needs about "
-                f"{metis_bytes(nodes, edges) / 2**30:.1f} GiB of free memory; the random method needs none"
+                f"{size(metis_bytes(nodes, edges))} of free memory; the random method needs none"
             )
         part: npt.NDArray[np.int64] = np.load(folder / "part.npy", allow_pickle=False)
         return part

@@ -18,12 +18,7 @@ def main(folder: Path, count: int, seed: int) -> None:
     np.save(folder / "part.npy", np.asarray(part, dtype=np.int64))
 
 
-def end_with_parent() -> None:
-    """Make Linux end this process when the parent process is killed: METIS can run for minutes."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 if __name__ == "__main__":
-    end_with_parent()
+    if sys.platform == "linux":  # METIS can run for minutes: end this process when its parent is killed
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,7 +1,5 @@
 """The trained sub-GCNs of one round, on disk until all of them are in Θ."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping
@@ -26,7 +24,7 @@ class Journal:
     """A folder that is written as `NAME.tmp`, and renamed to `NAME` once all of it is on disk.
 
     After the rename the round counts: it is written into Θ, again after a kill, and then removed. A folder `NAME.tmp`
-    belongs to a round that has not ended, and is ignored.
+    belongs to a round that has not ended, and is ignored. Methods raise an InputError if the disk does not take it.
 
     Args:
         folder: NAME.
@@ -37,11 +35,7 @@ class Journal:
         self._temporary = folder.with_name(folder.name + ".tmp")
 
     def begin(self) -> None:
-        """Make an empty folder, in place of an unfinished one.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Make an empty folder, in place of an unfinished one."""
         try:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir()
@@ -49,21 +43,13 @@ class Journal:
             raise unwritable(self._temporary, error) from error
 
     def add(self, i: int, blocks: Blocks, tensors: Mapping[str, Tensor]) -> None:
-        """Write the tensors and the blocks of sub-GCN i.
-
-        Raises:
-            InputError: there is no room.
-        """
+        """Write the tensors and the blocks of sub-GCN i."""
         self._save(
             f"{_SUB_GCN}{i:05}.safetensors", {**tensors, **{f"{BLOCKS}{j}": own for j, own in enumerate(blocks)}}
         )
 
     def commit(self, shared: Mapping[str, Tensor], note: dict[str, Any]) -> None:
-        """Add the tensors that several sub-GCNs hold, and a note; then rename the folder.
-
-        Raises:
-            InputError: the disk does not take it.
-        """
+        """Add the tensors that several sub-GCNs hold, and a note; then rename the folder."""
         self._save(_SHARED, shared)
         try:
             (self._temporary / _NOTE).write_text(json.dumps(note), encoding="ascii")
@@ -73,10 +59,6 @@ class Journal:
             sync(self.folder.parent)
         except OSError as error:
             raise unwritable(self.folder, error) from error
-
-    def exists(self) -> bool:
-        """Whether a committed round has not been written into Θ yet."""
-        return self.folder.exists()
 
     def note(self) -> dict[str, Any]:
         """The note of the committed round."""
@@ -98,11 +80,7 @@ class Journal:
         return EditableFile(self.folder / _SHARED)
 
     def remove(self) -> None:
-        """Forget the round.
-
-        Raises:
-            InputError: the disk does not take it; the round is written into Θ once more when Θ is next opened.
-        """
+        """Forget the round. If that fails, the round is written into Θ once more when Θ is next opened."""
         shutil.rmtree(self._temporary, ignore_errors=True)
         try:
             # Renamed first: a kill in the middle of the removal leaves no half of a round under this name.
@@ -113,8 +91,8 @@ class Journal:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        specs = {key: TensorSpec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
         try:
-            specs = {key: TensorSpec(tensor.shape, tensor.dtype) for key, tensor in tensors.items()}
             with closing(EditableFile.create(self._temporary / name, specs)) as file:
                 for key, tensor in tensors.items():
                     file.write_flat(key, 0, tensor.detach().cpu())

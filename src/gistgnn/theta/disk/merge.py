@@ -1,7 +1,5 @@
 """Compute the new Θ from the sub-GCNs in the journal of a round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,17 +10,12 @@ from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import BLOCKS
 from gistgnn.theta.disk.tensor_file import EditableFile, Rows
 from gistgnn.theta.keys import MOMENTS, moment_of, name_of
-from gistgnn.theta.slices import Cut, Slices, merge_shared
+from gistgnn.theta.slices import Cut, Slices, gather, merge_shared
 from gistgnn.theta.trained import is_counter
 
 
 class Merge:
-    """Reads the sub-GCNs of one round a few rows at a time.
-
-    Args:
-        slices: finds the entries that belong to blocks.
-        subs: the file with a sub-GCN's tensors, by key, and its blocks; for every sub-GCN.
-    """
+    """Reads the sub-GCNs of one round, each from its file and with its blocks, a few rows at a time."""
 
     def __init__(self, slices: Slices, subs: Sequence[tuple[EditableFile, Blocks]]) -> None:
         self._slices, self._subs = slices, subs
@@ -46,16 +39,11 @@ class Merge:
         return dtype == torch.bool or not self._slices.disjoint(name_of(key), self._blocks)
 
     def mean(self, key: str, before: Tensor) -> Tensor:
-        """Return the new value of a tensor of which several sub-GCNs hold the same entries.
-
-        Args:
-            key: the key of the tensor.
-            before: its value before the round.
-        """
+        """Return the new value of a tensor of which several sub-GCNs hold the same entries, from that before."""
         wide = before.float() if before.dtype == torch.bfloat16 else before
         cuts = [self._slices.cut(name_of(key), blocks) for blocks in self._blocks]
         values = [
-            file.slice(key) if key in file.specs else torch.zeros(_shape(wide, cut), dtype=wide.dtype)
+            file.slice(key) if key in file.specs else torch.zeros_like(gather(wide, cut))
             for (file, _), cut in zip(self._subs, cuts, strict=True)
         ]
         merge_shared(wide, cuts, values)
@@ -78,10 +66,6 @@ class Merge:
             return False
         shape = next(file.specs[key].shape for file, _ in self._subs if key in file.specs)
         return is_counter(moment_of(key), shape, shapes[name_of(key)])
-
-
-def _shape(tensor: Tensor, cut: Cut) -> list[int]:
-    return [size if p is None else len(p) for size, p in zip(tensor.shape, cut, strict=True)]
 
 
 def _zeros(shape: torch.Size, cut: Cut) -> Callable[[int, int], Tensor]:

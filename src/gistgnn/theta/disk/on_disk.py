@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -17,21 +17,19 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.io.stored_model import stored_model
 from gistgnn.io.tensors import find_tensors
-from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
 from gistgnn.theta.disk.state import check_shapes, read_state, write_state
 from gistgnn.theta.disk.tensor_file import Rows, unwritable
-from gistgnn.theta.disk.tensor_folder import EditableFolder, LazyTensors
+from gistgnn.theta.disk.tensor_folder import EditableFolder
+from gistgnn.theta.initial import write_initial
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import Cut
 from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Trained
 from gistgnn.theta.whole_theta import WholeTheta
-
-Fill = Callable[[EditableFolder], None]
 
 PARAMETERS = "parameters"
 _STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
@@ -48,77 +46,43 @@ class OnDisk(WholeTheta):
     The best Θ is a copy, made just before Θ changes.
 
     Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
-        folder: made by `create`.
+        spec: the model.
+        folder: made by `make`.
 
     Raises:
-        InputError: the folder is of another model, or damaged; or the disk cannot take a round from the journal.
+        InputError: the folder is of another model, or damaged; or the disk is full. Methods raise it, too.
     """
 
     streams = True
     lasts = True
 
-    def __init__(self, layout: Layout, widths: Sequence[int], folder: Path) -> None:
-        super().__init__(layout, widths)
+    def __init__(self, spec: ModelSpec, folder: Path) -> None:
         self.folder = folder
         self._journal = Journal(folder / _ROUND)
         self._state = read_state(folder / _STATE)
         self._parameters = EditableFolder(folder / PARAMETERS)
+        super().__init__(spec.layout, spec.widths, self._parameters.specs)
         self._moments = EditableFolder(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
-        check_shapes(folder, self.shapes, layout, self.slices.features)
+        check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         self.round, self.loss = self._state["round"], self._state["loss"]
-        if self._journal.exists():
+        if self._journal.folder.exists():  # a committed round that has not been written into Θ
             self._write_round()
         self._journal.remove()
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
-        """Make Θ with the model's initial values in the store's folder.
-
-        Raises:
-            InputError: the folder is not empty and `replace` is not set, or the disk has no room.
-        """
-        assert store.folder is not None
-        if not replace and store.folder.exists() and any(store.folder.iterdir()):
-            raise InputError(
-                f"{store.folder} is not empty: resume from the Θ in it, remove it, or choose another folder"
-            )
+        """Make Θ with the model's initial values in the store's folder."""
+        folder = store.folder
+        assert folder is not None
+        if not replace and folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
         specs = spec.tensor_specs(half=store.precision == "bf16")
-        return cls.create(
-            spec.layout, spec.widths, store.folder, specs, lambda files: spec.write_initial(files.write_flat)
-        )
-
-    @classmethod
-    def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
-        """Open the Θ that an earlier process has left in the store's folder."""
-        assert store.folder is not None
-        if not store.folder.exists():
-            raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
-        return cls(spec.layout, spec.widths, store.folder)
-
-    @classmethod
-    def create(
-        cls, layout: Layout, widths: Sequence[int], folder: Path, specs: Mapping[str, TensorSpec], fill: Fill
-    ) -> OnDisk:
-        """Make the files of a new Θ; an older one in the folder is replaced.
-
-        Args:
-            layout: how the model's tensors lie along the hidden axes.
-            widths: the full widths.
-            folder: holds nothing but Θ.
-            specs: the shape and type of every parameter and buffer.
-            fill: writes their values.
-
-        Raises:
-            InputError: the disk has no room.
-        """
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
             with closing(EditableFolder.create(temporary / PARAMETERS, specs)) as files:
-                fill(files)
+                write_initial(spec, lambda name, start, values: files.file_of[name].write_flat(name, start, values))
                 files.sync()
             write_state(temporary / _STATE, {"round": 0, "loss": 0.0, "best": None, "counters": {}})
             shutil.rmtree(folder, ignore_errors=True)
@@ -127,24 +91,15 @@ class OnDisk(WholeTheta):
             raise unwritable(folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return cls(layout, widths, folder)
+        return cls(spec, folder)
 
-    @property
-    def tensors(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer of the full model, by name; each is read when it is used."""
-        return LazyTensors(list(self._parameters.specs), self._parameters.slice)
-
-    @property
-    def moments(self) -> Mapping[str, Mapping[str, Tensor]]:
-        """The moments that are carried; they are read when they are used."""
-        keys = self._moments.specs if self._moments else {}
-        names = list(dict.fromkeys(key.rsplit("/", 1)[0] for key in keys))
-        return LazyTensors(names, lambda name: self._moments_of(name, None))
-
-    @property
-    def shapes(self) -> dict[str, torch.Size]:
-        """The shape of every parameter and buffer."""
-        return {name: spec.shape for name, spec in self._parameters.specs.items()}
+    @classmethod
+    def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
+        """Open the Θ that an earlier process has left in the store's folder."""
+        assert store.folder is not None
+        if not store.folder.exists():
+            raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
+        return cls(spec, store.folder)
 
     @property
     def best(self) -> Path:
@@ -158,7 +113,13 @@ class OnDisk(WholeTheta):
 
     def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
         """The entries of a parameter's moments in the blocks; a step count as it is."""
-        return self._moments_of(name, self.slices.cut(name, blocks))
+        if self._moments is None:
+            return {}
+        cut = self.slices.cut(name, blocks)
+        own = [key for key in self._moments.specs if key.rsplit("/", 1)[0] == name]
+        found = {moment_of(key): self._moments.slice(key, cut) for key in own}
+        counters = {key: value for key, value in self._state["counters"].items() if name_of(key) == name}
+        return found | {moment_of(key): torch.tensor(value) for key, value in counters.items()}
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t."""
@@ -166,11 +127,7 @@ class OnDisk(WholeTheta):
         return super().begin(number, blocks)
 
     def keep(self, i: int, trained: Trained) -> None:
-        """Write a trained sub-GCN into the journal.
-
-        Raises:
-            InputError: the disk has no room.
-        """
+        """Write a trained sub-GCN into the journal."""
         self._journal.add(i, self._blocks[i], keyed(trained.tensors, trained.moments))
 
     def keep_best(self) -> None:
@@ -209,11 +166,7 @@ class OnDisk(WholeTheta):
         return stored_model(spec.on_meta(), places).to(spec.device)
 
     def commit(self, loss: float) -> None:
-        """Commit the journal, then write it into Θ (subAgg).
-
-        Raises:
-            InputError: the disk does not take it. Θ is as it was, or becomes whole when it is next opened.
-        """
+        """Commit the journal, then write it into Θ (subAgg)."""
         with ExitStack() as stack:
             merge = self._merge(stack)
             shared = {}
@@ -235,7 +188,7 @@ class OnDisk(WholeTheta):
                 files, name = self._place(key)
                 shape = files.specs[name].shape
                 whole: list[tuple[Cut, Rows]] = [((None,) * len(shape), partial(shared.rows, key))]
-                files.update(name, whole if key in shared.specs else merge.parts(key, shape))
+                files.file_of[name].update(name, whole if key in shared.specs else merge.parts(key, shape))
         self._parameters.sync()
         if self._moments:
             self._moments.sync()
@@ -269,14 +222,6 @@ class OnDisk(WholeTheta):
             return self._parameters, name_of(key)
         assert self._moments is not None
         return self._moments, key.removeprefix(MOMENTS)
-
-    def _moments_of(self, name: str, cut: Cut | None) -> dict[str, Tensor]:
-        if self._moments is None:
-            return {}
-        own = [key for key in self._moments.specs if key.rsplit("/", 1)[0] == name]
-        found = {moment_of(key): self._moments.slice(key, cut) for key in own}
-        counters = {key: value for key, value in self._state["counters"].items() if name_of(key) == name}
-        return found | {moment_of(key): torch.tensor(value) for key, value in counters.items()}
 
     @property
     def _best_folder(self) -> Path | None:

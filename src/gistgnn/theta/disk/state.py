@@ -1,23 +1,18 @@
 """The state of a Θ on disk beside its tensors: rounds, the best round, step counts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Size
 
 from gistgnn.errors import InputError, reason
 from gistgnn.io.whole_files import replacing
-from gistgnn.layout.axes import Layout
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read the state of a Θ: "round", "loss", "best" and "counters".
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Read the state of a Θ: "round", "loss", "best" and "counters". Raise InputError if it is damaged."""
     try:
         state: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
         if not isinstance(state["round"], int) or state.keys() != {"round", "loss", "best", "counters"}:
@@ -28,27 +23,17 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write the state of a Θ, as a whole or not at all.
-
-    Raises:
-        InputError: the disk does not take it.
-    """
+    """Write the state of a Θ, as a whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(state), encoding="ascii")
 
 
-def check_shapes(folder: Path, shapes: dict[str, torch.Size], layout: Layout, features: Sequence[int]) -> None:
-    """Check that Θ is of this model.
-
-    Raises:
-        InputError: a tensor has another name or shape.
-    """
-    everything = [torch.arange(d) for d in features]
-    if differing := sorted(shapes.keys() ^ layout.dims.keys()):
+def check_shapes(folder: Path, found: Mapping[str, Size], expected: Mapping[str, Size]) -> None:
+    """Raise InputError unless the Θ in a folder is of the model with the expected shapes."""
+    if differing := sorted(found.keys() ^ expected.keys()):
         raise InputError(f"{folder} is of another model: '{differing[0]}' is not in both")
-    for name, dims in layout.dims.items():
-        expected = torch.Size(len(layout.positions(dim, everything, features)) for dim in dims)
-        if shapes[name] != expected:
+    for name, shape in expected.items():
+        if found[name] != shape:
             raise InputError(
-                f"{folder} is of another model: '{name}' is {list(shapes[name])} there, {list(expected)} in this one"
+                f"{folder} is of another model: '{name}' is {list(found[name])} there, {list(shape)} in this one"
             )

@@ -21,7 +21,6 @@ from gistgnn.theta.slices import Cut, gather_into, scatter
 READ, WRITTEN = 2**22, 2**24  # bytes at a time; the C library reuses memory of this size
 _GAP = 2**16  # bytes between two wanted rows that are read rather than skipped
 
-
 Rows = Callable[[int, int], Tensor]  # (first, last) among the rows of a cut -> the values of these rows
 
 
@@ -29,7 +28,7 @@ class EditableFile(TensorFile):
     """One safetensors file whose tensors are read and written in place.
 
     The file is read and written, not mapped into memory: mapped pages would count as the process's memory, and a full
-    disk would end the process with a signal.
+    disk would end the process with a signal. Methods that write raise an InputError if the disk does not take it.
 
     Args:
         path: the file.
@@ -46,12 +45,8 @@ class EditableFile(TensorFile):
 
     @classmethod
     def create(cls, path: Path, specs: Mapping[str, TensorSpec]) -> EditableFile:
-        """Make a file of zeros, which take no room on the disk until they are overwritten.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        header, _, size = make_header({name: (spec.shape, spec.dtype) for name, spec in specs.items()})
+        """Make a file of zeros, which take no room on the disk until they are overwritten."""
+        header, _, size = make_header(specs)
         try:
             with path.open("xb") as file:
                 file.write(header)
@@ -66,14 +61,15 @@ class EditableFile(TensorFile):
         cut = cut or (None,) * len(spec.shape)
         wanted = [spec.shape[i] if p is None else len(p) for i, p in enumerate(cut)]
         if not wanted:
-            return self._read(self._places[name], torch.empty(1, dtype=spec.dtype)).view(())
+            return self.rows(name, 0, 1)
         out = torch.empty(wanted, dtype=spec.dtype)
         for batch in _batches(spec, cut[0]):
             rows = out[batch.first : batch.first + len(batch.local)]
-            if batch.is_dense and all(p is None for p in cut[1:]):
-                self._read_spans(name, batch, rows)
-            else:
-                found = self._read_spans(name, batch, torch.empty(batch.size, *spec.shape[1:], dtype=spec.dtype))
+            plain = batch.is_dense and all(p is None for p in cut[1:])
+            found = rows if plain else torch.empty(batch.size, *spec.shape[1:], dtype=spec.dtype)
+            place, row_bytes = self._places[name], _row_bytes(spec)
+            self.fill_from(found, [(place + a * row_bytes, (b - a) * row_bytes) for a, b in batch.spans])
+            if not plain:
                 gather_into(rows, found, (None if batch.is_dense else torch.from_numpy(batch.local), *cut[1:]))
         return out
 
@@ -84,9 +80,6 @@ class EditableFile(TensorFile):
             name: the tensor.
             parts: cuts, each with a function that returns the values of its rows; it is called with ranges of these
                 rows, in order.
-
-        Raises:
-            InputError: the file cannot be written.
         """
         spec = self.specs[name]
         if not spec.shape:
@@ -106,7 +99,7 @@ class EditableFile(TensorFile):
             place = self._places[name] + start * row_bytes
             whole_rows = all(p is None for cut, _ in parts for p in cut[1:])
             if not (whole_rows and given == stop - start):
-                self._read(place, found)
+                self.fill(found, place)
             for (cut, values), own, (a, b) in zip(parts, rows, ranges, strict=True):
                 if b > a:
                     local = None if own is None else torch.from_numpy(own[a:b] - start)
@@ -117,37 +110,21 @@ class EditableFile(TensorFile):
         """Consecutive rows of a tensor; a single number is one row."""
         spec = self.specs[name]
         shape = (stop - start, *spec.shape[1:]) if spec.shape else ()
-        place = self._places[name] + start * _row_bytes(spec)
-        return self._read(place, torch.empty(shape, dtype=spec.dtype))
+        found = torch.empty(shape, dtype=spec.dtype)
+        self.fill(found, self._places[name] + start * _row_bytes(spec))
+        return found
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
-        """Set consecutive entries of a tensor, in the order of memory.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
+        """Set consecutive entries of a tensor, in the order of memory."""
         spec = self.specs[name]
         self._write(self._places[name] + start * spec.dtype.itemsize, values.to(spec.dtype).contiguous())
 
     def sync(self) -> None:
-        """Wait until everything written is on disk.
-
-        Raises:
-            InputError: it does not take it.
-        """
+        """Wait until everything written is on disk."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise unwritable(self.path, error) from error
-
-    def _read_spans(self, name: str, batch: _Batch, into: Tensor) -> Tensor:
-        row_bytes = _row_bytes(self.specs[name])
-        self.fill_from(into, [(self._places[name] + a * row_bytes, (b - a) * row_bytes) for a, b in batch.spans])
-        return into
-
-    def _read(self, place: int, into: Tensor) -> Tensor:
-        self.fill(into, place)
-        return into
 
     def _write(self, place: int, values: Tensor) -> None:
         left = memoryview(values.reshape(-1).view(torch.uint8).numpy().data) if values.numel() else memoryview(b"")
@@ -165,17 +142,11 @@ class EditableFile(TensorFile):
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows of a cut that are read together.
+    """Rows of a cut that are read together."""
 
-    Args:
-        first: the place of the first row among all rows of the cut.
-        spans: the ranges of the tensor's rows that are read. They may include rows that the cut does not have.
-        local: the places of the cut's rows among the rows that are read.
-    """
-
-    first: int
-    spans: list[tuple[int, int]]
-    local: np.ndarray[Any, np.dtype[np.int64]]
+    first: int  # the place of the first row among all rows of the cut
+    spans: list[tuple[int, int]]  # of the tensor's rows that are read, some of which the cut may not have
+    local: np.ndarray[Any, np.dtype[np.int64]]  # the places of the cut's rows among the rows that are read
 
     @property
     def size(self) -> int:

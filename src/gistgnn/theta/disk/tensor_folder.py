@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.io.tensors import shards_of
-from gistgnn.theta.disk.tensor_file import EditableFile, Rows, sync, unwritable
+from gistgnn.theta.disk.tensor_file import EditableFile, sync, unwritable
 from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Cut
 from gistgnn.utils.formats import size
@@ -21,10 +21,14 @@ T = TypeVar("T")
 
 
 class EditableFolder:
-    """The tensors of all files of a folder, read and written in place.
+    """The tensors of all files of a folder, read and written in place; see `EditableFile`.
 
     Args:
         folder: where the files are.
+
+    Attributes:
+        file_of: the file of every tensor, by name.
+        specs: the shape and type of every tensor.
 
     Raises:
         InputError: there are none, or one is damaged.
@@ -32,21 +36,15 @@ class EditableFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: list[EditableFile] = []
-        self._of: dict[str, EditableFile] = {}
-        self.specs: dict[str, TensorSpec] = {}
-        for path in sorted(folder.glob("*.safetensors")):
-            self._add(EditableFile(path))
+        self._files = [EditableFile(path) for path in sorted(folder.glob("*.safetensors"))]
         if not self._files:
             raise InputError(f"{folder} holds no tensors: it is damaged, or not of this run")
+        self.file_of = {name: file for file in self._files for name in file.specs}
+        self.specs = {name: file.specs[name] for name, file in self.file_of.items()}
 
     @classmethod
     def create(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
-        """Make a folder of zeros, which take no room on the disk until they are overwritten.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Make a folder of zeros, which take no room on the disk until they are overwritten."""
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -62,11 +60,7 @@ class EditableFolder:
 
     @classmethod
     def extend(cls, folder: Path, specs: Mapping[str, TensorSpec]) -> EditableFolder:
-        """Add tensors of zeros to a folder, which is created if it is missing.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Add tensors of zeros to a folder, which is created if it is missing."""
         if not folder.exists():
             return cls.create(folder, specs)
         shutil.rmtree(folder / "more", ignore_errors=True)  # of a process that was killed
@@ -84,19 +78,7 @@ class EditableFolder:
 
     def slice(self, name: str, cut: Cut | None = None) -> Tensor:
         """The cut's entries of a tensor; None: all of them."""
-        return self._of[name].slice(name, cut)
-
-    def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Consecutive rows of a tensor; a single number is one row."""
-        return self._of[name].rows(name, start, stop)
-
-    def update(self, name: str, parts: Sequence[tuple[Cut, Rows]]) -> None:
-        """Set the entries of several cuts of a tensor; see `EditableFile.update`."""
-        self._of[name].update(name, parts)
-
-    def write_flat(self, name: str, start: int, values: Tensor) -> None:
-        """Set consecutive entries of a tensor, in the order of memory."""
-        self._of[name].write_flat(name, start, values)
+        return self.file_of[name].slice(name, cut)
 
     def sync(self) -> None:
         """Wait until everything written is on disk."""
@@ -104,11 +86,7 @@ class EditableFolder:
             file.sync()
 
     def copy(self, folder: Path) -> None:
-        """Copy the files into a new folder, which appears when all of them are on disk.
-
-        Raises:
-            InputError: there is no room.
-        """
+        """Copy the files into a new folder, which appears when all of them are on disk."""
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -127,11 +105,6 @@ class EditableFolder:
         for file in self._files:
             file.close()
 
-    def _add(self, file: EditableFile) -> None:
-        self._files.append(file)
-        self._of |= dict.fromkeys(file.specs, file)
-        self.specs |= file.specs
-
 
 def _require_free(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
@@ -139,21 +112,3 @@ def _require_free(folder: Path, needed: int) -> None:
         raise InputError(
             f"{folder} needs {size(needed)}, and its disk has {size(free)} left: make room, or choose another disk"
         )
-
-
-class LazyTensors(Mapping[str, T]):
-    """A mapping whose values are read when they are used."""
-
-    def __init__(self, names: list[str], read: Callable[[str], T]) -> None:
-        self._names, self._read = names, read
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._read(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

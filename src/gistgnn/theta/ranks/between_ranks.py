@@ -1,7 +1,5 @@
 """How ranks exchange the sub-GCNs of a round."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +7,13 @@ import torch
 from torch import Tensor
 
 from gistgnn.distributed import Ranks, communication
-from gistgnn.distributed.packing import Form, pack, packed_bytes, unpack
+from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.partition import Blocks
-from gistgnn.theta.exchange import Exchange, HasTensors
-from gistgnn.theta.trained import Moments, RoundReport, Trained
+from gistgnn.theta.exchange import Exchange
+from gistgnn.theta.model_spec import TensorSpec
+from gistgnn.theta.slices import Slices
+from gistgnn.theta.trained import Moments, RoundReport, Trained, is_counter
 
 
 class BetweenRanks(Exchange):
@@ -26,8 +26,9 @@ class BetweenRanks(Exchange):
 
     ranks: Ranks
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Ranks, *, sharded: bool = False) -> None:
         super().__init__(ranks)
+        self._sharded = sharded
         self.keys: dict[str, list[str]] = {}
         self.counters: dict[str, dict[str, float]] = {}
 
@@ -45,8 +46,8 @@ class BetweenRanks(Exchange):
         size = 0
         for sub in trained.values():
             size += sum(tensor.nbytes for tensor in sub.tensors.values())
-            for name, key, value, counts in sub.states():
-                if counts:
+            for name, key, value in ((name, *state) for name, own in sub.moments.items() for state in own.items()):
+                if is_counter(key, value.shape, sub.tensors[name].shape):
                     self._count(name, key, float(value))
                 else:
                     size += value.nbytes
@@ -68,7 +69,7 @@ class BetweenRanks(Exchange):
 
     def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:
         """What the ranks have exchanged so far."""
-        return communication(self.ranks, theta_bytes, local_steps, sharded=False)
+        return communication(self.ranks, theta_bytes, local_steps, sharded=self._sharded)
 
     def _know(self, name: str, key: str) -> None:
         if key not in (known := self.keys.setdefault(name, [])):
@@ -80,22 +81,25 @@ class BetweenRanks(Exchange):
 
 
 class SendToAll(BetweenRanks):
-    """Every rank has all of Θ: it sends its trained sub-GCNs to all other ranks."""
+    """Every rank has all of Θ on its device: it sends its trained sub-GCNs to all other ranks."""
 
-    def collect(self, theta: HasTensors, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+    def __init__(self, ranks: Ranks, slices: Slices, specs: Mapping[str, TensorSpec], device: torch.device) -> None:
+        super().__init__(ranks)
+        self._slices, self._specs, self._device = slices, specs, device
+
+    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Exchange the trained sub-GCNs: every rank returns all of them."""
-        ranks, tensors = self.ranks, theta.tensors
-        device = next(iter(tensors.values())).device
-        own = pack([tensor for i in sorted(trained) for tensor in self._flat(trained[i], list(tensors))], device)
+        ranks = self.ranks
+        own = pack([tensor for i in sorted(trained) for tensor in self._flat(trained[i])], self._device)
         parts = [own[:0] if rank == ranks.rank else own for rank in range(ranks.count)]
         senders = [[] if rank == ranks.rank else self.members_of(rank, len(blocks)) for rank in range(ranks.count)]
-        forms = [[form for i in subs for form in self._forms(theta, blocks[i])] for subs in senders]
+        forms = [[form for i in subs for form in self._forms(blocks[i])] for subs in senders]
         buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
-        found = {i: Trained(sub.tensors, full_moments(sub.tensors, self.keys, sub)) for i, sub in trained.items()}
+        found = {i: Trained(sub.tensors, full_moments(sub, self.keys)) for i, sub in trained.items()}
         for buffer, subs, form in zip(buffers, senders, forms, strict=True):
             values = iter(unpack(buffer, form))
             for i in subs:
-                received = {name: next(values) for name in tensors}
+                received = {name: next(values) for name in self._specs}
                 moments = {name: {key: next(values) for key in keys} for name, keys in self.keys.items()}
                 found[i] = Trained(received, moments)
         for sub in found.values():
@@ -103,26 +107,25 @@ class SendToAll(BetweenRanks):
                 sub.moments.setdefault(name, {}).update({key: torch.tensor(n) for key, n in counts.items()})
         return found
 
-    def _flat(self, trained: Trained, names: Sequence[str]) -> list[Tensor]:
+    def _flat(self, trained: Trained) -> list[Tensor]:
         """A sub-GCN's tensors and moments, in the order in which they are sent."""
-        moments = full_moments(trained.tensors, self.keys, trained)
-        sent = [moments[name][key] for name, keys in self.keys.items() for key in keys]
-        return [*(trained.tensors[name] for name in names), *sent]
+        moments = full_moments(trained, self.keys).values()
+        return [*(trained.tensors[name] for name in self._specs), *(t for own in moments for t in own.values())]
 
-    def _forms(self, theta: HasTensors, blocks: Blocks) -> list[Form]:
+    def _forms(self, blocks: Blocks) -> list[TensorSpec]:
         """The shapes and types of these."""
         of = {
-            name: (theta.slices.shape(name, tensor.shape, blocks), tensor.dtype)
-            for name, tensor in theta.tensors.items()
+            name: TensorSpec(self._slices.shape(name, spec.shape, blocks), spec.dtype)
+            for name, spec in self._specs.items()
         }
         return [*of.values(), *(of[name] for name, keys in self.keys.items() for _ in keys)]
 
 
-def full_moments(like: Mapping[str, Tensor], keys: Mapping[str, Sequence[str]], trained: Trained) -> Moments:
+def full_moments(trained: Trained, keys: Mapping[str, Sequence[str]]) -> Moments:
     """A sub-GCN's moments under all keys; those that its optimiser does not have yet are zero."""
 
     def of(name: str, key: str) -> Tensor:
         found = trained.moments.get(name, {}).get(key)
-        return torch.zeros_like(like[name]) if found is None else found
+        return torch.zeros_like(trained.tensors[name]) if found is None else found
 
     return {name: {key: of(name, key) for key in keys} for name, keys in keys.items()}

@@ -1,7 +1,5 @@
 """How rank 0 reads Θ from the ranks that own it, a block of rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
@@ -58,12 +56,12 @@ class Reader:
             if len(rows):
                 self._ranks.send(self._cut(names[which], bool(best), rows, slice(*bounds[2:])).contiguous().cpu())
 
-    def model(self, module: nn.Module, *, best: bool) -> nn.Module:
+    def give(self, module: nn.Module, *, best: bool) -> None:
         """Give a module on the meta device the parameters of Θ, or of the best Θ."""
         specs = self._shares.specs
         files: dict[Path, Readable] = {Path(name): _Rows(self, name, best) for name in specs}
         places = {name: Place(Path(name), 0, tuple(spec.shape), spec.dtype) for name, spec in specs.items()}
-        return stored_model(module, places, files=files)
+        stored_model(module, places, files=files)
 
     def read(self, name: str, best: bool, rows: slice, columns: slice) -> Tensor:
         """Read rows and columns of a tensor to the host; a single number counts as a row."""

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from itertools import chain
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.checkpoint import Checkpoint, Part
-from gistgnn.distributed import Ranks, World, communication
+from gistgnn.distributed import Ranks, World
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
-from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.theta.initial import write_initial
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
 from gistgnn.theta.ranks.reader import Reader
 from gistgnn.theta.ranks.shares import Piece, Shares
-from gistgnn.theta.slices import gather, merge_shared, scatter
+from gistgnn.theta.slices import Cut, gather
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import Moments, Trained, fill, give_moments, is_counter
 
 T = TypeVar("T")
 Entry = tuple[str, str | None]  # a tensor's name, and the key of its moment (None: the tensor itself)
+Item = tuple[int, Piece, str | None]  # a sub-GCN, a piece of its slice, and the key of a moment likewise
 
 
 class Sharded(Theta):
@@ -35,26 +37,21 @@ class Sharded(Theta):
     all-to-all each way.
 
     Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
-        specs: the shape and type of every parameter and buffer.
+        spec: the model, with the device on which this rank's rows are.
         ranks: the processes of the run.
-        device: where this rank's rows are.
     """
 
     streams = True
     exchange: BetweenRanks
 
-    def __init__(
-        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], ranks: Ranks, device: torch.device
-    ) -> None:
-        super().__init__(layout, widths, BetweenRanks(ranks))
-        self.ranks, self.device = ranks, device
+    def __init__(self, spec: ModelSpec, ranks: Ranks) -> None:
+        super().__init__(spec.layout, spec.widths, spec.tensor_specs(), BetweenRanks(ranks, sharded=True))
+        self.ranks, self.device = ranks, spec.device
         self.shards = ranks.count
-        self.shares = Shares(self.slices, specs, ranks.count)
+        self.shares = Shares(self.slices, self.specs, ranks.count)
         self.rows = {
-            name: torch.zeros(self.shares.shape(name, ranks.rank), dtype=spec.dtype, device=device)
-            for name, spec in specs.items()
+            name: torch.zeros(self.shares.shape(name, ranks.rank), dtype=own.dtype, device=spec.device)
+            for name, own in self.specs.items()
         }
         self.moments: Moments = {}  # this rank's rows
         self.counters: dict[str, dict[str, float]] = {}
@@ -67,23 +64,13 @@ class Sharded(Theta):
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Sharded:
         """Make Θ with the model's initial values; every rank keeps its own rows."""
         assert isinstance(ranks, Ranks)
-        theta = cls(spec.layout, spec.widths, spec.tensor_specs(), ranks, spec.device)
-        spec.write_initial(theta.write_flat)
+        theta = cls(spec, ranks)
+        write_initial(spec, theta.write_flat)
         return theta
-
-    @property
-    def shard(self) -> int:
-        """This rank's shard of a checkpoint."""
-        return self.ranks.rank
-
-    @property
-    def shapes(self) -> dict[str, torch.Size]:
-        """The shape of every parameter and buffer."""
-        return {name: spec.shape for name, spec in self.shares.specs.items()}
 
     def write_flat(self, name: str, start: int, values: Tensor) -> None:
         """Set entries of the flat tensor from `start` on; entries that other ranks own are skipped."""
-        own, rest = self.shares.rows(name, self.ranks.rank), self.shares.specs[name].shape[1:].numel()
+        own, rest = self.shares.rows(name, self.ranks.rank), self.specs[name].shape[1:].numel()
         first, last = max(start, own.start * rest), min(start + len(values), own.stop * rest)
         if first < last:
             self.rows[name].view(-1)[first - own.start * rest : last - own.start * rest] = values[
@@ -99,7 +86,7 @@ class Sharded(Theta):
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        return {name: self._assembled(i, name, None) for name in self.shapes}
+        return {name: self._assembled(i, name, None) for name in self.specs}
 
     def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module."""
@@ -140,7 +127,7 @@ class Sharded(Theta):
             name, rows = name_of(key), self.rows[name_of(key)]
             if key.startswith(BEST):
                 rows = self.best[name] = torch.empty_like(rows)
-            elif key.startswith(MOMENTS) and is_counter(moment_of(key), shape, self.shapes[name]):
+            elif key.startswith(MOMENTS) and is_counter(moment_of(key), shape, self.specs[name].shape):
                 self.counters.setdefault(name, {})[moment_of(key)] = float(saved.read_whole(key))
                 continue
             elif key.startswith(MOMENTS):
@@ -150,10 +137,9 @@ class Sharded(Theta):
         saved.read(parts)
 
     def _part(self, name: str, rows: Tensor) -> Part:
-        shape = self.shapes[name]
-        return Part(
-            rows.view(-1, *shape[1:]) if shape else rows.view(()), shape, self.shares.rows(name, self.ranks.rank).start
-        )
+        shape = self.specs[name].shape
+        own = rows.view(-1, *shape[1:]) if shape else rows.view(())
+        return Part(own, shape, self.shares.rows(name, self.ranks.rank).start)
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model, which reads its large weights from the other ranks when it runs on rank 0.
@@ -161,26 +147,18 @@ class Sharded(Theta):
         All ranks call this. It runs within `read_on_rank_0`; the other ranks get a model without values.
         """
         full = spec.on_meta()
-        self.read_on_rank_0(lambda: self._give_rows(full, best))
+        self.read_on_rank_0(lambda: self._reader_of_rows.give(full, best=best and bool(self.best)))
         return full.to(spec.device) if self.ranks.leads else full
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model that reads its large weights from the other ranks; see `full_model`."""
         full = spec.on_meta()
-        self._give_rows(full, best=False)
+        self._reader_of_rows.give(full, best=False)
         return full.to(spec.device)
-
-    def _give_rows(self, module: nn.Module, best: bool) -> None:
-        self._reader_of_rows.model(module, best=best and bool(self.best))
 
     def read_on_rank_0(self, work: Callable[[], T]) -> T:
         """Do some work on rank 0 that reads Θ; the other ranks send the rows that it asks for."""
         return self.ranks.lead(self._reader_of_rows.closing(work), self._reader_of_rows.serve)
-
-    def communication(self, local_steps: int) -> dict[str, Any]:
-        """What the ranks have exchanged so far."""
-        size = sum(spec.nbytes for spec in self.shares.specs.values())
-        return communication(self.ranks, size, local_steps, sharded=True)
 
     def commit(self, loss: float) -> None:
         """Send the trained slices to their owners, and write what arrives here into this rank's rows (subAgg)."""
@@ -188,55 +166,53 @@ class Sharded(Theta):
         parts = [pack(self._sent_back(owner), self.device) for owner in range(ranks.count)]
         self._trained = {}
         senders = [self.exchange.members_of(rank, len(self._blocks)) for rank in range(ranks.count)]
-        items = [[(i, *item) for i in subs for item in self._items(i, ranks.rank, keys)] for subs in senders]
-        forms = [[(piece.shape, piece.dtype) for _, piece, _ in each] for each in items]
-        buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
-        del parts
+        arrived = self._all_to_all(parts, [self._items(subs, ranks.rank, keys) for subs in senders])
         for name, names in keys.items():  # on all ranks, even one that owns no row of them
             for key in names:
                 self.moments.setdefault(name, {}).setdefault(key, torch.zeros_like(self.rows[name]))
-        merged: dict[Entry, dict[int, tuple[Piece, Tensor]]] = {}
-        for buffer, sent, form in zip(buffers, items, forms, strict=True):
-            for (i, piece, kind), value in zip(sent, unpack(buffer, form), strict=True):
-                merged.setdefault((piece.name, kind), {})[i] = piece, value
-        for entry, values in merged.items():
-            self._merge(self._own(*entry), entry[0], [values[i] for i in sorted(values)])
+        merged: dict[Entry, dict[int, tuple[Cut, Tensor]]] = {}
+        for (i, piece, moment), value in arrived:
+            merged.setdefault((piece.name, moment), {})[i] = piece.cut, value
+        for entry, found in merged.items():
+            cuts, values = zip(*(found[i] for i in sorted(found)), strict=True)
+            self.slices.merge(entry[0], self._blocks, self._own(*entry), cuts, values)
         self.counters |= self.exchange.counters
         self._finish_round(loss)
 
     def _receive(self) -> dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]]:
         """Send the other ranks what their sub-GCNs take of this rank's rows, and receive what this rank's take."""
-        ranks = self.ranks
+        ranks, keys, m = self.ranks, self._keys, len(self._blocks)
         parts = []
         for rank in range(ranks.count):
-            subs = self.exchange.members_of(rank, len(self._blocks))
-            sent = [item for i in subs for item in self._items(i, ranks.rank, self._keys)]
-            parts.append(pack([gather(self._own(piece.name, key), piece.cut) for piece, key in sent], self.device))
-        own = self.exchange.members(len(self._blocks))
-        items_of = [
-            [(i, *item) for i in own for item in self._items(i, owner, self._keys)] for owner in range(ranks.count)
-        ]
-        forms = [[(piece.shape, piece.dtype) for _, piece, _ in items] for items in items_of]
+            items = self._items(self.exchange.members_of(rank, m), ranks.rank, keys)
+            parts.append(pack([gather(self._own(piece.name, key), piece.cut) for _, piece, key in items], self.device))
+        expected = [self._items(self.exchange.members(m), owner, keys) for owner in range(ranks.count)]
         received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
-        buffers = ranks.exchange(parts, [packed_bytes(each) for each in forms])
-        for buffer, items, form in zip(buffers, items_of, forms, strict=True):
-            for (i, piece, key), value in zip(items, unpack(buffer, form), strict=True):
-                received.setdefault((i, piece.name, key), []).append((piece.rows, value))
+        for (i, piece, key), value in self._all_to_all(parts, expected):
+            received.setdefault((i, piece.name, key), []).append((piece.rows, value))
         return received
+
+    def _all_to_all(self, parts: list[Tensor], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
+        """Send each rank its packed part, and free it; return the items that each rank sends here, and their values."""
+        forms = [[piece.spec for _, piece, _ in items] for items in expected]
+        buffers = self.ranks.exchange(parts, [packed_bytes(form) for form in forms])
+        parts.clear()
+        values = (unpack(buffer, form) for buffer, form in zip(buffers, forms, strict=True))
+        return list(zip(chain(*expected), chain.from_iterable(values), strict=True))
 
     def _assembled(self, i: int, name: str, key: str | None) -> Tensor:
         """A sub-GCN's slice of a tensor or moment, put together from the pieces of its owners."""
-        spec = self.shares.specs[name]
-        shape = self.slices.shape(name, spec.shape, self._blocks[i])
-        tensor = torch.empty(shape, dtype=spec.dtype, device=self.device)
+        shape = self.slices.shape(name, self.specs[name].shape, self._blocks[i])
+        tensor = torch.empty(shape, dtype=self.specs[name].dtype, device=self.device)
         for rows, value in self._received[i, name, key]:
             tensor.view(-1, *shape[1:])[rows].copy_(value)
         return tensor
 
-    def _items(self, i: int, owner: int, keys: Mapping[str, Sequence[str]]) -> list[tuple[Piece, str | None]]:
-        """The pieces of sub-GCN i's slice that a rank owns: of tensors (key None) and of their moments."""
+    def _items(self, subs: Sequence[int], owner: int, keys: Mapping[str, Sequence[str]]) -> list[Item]:
+        """The pieces of the slices of some sub-GCNs that a rank owns: of tensors (key None) and of their moments."""
         return [
-            (piece, key)
+            (i, piece, key)
+            for i in subs
             for piece in self.shares.pieces(self._blocks[i], owner)
             for key in (None, *keys.get(piece.name, ()))
         ]
@@ -247,18 +223,8 @@ class Sharded(Theta):
     def _sent_back(self, owner: int) -> list[Tensor]:
         """The pieces of this rank's trained sub-GCNs that go to an owner."""
         keys, tensors = self.exchange.keys, []
-        for i in self.exchange.members(len(self._blocks)):
-            trained = self._trained[i]
-            moments = full_moments(trained.tensors, keys, trained)
-            for piece, key in self._items(i, owner, keys):
-                whole = trained.tensors[piece.name] if key is None else moments[piece.name][key]
-                tensors.append(whole.reshape(-1, *whole.shape[1:])[piece.rows])
+        moments = {i: full_moments(trained, keys) for i, trained in self._trained.items()}
+        for i, piece, key in self._items(self.exchange.members(len(self._blocks)), owner, keys):
+            whole = self._trained[i].tensors[piece.name] if key is None else moments[i][piece.name][key]
+            tensors.append(whole.reshape(-1, *whole.shape[1:])[piece.rows])
         return tensors
-
-    def _merge(self, target: Tensor, name: str, pieces: list[tuple[Piece, Tensor]]) -> None:
-        cuts = [piece.cut for piece, _ in pieces]
-        if self.slices.disjoint(name, self._blocks) and target.dtype != torch.bool:
-            for cut, (_, value) in zip(cuts, pieces, strict=True):
-                scatter(target, cut, value)
-        else:
-            merge_shared(target, cuts, [value for _, value in pieces])

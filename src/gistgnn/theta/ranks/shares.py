@@ -1,7 +1,5 @@
 """Which rows of every tensor of Θ a rank owns, and which of them belong to a sub-GCN's slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,39 +12,19 @@ from gistgnn.theta.slices import Cut, Slices
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a sub-GCN's slice of a tensor that one rank owns.
+    """The part of a sub-GCN's slice of a tensor that one rank owns."""
 
-    Attributes:
-        name: the tensor's name.
-        rows: the rows of the slice, which are consecutive.
-        cut: the same entries as a cut of the rank's rows.
-        shape: the shape of the piece.
-        dtype: the tensor's type.
-    """
-
-    name: str
-    rows: slice
-    cut: Cut
-    shape: torch.Size
-    dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        return self.shape.numel() * self.dtype.itemsize
+    name: str  # of the tensor
+    rows: slice  # of the sub-GCN's slice
+    cut: Cut  # the same entries as a cut of the rank's rows
+    spec: TensorSpec  # of the piece
 
 
 class Shares:
-    """Deals the rows of every tensor of Θ to ranks, as `torch.chunk` does; a single number is a row of rank 0.
-
-    Args:
-        slices: finds the entries that belong to blocks.
-        specs: every tensor's shape and type, by name.
-        ranks: W.
-    """
+    """Deals the rows of every tensor of Θ to W ranks, as `torch.chunk` does; a single number is a row of rank 0."""
 
     def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
-        self._slices, self.specs, self._ranks = slices, dict(specs), ranks
+        self._slices, self.specs, self._ranks = slices, specs, ranks
 
     def rows(self, name: str, rank: int) -> range:
         """The rows that a rank owns."""
@@ -60,21 +38,16 @@ class Shares:
 
     def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
         """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
-        for name in self.specs:
-            piece = self.piece(name, blocks, rank)
-            if piece.shape.numel():
-                yield piece
-
-    def piece(self, name: str, blocks: Blocks, rank: int) -> Piece:
-        """Return the piece of a sub-GCN's slice of a tensor that a rank owns; it may be empty."""
-        own, spec = self.rows(name, rank), self.specs[name]
-        chosen, *columns = self._slices.cut(name, blocks) or (None,)
-        if chosen is None:
-            rows, places = slice(own.start, own.stop), None
-        else:
-            ends = torch.tensor([own.start, own.stop], device=chosen.device)
-            first, last = torch.searchsorted(chosen, ends).tolist()
-            rows, places = slice(first, last), chosen[first:last] - own.start
-        others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
-        shape = torch.Size((rows.stop - rows.start, *others))
-        return Piece(name, rows, (places, *columns), shape, spec.dtype)
+        for name, spec in self.specs.items():
+            own = self.rows(name, rank)
+            chosen, *columns = self._slices.cut(name, blocks) or (None,)
+            if chosen is None:
+                rows, places = slice(own.start, own.stop), None
+            else:
+                ends = torch.tensor([own.start, own.stop], device=chosen.device)
+                first, last = torch.searchsorted(chosen, ends).tolist()
+                rows, places = slice(first, last), chosen[first:last] - own.start
+            others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
+            shape = torch.Size((rows.stop - rows.start, *others))
+            if shape.numel():
+                yield Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))

@@ -1,15 +1,17 @@
-"""The ranks of a command that torchrun has started."""
+"""The process of a command: its place among the ranks that torchrun has started, and Ctrl-C."""
 
 import argparse
 import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gistgnn.distributed import World
 
 
@@ -21,10 +23,6 @@ def leads() -> bool:
 @contextmanager
 def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
     """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process.
-
-    Args:
-        args: the options of the command: interface, timeout and resume.
-        device: where this rank trains.
 
     Raises:
         InputError: an option does not fit the way the process was started.
@@ -50,3 +48,26 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
         yield ranks
     finally:
         ranks.close()
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Inside the block the first Ctrl-C asks the run to stop after its round; the second one interrupts.
+
+    Yields a function that returns whether the user has asked to stop.
+    """
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        if leads():
+            print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
