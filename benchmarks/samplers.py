@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.tables import describe_machine, on, table
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.sampling import SAMPLINGS, ClusterSampling
+from gistgnn.sampling import SAMPLERS, ClusterSampling
 from gistgnn.settings import Training
 
 ALLOWED = 2.0  # points
@@ -60,7 +60,7 @@ def config(model: str, sampler: str, m: int, options: argparse.Namespace) -> Run
     )
     if sampler == "full":
         return plain
-    chosen = ClusterSampling(options.clusters) if sampler == "clusters" else SAMPLINGS[sampler]()
+    chosen = ClusterSampling(options.clusters) if sampler == "clusters" else SAMPLERS[sampler]()
     return replace(plain, sampler=chosen, training=replace(plain.training, epochs=options.epochs))
 
 
@@ -85,7 +85,7 @@ def parse() -> argparse.Namespace:
     add("--dataset", default="coauthor-physics")
     add("--data-root", default="data")
     add("--models", nargs="+", choices=("gcn", "graphsage", "gat"), default=["gcn", "graphsage", "gat"])
-    add("--samplers", nargs="+", choices=SAMPLINGS, default=list(SAMPLINGS))
+    add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     add("--sub-gcns", type=int, nargs="+", default=[1, 2])
     add("--width", type=int, default=256, help="width of every hidden layer; for gat, of all heads together")
     add("--hidden-layers", type=int, default=1)

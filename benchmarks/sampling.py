@@ -38,7 +38,7 @@ from gistgnn.utils.process_memory import keep_freed_memory
 
 TARGET_MS = 15.0
 TARGETS = {2: 1.8, 4: 2.9}  # speed-up of an epoch over m = 1
-SAMPLINGS: dict[str, Sampling] = {
+SAMPLERS: dict[str, Sampling] = {
     "ladies": LadiesSampling(),
     "fastgcn": FastGCNSampling(),
     "neighbor": NeighborSampling(10),
@@ -96,7 +96,7 @@ def main() -> None:
 def alone(name: str, layers: int, whole: Batch, options: argparse.Namespace) -> dict[str, Any]:
     """Measure the milliseconds of making a batch in this thread, while nothing else runs."""
     begun = time.perf_counter()
-    sampler = SAMPLINGS[name].sampler(whole, 0, layers=layers)
+    sampler = SAMPLERS[name].sampler(whole, 0, layers=layers)
     assert isinstance(sampler, RandomBatches)
     opened, times, batches = time.perf_counter() - begun, [], []
     drawn = sampler._drawn(0, options.batches + 5)
@@ -115,7 +115,7 @@ def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace)
 
     All m take turns, round by round, so that noise of the machine hits all of them alike.
     """
-    sampling = SAMPLINGS[options.trained_by]
+    sampling = SAMPLERS[options.trained_by]
     model = MODELS[options.model]
     gists = {
         m: GIST(
@@ -233,10 +233,10 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--dataset", default="synthetic:reddit")
     add("--data-root", default="data")
-    add("--samplers", nargs="+", choices=SAMPLINGS, default=list(SAMPLINGS))
+    add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
     add("--layers", type=int, nargs="+", default=[2, 3], help="graph layers of batches that are measured alone")
     add("--batches", type=int, default=100)
-    add("--trained-by", choices=SAMPLINGS, default="ladies")
+    add("--trained-by", choices=SAMPLERS, default="ladies")
     add("--model", choices=MODELS, default="gcn")
     add("--width", type=int, default=256)
     add("--hidden-layers", type=int, nargs="*", default=[2, 3])

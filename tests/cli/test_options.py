@@ -4,11 +4,11 @@ import re
 from dataclasses import MISSING, fields
 
 import pytest
+from gistgnn.nn.registry import MODELS
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_of
-from gistgnn.nn.registry import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
@@ -48,13 +48,13 @@ def test_the_choices_are_the_registries(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_defaults_of_samplers_in_the_help_are_theirs(capsys: pytest.CaptureFixture[str]) -> None:
-    from gistgnn.sampling import SAMPLINGS
+    from gistgnn.sampling import SAMPLERS
 
     with pytest.raises(SystemExit):
         make_parser().parse_args(["train", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     checked = 0
-    for kind in SAMPLINGS.values():
+    for kind in SAMPLERS.values():
         for field in fields(kind):
             option = {"method": "cluster-method", "fanouts": "fanout"}.get(field.name, field.name.replace("_", "-"))
             if field.default is MISSING or isinstance(field.default, bool):

@@ -23,7 +23,7 @@ WHOLE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 WHOLE = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 3000, 2), sparse=False)
 SIZES = GraphSizes(3000, WHOLE.adj.num_edges, 1500)
 DIGITS = load("digits")  # neighbours of neighbours are neighbours
-SAMPLINGS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
+SAMPLERS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
     "random": (ClusterSampling(30, 5, "random"), 1.2),
     "ladies": (LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
     "fastgcn": (FastGCNSampling(batch_size=100, nodes_per_layer=(200, 80, 80)), 2.5),
@@ -35,9 +35,9 @@ SAMPLINGS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edg
 }
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_it_is_about_right(name: str) -> None:
-    sampling, factor = SAMPLINGS[name]
+    sampling, factor = SAMPLERS[name]
     expected = sampling.expected(SIZES, 3)
     sampler = sampling.sampler(WHOLE, 0, layers=3)
     assert sampler.steps_per_epoch == pytest.approx(expected.steps, rel=0.2)

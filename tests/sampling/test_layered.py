@@ -27,13 +27,13 @@ from tests.sampling.random_graphs import graphs, nodes_of
 
 GRAPH = tiny_graph(60)
 WHOLE = whole_graph(GRAPH)
-SAMPLINGS: dict[str, Sampling] = {
+SAMPLERS: dict[str, Sampling] = {
     "ladies": LadiesSampling(batch_size=7, nodes_per_layer=5),
     "ladies, unbiased": LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
     "fastgcn": FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
     "neighbor": NeighborSampling(2, batch_size=7),
 }
-each_sampling = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
 
 
 def structure(batch: Batch) -> SampledAdjacency:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gistgnn.sampling as sampling
 from gistgnn.sampling import Sampling
-from gistgnn.sampling.registry import SAMPLERS, sampling_class
+from gistgnn.sampling.registry import SAMPLERS
 
 
 def test_the_registry_is_read_without_torch() -> None:
@@ -16,8 +16,8 @@ def test_the_registry_is_read_without_torch() -> None:
 
 def test_names_are_those_of_the_classes() -> None:
     for name in SAMPLERS:
-        assert issubclass(sampling_class(name), Sampling)
-        assert sampling_class(name).name == name
+        assert issubclass(SAMPLERS[name], Sampling)
+        assert SAMPLERS[name].name == name
 
 
 def test_every_settings_class_is_registered() -> None:
@@ -32,4 +32,4 @@ def test_a_new_sampler_is_planned_for_as_large_as_the_graph() -> None:
     from gistgnn.sampling.expected import Expected
 
     sizes = GraphSizes(100, 500, 40)
-    assert Sampling.expected(sampling_class("clusters")(10), sizes, 3) == Expected.whole(sizes)
+    assert Sampling.expected(SAMPLERS["clusters"](10), sizes, 3) == Expected.whole(sizes)

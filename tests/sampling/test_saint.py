@@ -87,12 +87,12 @@ def test_probabilities_of_walks(length: int) -> None:
     check(whole, WalkDraw(Structure(whole), length, 20_000, 0), touched, 4, tolerance=0.01)
 
 
-SAMPLINGS: dict[str, Sampling] = {
+SAMPLERS: dict[str, Sampling] = {
     "node": SaintNodeSampling(batch_size=12),
     "edge": SaintEdgeSampling(batch_size=7),
     "walk": SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000),
 }
-each_sampling = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
 WHOLE = random_graph(30, 60)
 SOME = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 30, 2), sparse=False)
 

@@ -47,7 +47,7 @@ def homophilous() -> Graph:
     return Graph.build(x, edges, y, train=nodes < 30, val=(nodes >= 30) & (nodes < 45), test=nodes >= 45)
 
 
-SAMPLINGS: dict[str, Sampling] = {
+SAMPLERS: dict[str, Sampling] = {
     "ladies": LadiesSampling(batch_size=8, nodes_per_layer=12),
     "fastgcn": FastGCNSampling(batch_size=8, nodes_per_layer=20),
     "neighbor": NeighborSampling(3, batch_size=8),
@@ -65,7 +65,7 @@ MODELS: dict[str, Callable[[Any], Any]] = {
 }
 PAIRS = [
     (name, model)
-    for name in SAMPLINGS
+    for name in SAMPLERS
     for model in MODELS
     if not (name in BY_LAYERS_WEIGHED and model in ("gat", "pyg", "pyg gat"))
 ]
@@ -74,7 +74,7 @@ OPTIONS: dict[str, Any] = {"epochs": 12, "local_steps": 3, "optimizer_state": "c
 
 def sampling(name: str, model: str) -> Sampling:
     """With a number for each layer where the model does not say how many it has."""
-    return NeighborSampling((3, 3), batch_size=8) if (name, model) == ("neighbor", "pyg") else SAMPLINGS[name]
+    return NeighborSampling((3, 3), batch_size=8) if (name, model) == ("neighbor", "pyg") else SAMPLERS[name]
 
 
 @pytest.mark.parametrize(("name", "model"), PAIRS)
@@ -91,7 +91,7 @@ def test_it_learns(name: str, model: str) -> None:
 @pytest.mark.parametrize("name", BY_LAYERS_WEIGHED)
 @pytest.mark.parametrize(("model", "said"), [("gat", "attends"), ("pyg", "takes an edge_index")])
 def test_what_is_not_defined_is_refused_before_training(name: str, model: str, said: str) -> None:
-    chosen = type(SAMPLINGS[name])(batch_size=8, nodes_per_layer=(12, 12))  # type: ignore[call-arg]
+    chosen = type(SAMPLERS[name])(batch_size=8, nodes_per_layer=(12, 12))  # type: ignore[call-arg]
     with refused(f"the model {said}", "does not define", "neighbor"):
         GIST(MODELS[model], (16,), 2).fit(GRAPH, sampler=chosen, epochs=1, progress=False)
 
@@ -103,9 +103,9 @@ def test_features_that_are_alone_need_no_edges() -> None:
     assert GIST(build, widths, 2).fit(GRAPH, sampler=LadiesSampling(8, (5, 5)), **fit_options).progress.rounds
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
-    options = {**OPTIONS, "sampler": SAMPLINGS[name]}
+    options = {**OPTIONS, "sampler": SAMPLERS[name]}
     unbroken = make()
     expected = state(unbroken, fit(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
@@ -116,8 +116,8 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: 
 
 def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, sampler=SAMPLINGS["ladies"], **OPTIONS)
-    for other in (None, SAMPLINGS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)):
+    fit(make(), stop=after(1), saving=saving, sampler=SAMPLERS["ladies"], **OPTIONS)
+    for other in (None, SAMPLERS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)):
         with refused("another run", "sampler was"):
             fit(make(), saving=saving, sampler=other, **OPTIONS)
 
@@ -130,32 +130,32 @@ def double(chosen: Sampling) -> FullGraph:
 
 
 @pytest.mark.parametrize("model", ["gcn", "graphsage", "gat"])
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_the_fused_runner_equals_the_in_turn_one(name: str, model: str) -> None:
     if (name, model) in PAIRS:
         case = (lambda w: OURS[model](w), (12, 9))
-        assert runners_agree(case, 3, double(SAMPLINGS[name]), SGD) == []
+        assert runners_agree(case, 3, double(SAMPLERS[name]), SGD) == []
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_input_features_may_be_partitioned(name: str) -> None:
     split = GIST(lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8), 3, input_axis=0)
-    assert split.fit(GRAPH, sampler=SAMPLINGS[name], epochs=6, progress=False).progress.rounds > 0
+    assert split.fit(GRAPH, sampler=SAMPLERS[name], epochs=6, progress=False).progress.rounds > 0
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_several_labels(name: str) -> None:
     graph = tiny_graph(60, multi_label=True)
     result = GIST(MODELS["graphsage"], (8,), 2).fit(
-        graph, sampler=SAMPLINGS[name], inductive=True, runner="fused", epochs=8, progress=False
+        graph, sampler=SAMPLERS[name], inductive=True, runner="fused", epochs=8, progress=False
     )
     assert result.test is not None
     assert 0 <= result.test["f1_micro"] <= 1
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_a_sampling_is_described(name: str) -> None:
-    chosen = SAMPLINGS[name]
+    chosen = SAMPLERS[name]
     said = describe(chosen)
     assert said is not None
     assert said["name"] == name
@@ -169,16 +169,16 @@ def test_a_sampling_is_described(name: str) -> None:
 def test_bfloat16() -> None:
     for name in ("ladies", "saint-rw"):
         result = GIST(MODELS["graphsage"], (8,), 2).fit(
-            GRAPH, sampler=SAMPLINGS[name], precision="bf16", epochs=4, progress=False
+            GRAPH, sampler=SAMPLERS[name], precision="bf16", epochs=4, progress=False
         )
         assert all(torch.isfinite(torch.tensor(entry["loss"])) for entry in result.history)
 
 
 @pytest.mark.parametrize("columns", [None, torch.arange(F)])
-@pytest.mark.parametrize("name", [*SAMPLINGS, "clusters"])
+@pytest.mark.parametrize("name", [*SAMPLERS, "clusters"])
 def test_nothing_is_left_of_a_batch_that_has_been_used(name: str, columns: torch.Tensor | None) -> None:
     """No cycle of references keeps its memory until Python looks for one."""
-    sampler = {**SAMPLINGS, "clusters": ClusterSampling(6, 2, precompute=False)}[name].sampler(
+    sampler = {**SAMPLERS, "clusters": ClusterSampling(6, 2, precompute=False)}[name].sampler(
         whole_graph(GRAPH), 0, layers=3
     )
     sampler = sampler if columns is None else sampler.select_columns(columns)

@@ -194,9 +194,9 @@ def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":
     """Return the sampler that the options describe; None: every step sees the whole graph."""
-    from gistgnn.sampling import SAMPLINGS
+    from gistgnn.sampling import SAMPLERS
 
-    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLINGS.items()}
+    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLERS.items()}
     values = {}
     for name in dict.fromkeys(name for names in settings.values() for name in names):
         value = getattr(args, name)
@@ -209,4 +209,4 @@ def _sampler(args: argparse.Namespace) -> "Sampling | None":
         values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
     if args.sampler == "clusters" and args.clusters is None:
         raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-    return SAMPLINGS[args.sampler](**values) if args.sampler != "full" else None
+    return SAMPLERS[args.sampler](**values) if args.sampler != "full" else None

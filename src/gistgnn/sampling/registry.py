@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.sampling.sampler import Sampling
 
 FULL = "full"  # every step sees the whole graph; it has no settings
-SAMPLERS = {
-    "clusters": "clusters:ClusterSampling",
-    "ladies": "ladies_fastgcn:LadiesSampling",
-    "fastgcn": "ladies_fastgcn:FastGCNSampling",
-    "neighbor": "neighbor:NeighborSampling",
-    "saint-node": "saint:SaintNodeSampling",
-    "saint-edge": "saint:SaintEdgeSampling",
-    "saint-rw": "saint:SaintWalkSampling",
-}
-"""Where the class of each sampler's settings is, by the name on the command line: "module:Class"."""
-
-
-def sampling_class(name: str) -> type[Sampling]:
-    """Import and return the class of a sampler's settings; ``name`` is a key of `SAMPLERS`."""
-    module, found = SAMPLERS[name].split(":")
-    return getattr(importlib.import_module(f"gistgnn.sampling.{module}"), found)
+SAMPLERS: Registry[type[Sampling]] = Registry(
+    {
+        "clusters": "gistgnn.sampling.clusters:ClusterSampling",
+        "ladies": "gistgnn.sampling.ladies_fastgcn:LadiesSampling",
+        "fastgcn": "gistgnn.sampling.ladies_fastgcn:FastGCNSampling",
+        "neighbor": "gistgnn.sampling.neighbor:NeighborSampling",
+        "saint-node": "gistgnn.sampling.saint:SaintNodeSampling",
+        "saint-edge": "gistgnn.sampling.saint:SaintEdgeSampling",
+        "saint-rw": "gistgnn.sampling.saint:SaintWalkSampling",
+    }
+)
+"""The classes of the samplers' settings, by the name on the command line."""
 
 
 def describe(sampling: Sampling | None) -> dict[str, Any] | None:
@@ -38,4 +35,4 @@ def from_description(fields: dict[str, Any] | None) -> Sampling | None:
     if fields is None:
         return None
     settings = dict(fields)
-    return sampling_class(settings.pop("name", "clusters"))(**settings)
+    return SAMPLERS[settings.pop("name", "clusters")](**settings)
