@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, FastGCNSampling, LadiesSampling, Sampling
-from gistgnn.sampling import importance as module
+from gistgnn.sampling import ladies_fastgcn as module
 from gistgnn.sampling.ladies_fastgcn import distinct
 from gistgnn.sampling.structure import Structure
 from tests.sampling import slow
