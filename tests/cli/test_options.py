@@ -4,7 +4,7 @@ import re
 from dataclasses import MISSING, fields
 
 import pytest
-from gistgnn.nn.registry import MODELS
+from gistgnn.nn import MODELS
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
