@@ -246,11 +246,10 @@ class GIST:
             optimizer_state=optimizer_state, precision=precision, clip_norm=clip_norm, patience=patience,
             evaluate_every=evaluate_every,
         )  # fmt: skip
-        chosen = choose_training(None if isinstance(training, str) else training, settings)
-        chosen, sampler = self._adapt(chosen, sampler)
-        options = Options(
-            sampler, runner, inductive, evaluation or Evaluation(), progress, report, advance, stop, saving
-        )
+        given = None if isinstance(training, str) else training
+        chosen, sampler = self._adapt(choose_training(given, settings), sampler)
+        how = evaluation or Evaluation()
+        options = Options(sampler, runner, inductive, how, progress, report, advance, stop, saving)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session, chosen)

@@ -4,11 +4,11 @@ import re
 from dataclasses import MISSING, fields
 
 import pytest
-from gistgnn.nn import MODELS
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.main import make_parser
 from gistgnn.cli.training_options import config_of
+from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
