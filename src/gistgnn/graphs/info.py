@@ -34,7 +34,7 @@ class DatasetInfo:
     split: str
     task: Literal["single-label", "multi-label"] = "single-label"
     row_normalised: bool = False
-    reader: Literal["pyg", "ogb", "digits", "synthetic"] = "pyg"
+    reader: str = "pyg"
     nonzero: float = 1.0
     source: tuple[str, ...] = ()
 
