@@ -15,7 +15,8 @@ from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
-from gistgnn.paper.table7_ensemble import EnsembleTable, LocalSgdTable
+from gistgnn.paper.table6_local_sgd import LocalSgdTable
+from gistgnn.paper.table7_ensemble import EnsembleTable
 from gistgnn.runs.config import ModelConfig
 from tests.cli.in_process import refused, run
 
