@@ -1,7 +1,8 @@
 """Train graph neural networks of any width by graph independent subnetwork training (GIST)."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.errors import DivergedError as DivergedError
@@ -30,9 +31,4 @@ _HOMES = {
     "Training": "settings",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `gistgnn --help` need not wait for torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gistgnn' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"gistgnn.{_HOMES[name]}"), name)
+__getattr__ = lazy_attributes(__name__, _HOMES)

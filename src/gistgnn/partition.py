@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.utils.checks import check_count
 from gistgnn.utils.random_streams import check_seed, generator
 
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
@@ -43,8 +44,7 @@ class Partition:
         names: Sequence[str] | None = None,
     ) -> None:
         self.names = names or [f"axis {axis}" for axis in range(len(features))]
-        if not isinstance(sub_gcns, int) or sub_gcns < 1:
-            raise InputError(f"sub_gcns is {sub_gcns!r}, expected an integer >= 1")
+        check_count("sub_gcns", sub_gcns)
         if kind not in KINDS:
             raise InputError(f"partition is '{kind}', expected one of {', '.join(KINDS)}")
         if unknown := sorted(set(whole) - set(range(len(features)))):

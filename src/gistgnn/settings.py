@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
+from gistgnn.utils.checks import check_count
 
 if TYPE_CHECKING:
     import torch
@@ -73,8 +74,8 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        for name in ("epochs", "local_steps", "evaluate_every", "patience"):
-            _check_count(name, getattr(self, name), optional=name == "patience")
+        for name in ("epochs", "local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):
+            check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
@@ -134,13 +135,6 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
     if "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
-
-
-def _check_count(name: str, value: Any, *, optional: bool) -> None:
-    if optional and value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}, expected an integer >= 1")
 
 
 def _check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:

@@ -13,7 +13,6 @@ from gistgnn.accounting.footprint import round_costs
 from gistgnn.baselines.local_sgd import independent
 from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
-from gistgnn.errors import InputError
 from gistgnn.gist import GIST
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
@@ -25,6 +24,7 @@ from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import RoundReport, Trained
+from gistgnn.utils.checks import check_count
 from gistgnn.utils.random_streams import torch_stream
 
 
@@ -51,10 +51,9 @@ class DataParallel(GIST):
     stores = ("memory",)
 
     def __init__(
-        self, build: Build, widths: int | Sequence[int], workers: int, *, ranks: Ranks | None = None, **options: Any
+        self, build: Build, widths: int | Sequence[int], workers: int, *, ranks: World | None = None, **options: Any
     ) -> None:
-        if not isinstance(workers, int) or workers < 1:
-            raise InputError(f"workers is {workers!r}, expected an integer >= 1")
+        check_count("workers", workers)
         self._workers = workers
         super().__init__(build, widths, 1, ranks=ranks, **options)
 

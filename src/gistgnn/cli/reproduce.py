@@ -1,10 +1,10 @@
 """`gistgnn reproduce`: the paper's tables and figures, run again."""
 
 import argparse
-import importlib
 import shlex
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes
@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     check_writable(args.out)
     entry = EXPERIMENTS[args.experiment]
-    module, name = entry.home.split(":")
-    kind: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), name)
+    kind: type[Experiment] = resolve_name(f"gistgnn.paper.{entry.home}")
     values = {setting: getattr(args, setting) for setting in args.settings}
     settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
     experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)

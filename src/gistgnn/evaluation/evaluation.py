@@ -17,6 +17,7 @@ from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
+from gistgnn.utils.checks import check_count
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
@@ -105,9 +106,8 @@ class Evaluation:
         if self.method not in METHODS:
             raise InputError(f"evaluation is '{self.method}', expected one of {', '.join(METHODS)}")
         for name in ("memory", "parts", "sample"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InputError(f"{name} is {value!r}, expected an integer >= 1")
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value)
         if self.method == "parts" and self.parts is None:
             raise InputError("evaluation is by parts, but parts is not given: set the number of parts, such as 5000")
         if self.method != "parts" and self.parts is not None:

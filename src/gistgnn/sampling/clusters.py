@@ -19,6 +19,7 @@ from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
+from gistgnn.utils.checks import check_count
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -120,8 +121,7 @@ class ClusterBatches(RandomBatches):
         share: Share = unshared,
     ) -> None:
         nodes = whole.x.shape[0]
-        if per_batch < 1:
-            raise InputError(f"clusters_per_batch is {per_batch}, expected an integer >= 1")
+        check_count("clusters_per_batch", per_batch)
         if clusters.order.numel() != nodes:
             raise InputError(f"the clusters are of {clusters.order.numel()} nodes, the graph has {nodes}")
         self.steps_per_epoch = -(-len(clusters) // per_batch)

@@ -12,8 +12,9 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_count
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure
+from gistgnn.utils.checks import check_count
 
 
 class LayeredBatches(RandomBatches):

@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
+from gistgnn.utils.checks import check_count
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 
@@ -180,9 +181,3 @@ class RandomBatches(ABC):
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__, **attributes)
         return other
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise InputError unless a value is an integer >= 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}, expected an integer >= 1")

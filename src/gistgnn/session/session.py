@@ -86,9 +86,9 @@ class Session:
         with ExitStack() as stack:
             self._bar = stack.enter_context(RoundBar(self._schedule.rounds, shown=options.progress))
             self._monitor = self._make_monitor(preparing)
+            stack.callback(self._monitor.close)
             self.phases = self._monitor.phases
             self.finished = self._resume()
-            stack.callback(self._monitor.close)
             self._open = stack.pop_all()
         return self
 

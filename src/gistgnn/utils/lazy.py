@@ -1,7 +1,7 @@
 """Names that are imported when they are first used, so that the command line can list them without importing torch."""
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,8 +18,7 @@ class Registry(Mapping[str, T]):
         self._homes = homes
 
     def __getitem__(self, name: str) -> T:
-        module, attribute = self._homes[name].split(":")
-        return getattr(import_module(module), attribute)
+        return resolve_name(self._homes[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._homes  # without an import
@@ -40,6 +39,6 @@ def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], A
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return resolve_name(f"{package}.{homes[name]}:{name}")
 
     return get
