@@ -283,29 +283,3 @@ def test_bad_arguments_are_refused() -> None:
         GIST(gcn(), (8, 7), 2).fit(GRAPH, Training(epochs=1), lr=0.1)
     with refused("Data"):
         GIST(gcn(), (8, 7), 2).fit("graph", epochs=1)  # type: ignore[arg-type]
-
-
-def test_settings_as_a_whole_or_one_by_one() -> None:
-    one, other, shared = (GIST(gcn(), (8, 7), 2) for _ in range(3))
-    results = [
-        one.fit(GRAPH, epochs=4, lr=0.02, progress=False),
-        other.fit(GRAPH, Training(4, lr=0.02), progress=False),
-    ]
-    results.append(shared.fit(GRAPH, training=Training(4, lr=0.02), progress=False))
-    assert results[0].test == results[1].test == results[2].test
-    assert same(theta(one), theta(other))
-    assert GIST(gcn(), (8, 7), 2).fit(GRAPH, training="each", epochs=4, progress=False).progress.rounds == 1
-
-
-def test_widths_of_numpy() -> None:
-    gist = GIST(gcn(), list(np.array([8, 7])), 2)
-    assert gist.widths == (8, 7)
-    fit(gist, epochs=2)
-    assert GIST(PYG["gcn"], np.int64(8), 2).shared
-
-
-def test_units_limit_the_sub_gcns() -> None:
-    """Two heads share 12 features: six of each, so at most six sub-GCNs."""
-    assert GIST(PYG["gat"], 12, 6).sub_gcns == 6
-    with refused("sub_gcns is 7", "6 features"):
-        GIST(PYG["gat"], 12, 7)
