@@ -12,9 +12,9 @@ from gistgnn import GIST
 from gistgnn.nn.pattern import Pattern
 from gistgnn.round import Round
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Stretch
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, forward
+from gistgnn.schedule import Stretch
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.utils.process_memory import keep_freed_memory
 

@@ -16,8 +16,8 @@ from benchmarks.case import Case
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import Sampler
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 
 

@@ -18,7 +18,6 @@ from gistgnn import GIST
 from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.nn import MODELS
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import (
     Batch,
     FastGCNSampling,
@@ -33,6 +32,7 @@ from gistgnn.sampling import (
     whole_graph,
 )
 from gistgnn.sampling.sampler import RandomBatches
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import keep_freed_memory
 

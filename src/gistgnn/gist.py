@@ -15,45 +15,47 @@ from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
-from gistgnn.round import Round
+from gistgnn.round import Manner, Round
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Runner, Schedule
+from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling
+from gistgnn.schedule import RoundPlan
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.session import Options, Session
-from gistgnn.settings import Training, choose_training
+from gistgnn.settings import Phase, Training, choose_training
+from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
+from gistgnn.theta.trained import fill
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def train(gist: "GIST", session: Session, training: Training) -> None:
+def train(gist: "GIST", session: Session) -> None:
     """Algorithm 1, from the round at which `gist` stands.
 
     Args:
         gist: Θ and the partition.
-        session: the batches (Cluster in the algorithm; the whole graph where c = 1), and the runner.
-        training: ζ, the epochs from which T follows, and how a step is taken.
+        session: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and the schedule: T,
+            ζ, and how steps are taken.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
     """
-    sampler, runner, phases = session.sampler, session.runner, session.phases
-    schedule = Schedule(training, sampler.steps_per_epoch, gist.workers)
-    while gist.next_round < schedule.rounds:
-        stretch = schedule.stretch(gist.next_round)
-        with phases("take"):
-            round_ = gist.begin_round()  # subGCNs
-        with phases("train"):
-            losses = runner(round_, sampler, training, stretch, gist.seed)  # subTrain
-        with phases("merge"):
+    sampler, runner, seconds = session.sampler, session.runner, session.seconds
+    while gist.next_round < session.schedule.rounds:
+        plan = session.schedule.plan(gist.next_round)
+        with seconds("take"):
+            round_ = gist.begin_round(plan)  # subGCNs
+        with seconds("train"):
+            losses = runner(round_, sampler, plan.training, plan.stretch, gist.seed)  # subTrain
+        with seconds("merge"):
             loss = round_.aggregate(losses)  # subAgg
-        if session.after_round(stretch, loss):
+        if session.after_round(plan, loss):
             break
 
 
@@ -81,7 +83,7 @@ class GIST:
 
     method = "gist"
     stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
-    fixed_blocks = False  # True: all rounds have the blocks of the first
+    phased = True  # a run may have phases, and blocks that last
 
     def __init__(
         self,
@@ -118,6 +120,7 @@ class GIST:
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
+        self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     @property
     def sub_gcns(self) -> int:
@@ -133,7 +136,7 @@ class GIST:
     def theta(self) -> Theta:
         """Θ. It is made with the initial values of the seed when it is first used."""
         if self._theta is None:
-            self._theta = self._make_theta()
+            self._theta = self._make_theta(self.spec)
         return self._theta
 
     @property
@@ -155,14 +158,27 @@ class GIST:
         self._theta = self.store.place.load().reopen(self.store, self.spec)
         self.next_round = self._theta.round
 
-    def blocks(self, number: int) -> list[Blocks]:
-        """The blocks of every sub-GCN in round t."""
-        return self.partition.blocks(0 if self.fixed_blocks else number)
+    def blocks(self, draw: int) -> list[Blocks]:
+        """The blocks of every sub-GCN in a draw; in the paper's method, round t has draw t."""
+        return self.partition.blocks(draw)
 
-    def begin_round(self) -> Round:
-        """Draw new blocks and return their sub-GCNs (subGCNs); `Round.aggregate` ends the round."""
-        blocks = self.blocks(self.next_round)
-        round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis)
+    def partition_of(self, plan: RoundPlan) -> Partition:
+        """The partition of a round: that of its m."""
+        return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
+
+    def begin_round(self, plan: RoundPlan | None = None) -> Round:
+        """Return the sub-GCNs of the next round (subGCNs); `Round.aggregate` ends the round.
+
+        Args:
+            plan: which blocks it has, and whether copies train; None: blocks that are drawn anew.
+        """
+        blocks, manner = self.blocks(self.next_round), Manner()
+        if plan:
+            partition = self.partition_of(plan)
+            blocks = partition.blocks(plan.draw)
+            scales = self._mean.scales(partition.sub_gcns) if self._mean else {}
+            manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
+        round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
         self.next_round += 1
         return round_
 
@@ -216,11 +232,14 @@ class GIST:
         clip_norm: float | None = None,
         patience: int | None = None,
         evaluate_every: int | None = None,
+        phases: Sequence[Phase] | None = None,
+        redraw_every: int | None = None,
+        cross_weights: str | None = None,
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
-        Settings of training are given as a `Training`, or as keywords: `epochs` is required then, and the others have
-        the defaults of `Training`, which documents them.
+        Settings of training are given as a `Training`, or as keywords: `epochs` or `phases` is required then, and the
+        others have the defaults of `Training`, which documents them.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
@@ -244,15 +263,15 @@ class GIST:
             training=training if isinstance(training, str) else None, epochs=epochs, local_steps=local_steps,
             optimizer=optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
             optimizer_state=optimizer_state, precision=precision, clip_norm=clip_norm, patience=patience,
-            evaluate_every=evaluate_every,
+            evaluate_every=evaluate_every, phases=phases, redraw_every=redraw_every, cross_weights=cross_weights,
         )  # fmt: skip
         given = None if isinstance(training, str) else training
-        chosen, sampler = self._adapt(choose_training(given, settings), sampler)
+        chosen, sampler = self._adapt(self._check_phases(choose_training(given, settings)), sampler)
         how = evaluation or Evaluation()
         options = Options(sampler, runner, inductive, how, progress, report, advance, stop, saving)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
-                train(self, session, chosen)
+                train(self, session)
         return session.result()
 
     def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
@@ -266,13 +285,36 @@ class GIST:
         costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
         return {"bytes_per_round": costs.gist}
 
-    def begin_run(self, *, resumed: bool) -> None:
-        """Make Θ anew for a run, or open the Θ on disk of a run that is resumed."""
+    def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None:
+        """Make Θ anew for a run, or open the Θ on disk of a run that is resumed.
+
+        Args:
+            training: says whether Θ is the mean of its sub-GCNs, and how weights between blocks begin.
+            first: the run's first round.
+            resumed: the run is resumed; if Θ is in memory, a checkpoint is read into it later.
+        """
+        self._mean = None
+        if training.averages:
+            zero = training.cross_weights == "zero"
+            self._mean = Mean.of(self.full_spec, self.partition.split, self.input_axis, zero=zero)
         if resumed and self.store.place.holds == "disk":
             self.resume()
-        elif self.next_round:
-            self._theta = self._make_theta(replace=True)
+            return
+        if self.next_round or self._mean:
+            gains = self._mean.gains(self.partition_of(first).sub_gcns) if self._mean else {}
+            self._theta = self._make_theta(replace(self.spec, gains=gains), anew=self._theta is not None)
             self.next_round = 0
+        if training.cross_weights == "zero" and not resumed:
+            self._begin_as_narrow_models(first)
+
+    def _begin_as_narrow_models(self, first: RoundPlan) -> None:
+        """Make every block a narrow model with initial values of its own, or of sub-GCN 0 where these are copies."""
+        round_ = self.begin_round(first)
+        for i, sub in zip(round_.members, round_, strict=True):
+            narrow = replace(self.full_spec, widths=self._widths_of(round_.blocks[i]), stream=(i,))
+            fill(sub, narrow.initial_tensors())
+        round_.aggregate()
+        self.next_round = self.theta.round = 0
 
     def make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
@@ -286,12 +328,31 @@ class GIST:
         """Change the settings of a run to those that the method needs."""
         return training, sampler
 
-    def _make_theta(self, *, replace: bool = False) -> Theta:
-        return self.store.place.load().make(self.store, self.spec, self.ranks, replace=replace)
+    def _check_phases(self, training: Training) -> Training:
+        """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
+        unused = Training(epochs=1)
+        for name in ("phases", "redraw_every", "cross_weights"):
+            if not self.phased and getattr(training, name) != getattr(unused, name):
+                raise InputError(f"{name} is given, but the method is {self.method}: use gist")
+        for phase in training.phases:
+            self.partition.split_into(phase.sub_gcns)
+            if phase.copies:
+                self.partition.check_equal(phase.sub_gcns)
+        if self.partition.kind == "categorical" and len({phase.sub_gcns for phase in training.phases}) > 1:
+            raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
+        most = max((phase.sub_gcns for phase in training.phases), default=self.workers)
+        self.store.check_ranks(self.ranks, most, "sub_gcns")
+        return training
+
+    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)
+
+    def _widths_of(self, blocks: Blocks) -> Widths:
+        return self.layout.widths([len(block) for block in blocks])
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
-        widths = self.layout.widths([len(block) for block in blocks])
+        widths = self._widths_of(blocks)
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]

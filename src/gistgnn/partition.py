@@ -1,4 +1,4 @@
-"""Random disjoint blocks of every hidden axis for one round (the feature partitions of section 2.1)."""
+"""Random disjoint blocks of every hidden axis (the feature partitions of section 2.1)."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,7 +17,7 @@ CATEGORICAL_TRIES = 1000
 
 
 class Partition:
-    """Draws, for every round t, the blocks D_l^(i) of each axis l and sub-GCN i.
+    """Draws the blocks D_l^(i) of each axis l and sub-GCN i: in the paper's method anew for every round t.
 
     Args:
         features: the number of features d_l of each axis.
@@ -26,7 +26,7 @@ class Partition:
         kind: "balanced" draws a uniformly random partition into blocks whose sizes differ by at most one feature;
             "categorical" sends each feature to a sub-GCN independently and uniformly, as the theory assumes
             (Assumption 1), given that no block is empty.
-        seed: the run's seed; the blocks follow from (seed, round) alone.
+        seed: the run's seed; the blocks follow from (seed, number of the draw) alone.
         names: what messages call the axes; None: axis 0, axis 1, ...
 
     Raises:
@@ -59,20 +59,44 @@ class Partition:
                 )
         self.features = tuple(features)
         self.sub_gcns = sub_gcns
-        self.whole = frozenset(range(len(features))) if sub_gcns == 1 else frozenset(whole)
+        self._chosen_whole = frozenset(whole)
+        self.whole = frozenset(range(len(features))) if sub_gcns == 1 else self._chosen_whole
         self.kind = kind
         self.seed = check_seed(seed)
 
-    def blocks(self, round_number: int) -> list[Blocks]:
-        """Return the blocks of one round, for each of the m sub-GCNs one ascending index tensor per axis."""
-        axes = [self._axis_blocks(axis, round_number) for axis in range(len(self.features))]
+    @property
+    def split(self) -> list[int]:
+        """The axes that are split where m > 1."""
+        return [axis for axis in range(len(self.features)) if axis not in self._chosen_whole]
+
+    def split_into(self, sub_gcns: int) -> "Partition":
+        """Return the partition into another number of blocks.
+
+        The balanced partition is nested: if m' divides m, each block of m' is a union of blocks of m of the same draw.
+        """
+        return Partition(
+            self.features, sub_gcns, whole=self._chosen_whole, kind=self.kind, seed=self.seed, names=self.names
+        )
+
+    def check_equal(self, sub_gcns: int) -> None:
+        """Raise InputError unless m blocks of every axis have the same size."""
+        for axis in self.split:
+            if self.features[axis] % sub_gcns:
+                raise InputError(
+                    f"{self.features[axis]} features of {self.names[axis]} do not make {sub_gcns} equal blocks, which "
+                    "copies need: change the width or sub_gcns"
+                )
+
+    def blocks(self, draw: int) -> list[Blocks]:
+        """Return the blocks of one draw, for each of the m sub-GCNs one ascending index tensor per axis."""
+        axes = [self._axis_blocks(axis, draw) for axis in range(len(self.features))]
         return list(zip(*axes, strict=True))
 
-    def _axis_blocks(self, axis: int, round_number: int) -> list[Tensor]:
+    def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
         d, m = self.features[axis], self.sub_gcns
         if axis in self.whole:
             return [torch.arange(d)] * m
-        rng = generator(self.seed, "blocks", round_number, axis)
+        rng = generator(self.seed, "blocks", draw, axis)
         owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else self._categorical(rng, axis)
         return [torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)]
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,23 @@ from gistgnn.utils.prefetch import prefetch
 Make = Callable[[int, Blocks], nn.Module]
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a round differs from a round of the paper's method.
+
+    Args:
+        copies: only sub-GCN 0 trains; all others become copies of it.
+        lasting: the next round may have the same blocks.
+        fresh: moments that Θ holds are not those of these sub-GCNs.
+        scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
+    """
+
+    copies: bool = False
+    lasting: bool = False
+    fresh: bool = False
+    scales: Mapping[str, float] = field(default_factory=dict)
+
+
 class Round:
     """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in training mode.
 
@@ -30,17 +48,31 @@ class Round:
         blocks: the features of every axis, for each sub-GCN.
         make: returns a module of the blocks' widths; `make(i, ...)` and `make(j, ...)` share no parameters.
         input_axis: the axis of the input features, or None.
+        manner: whether copies train, how long blocks last, how tensors are scaled.
 
     Attributes:
-        members: the sub-GCNs that this process trains, in order: all of them, unless there are other ranks.
+        members: the sub-GCNs that this process trains, in order: all of them, unless there are other ranks; sub-GCN 0
+            where the others are copies of it.
+        lasting: the next round may have the same sub-GCNs, so their moments are kept.
     """
 
     def __init__(
-        self, theta: Theta, number: int, blocks: list[Blocks], make: Make, input_axis: int | None = None
+        self,
+        theta: Theta,
+        number: int,
+        blocks: list[Blocks],
+        make: Make,
+        input_axis: int | None = None,
+        manner: Manner | None = None,
     ) -> None:
         self.number, self.blocks = number, blocks
         self._theta, self._make, self._input_axis = theta, make, input_axis
-        self.members = theta.begin(number, blocks)
+        self._manner = manner or Manner()
+        self.lasting = self._manner.lasting or len(blocks) == 1
+        dealt = theta.begin(number, blocks)
+        # Each rank trains the original itself, for those of its copies that it would train otherwise.
+        self._written = {0: dealt} if self._manner.copies and dealt else {i: [i] for i in dealt}
+        self.members = list(self._written)
         self._loaded: dict[int, nn.Module] = {}
         self._kept: set[int] = set()  # trained, and no longer loaded
         self._optimizers: dict[int, Optimizer] = {}
@@ -65,7 +97,8 @@ class Round:
         if len(self._loaded) == len(self.members):
             yield from self.subs
             return
-        with closing(prefetch(map(self._theta.slice_of, self.members))) as slices:
+        sources = (self._written[i][0] for i in self.members)
+        with closing(prefetch(map(self._theta.slice_of, sources))) as slices:
             for i, values in zip(self.members, slices, strict=True):
                 sub = self._make(0, self.blocks[i])
                 fill(sub, values)
@@ -83,7 +116,8 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Carry the moments of sub-GCN i: give the optimiser those of earlier rounds, and keep them after this one."""
-        self._theta.load_moments(i, self._loaded[i], optimizer)
+        if not self._manner.fresh:
+            self._theta.load_moments(self._written[i][0], self._loaded[i], optimizer)
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
@@ -135,14 +169,21 @@ class Round:
     def _load(self, i: int, place: int) -> None:
         if i not in self._loaded:
             sub = self._make(place, self.blocks[i])
-            self._theta.load(i, sub)
+            self._theta.load(self._written[i][0], sub)
             self._ready(i, sub)
 
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
+        self._scale(sub, 1)
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub
         return sub
+
+    def _scale(self, sub: nn.Module, power: int) -> None:
+        """Turn values of Θ into those of a sub-GCN, or back (power -1)."""
+        with torch.no_grad():
+            for name, scale in self._manner.scales.items():
+                sub.get_parameter(name).mul_(scale**power)
 
     def _check_none_kept(self) -> None:
         if self._kept:
@@ -158,7 +199,9 @@ class Round:
         for name, tensor in named_tensors(sub).items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
-        self._theta.keep(i, Trained.of(sub, optimizer))
+        self._scale(sub, -1)
+        for written in self._written[i]:
+            self._theta.keep(written, Trained.of(sub, optimizer))
         if self._theta.streams:
             self._kept.add(i)
             del self._loaded[i]

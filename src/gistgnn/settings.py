@@ -5,7 +5,8 @@ Torch is imported inside the functions that need it, so that the command line re
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
@@ -26,9 +27,46 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "optimizer": tuple(OPTIMIZERS),
     "schedule": ("constant", "step", "cosine"),
     "optimizer_state": ("reset", "carry"),
+    "cross_weights": ("random", "zero"),
     "precision": PRECISIONS,
 }
 """The values that a setting of `Training` may have, by the setting's name."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run with its own m and learning rate. Every phase begins with new moments.
+
+    Args:
+        sub_gcns: m.
+        epochs: E, passes over the training nodes, as in `Training`.
+        lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
+        schedule: None: as in `Training`.
+        redraw_every: None: as in `Training`.
+        copies: only sub-GCN 0 trains, and its parameters are written to all m blocks: Θ is m copies of one narrow
+            model. It costs 1/m of the steps. Blocks are not redrawn.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+
+    sub_gcns: int
+    epochs: int
+    lr: float | None = None
+    schedule: str | None = None
+    redraw_every: int | None = None
+    copies: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        check_count("sub_gcns", self.sub_gcns)
+        check_count("epochs", self.epochs)
+        if self.redraw_every is not None:
+            check_count("redraw_every", self.redraw_every, least=0)
+        if self.copies and self.redraw_every:
+            raise InputError(
+                f"redraw_every is {self.redraw_every} in a phase of copies, which keep their blocks: use 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -36,7 +74,7 @@ class Training:
     """Settings of `GIST.fit`.
 
     Args:
-        epochs: E, passes over the training nodes.
+        epochs: E, passes over the training nodes; with `phases`, the sum of theirs, which need not be given.
         local_steps: ζ, steps of every sub-GCN between two aggregations.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
             baseline (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
@@ -53,12 +91,16 @@ class Training:
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
         evaluate_every: rounds between evaluations.
+        phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
+        redraw_every: K, rounds between two draws of the blocks: 1 is the paper's; 0 keeps the first blocks.
+        cross_weights: how weights between different blocks begin: "random", as the paper has it, or "zero", which makes
+            Θ m narrow models side by side.
 
     Raises:
         InputError: a value is out of its range.
     """
 
-    epochs: int
+    epochs: int = 0
     local_steps: int = 20
     training: str = "split"
     optimizer: str = "adam"
@@ -71,9 +113,16 @@ class Training:
     clip_norm: float | None = None
     patience: int | None = None
     evaluate_every: int = 1
+    phases: tuple[Phase, ...] = ()
+    redraw_every: int = 1
+    cross_weights: str = "random"
 
     def __post_init__(self) -> None:
         """Check every value."""
+        object.__setattr__(self, "phases", tuple(self.phases))
+        if self.phases and not self.epochs:
+            object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
+        check_count("redraw_every", self.redraw_every, least=0)
         for name in ("epochs", "local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):
             check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
@@ -86,6 +135,26 @@ class Training:
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.clip_norm is not None:
             _check_number("clip_norm", self.clip_norm, above=True)
+        self._check_phases()
+
+    @property
+    def averages(self) -> bool:
+        """Whether the full model is the mean of its sub-GCNs; in the paper's method it is their sum."""
+        return bool(self.phases) or self.cross_weights == "zero"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON holds them, without those that older records do not name if they are unused."""
+        default = {field.name: field.default for field in fields(self)}
+        newer = ("phases", "redraw_every", "cross_weights")
+        return {name: value for name, value in asdict(self).items() if name not in newer or value != default[name]}
+
+    def of_phase(self, phase: Phase) -> "Training":
+        """Return the settings of one phase alone."""
+        own = {name: getattr(phase, name) for name in ("lr", "schedule", "redraw_every")}
+        if phase.copies:
+            own["redraw_every"] = 0
+        own = {name: value for name, value in own.items() if value is not None}
+        return replace(self, phases=(), epochs=phase.epochs, **own)
 
     def steps(self, steps_per_epoch: int, sub_gcns: int) -> int:
         """Return how many steps each sub-GCN takes over the whole run."""
@@ -110,6 +179,24 @@ class Training:
             options["momentum"] = self.momentum
         return getattr(torch.optim, OPTIMIZERS[self.optimizer])(parameters, **options)
 
+    def _check_phases(self) -> None:
+        if not self.phases:
+            return
+        total = sum(phase.epochs for phase in self.phases)
+        if self.epochs != total:
+            raise InputError(f"epochs is {self.epochs}, but the phases have {total} together: leave epochs out")
+        for phase in self.phases:
+            self.of_phase(phase)  # checks its learning rate and schedule
+            if phase.copies and self.cross_weights != "zero":
+                raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
+        for before, phase in pairwise(self.phases):
+            few, many = sorted((before.sub_gcns, phase.sub_gcns))
+            if self.of_phase(phase).redraw_every == 0 and many % few:
+                raise InputError(
+                    f"the phases have {before.sub_gcns} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use "
+                    "numbers of which one divides the other, or redraw_every=1"
+                )
+
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""
         import torch
@@ -125,14 +212,14 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
         settings: single settings by name; those that are None have their default.
 
     Raises:
-        InputError: both are given, or neither a Training nor `epochs`.
+        InputError: both are given, or neither a Training nor `epochs` or `phases`.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     if training is not None:
         if given:
             raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
         return training
-    if "epochs" not in given:
+    if not given.get("phases") and "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
 

@@ -25,7 +25,10 @@ KINDS = ("balanced", "categorical")
 
 
 def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
-    return coverage.coverage_of(gist.full_spec, gist.partition, rounds, fixed_blocks=gist.fixed_blocks)
+    draws: coverage.Draws = Counter({((None, 1),): rounds})
+    if gist.method == "ensemble":  # keeps its blocks
+        draws = Counter({((None, rounds),): 1})
+    return coverage.coverage_of(gist.full_spec, gist.partition, draws)
 
 
 def shares(gist: GIST, rounds: int) -> dict[int, float]:

@@ -152,5 +152,8 @@ def _main(words: list[str]) -> int:
 
 
 def _program(code: str, words: list[str]) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # as in the tests' own process: a sum's rounding depends on it
     sys.argv = ["-c", *words]
     exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})

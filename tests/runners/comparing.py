@@ -8,8 +8,9 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Runner, Stretch
+from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
 from tests.helpers.models import Case, tiny_graph

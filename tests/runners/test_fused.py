@@ -17,9 +17,9 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Stretch
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged

@@ -6,8 +6,8 @@ from gistgnn import GIST, DivergedError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import FullGraph, forward, whole_graph
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
 from gistgnn.utils.random_streams import torch_stream

@@ -12,8 +12,8 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import ClusterBatches, FullGraph
+from gistgnn.schedule import Stretch
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, tiny_graph
 

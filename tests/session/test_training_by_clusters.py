@@ -12,8 +12,8 @@ from gistgnn import GIST, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Stretch
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, FullGraph, whole_graph
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged

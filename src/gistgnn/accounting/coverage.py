@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gistgnn.layout.axes import Dim
@@ -10,8 +10,10 @@ from gistgnn.partition import Blocks, Partition
 from gistgnn.theta.model_spec import ModelSpec
 
 NEGLIGIBLE = 1e-13  # a smaller share is left out
+_TINY = 1e-18  # leaves the sum of many phases quick
 _TERMS = 30  # of an alternating series; the next term is below 1e-14
 
+Draws = Counter[tuple[tuple[int | None, int], ...]]
 Touched = tuple[int, ...]  # how many different features of every axis a parameter lies at
 
 
@@ -27,41 +29,79 @@ def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[st
     ]
 
 
-def coverage_of(spec: ModelSpec, partition: Partition, rounds: int, *, fixed_blocks: bool = False) -> dict[str, Any]:
+def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str, Any]:
     """Return which share of the parameters of Θ is expected to be trained in how many rounds.
 
     A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
-    features is trained in the rounds whose blocks send all of them to the same sub-GCN. Rounds draw independent blocks,
-    so the number of these rounds is binomial. The shares are expectations over the random blocks. Where all rounds
-    have the same blocks, a parameter is trained in all of them or in none; the shares are exact.
+    features is trained in the rounds whose blocks send all of them to the same sub-GCN. Draws are independent, so the
+    number of those that do is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
+    expectations over the random blocks; they are exact where all rounds have the same balanced blocks.
 
     Args:
         spec: the full model.
         partition: the blocks' sizes follow from it.
-        rounds: T, the number of finished rounds.
-        fixed_blocks: all rounds have the blocks of the first.
+        draws: how the finished rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are; m
+            is None where it is that of the partition (see `Schedule.draws`).
 
     Returns:
         "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
         text. Shares below `NEGLIGIBLE` are left out.
     """
-    from scipy.stats import binom  # slow to import
-
+    whole = frozenset(range(len(partition.features))) - set(partition.split)
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
-        parameters.update(_touched(spec.layout.dims[name], partition.features, partition.whole))
+        parameters.update(_touched(spec.layout.dims[name], partition.features, whole))
+    known = draws.total() == 1 or partition.kind == "balanced"  # balanced blocks have the same sizes in all draws
+    split = {m: partition if m is None else partition.split_into(m) for kind in draws for m, _ in kind}
+    sizes = {m: [[len(b) for b in sub] for sub in own.blocks(0)] if known else None for m, own in split.items()}
     total = parameters.total()
     shares: defaultdict[int, float] = defaultdict(float)
-    known = fixed_blocks or partition.kind == "balanced"  # balanced blocks have the same sizes in all rounds
-    sizes = [[len(block) for block in sub_gcn] for sub_gcn in partition.blocks(0)] if known else None
     for touched, count in parameters.items():
-        p = _chance(touched, partition, sizes)
-        chances = binom.pmf(range(rounds + 1), rounds, min(p, 1.0)).tolist()  # of every number of rounds
-        trained = {0: 1 - p, rounds: p} if fixed_blocks and rounds else dict(enumerate(chances))
-        for n, probability in trained.items():
+        chances = {m: min(_chance(touched, own, sizes[m]), 1.0) for m, own in split.items()}
+        found = {0: 1.0}
+        for kind, number in draws.items():
+            found = _sum(found, _rounds_of(kind, number, chances, split))
+        for n, probability in found.items():
             shares[n] += probability * count / total
     counts = {str(n): shares[n] for n in sorted(shares) if shares[n] > NEGLIGIBLE}
-    return {"rounds": rounds, "parameters": total, "counts": counts}
+    return {"rounds": sum(n * r for kind, n in draws.items() for _, r in kind), "parameters": total, "counts": counts}
+
+
+def _rounds_of(
+    kind: tuple[tuple[int | None, int], ...],
+    number: int,
+    chances: Mapping[int | None, float],
+    split: Mapping[int | None, Partition],
+) -> dict[int, float]:
+    """Return the chances of every number of rounds in which a parameter is trained, over all draws of one kind.
+
+    Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
+    """
+    from scipy.stats import binom  # slow to import
+
+    if len(kind) == 1:
+        ((m, rounds),) = kind
+        chance = binom.pmf(range(number + 1), number, chances[m]).tolist()
+        return {n * rounds: each for n, each in enumerate(chance) if each > _TINY}
+    one, before = {}, 0.0
+    ordered = sorted(kind, key=lambda pair: -split[pair[0]].sub_gcns)
+    for place, (m, _) in enumerate(ordered):
+        one[sum(rounds for _, rounds in ordered[place:])] = chances[m] - before
+        before = chances[m]
+    one[0] = 1 - before
+    found = {0: 1.0}
+    for _ in range(number):
+        found = _sum(found, one)
+    return found
+
+
+def _sum(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """Return the distribution of the sum of two independent numbers."""
+    found: defaultdict[int, float] = defaultdict(float)
+    for a, p in one.items():
+        for b, q in other.items():
+            found[a + b] += p * q
+    return dict(found)
 
 
 def _touched(dims: Sequence[Dim], features: Sequence[int], whole: frozenset[int]) -> Counter[Touched]:

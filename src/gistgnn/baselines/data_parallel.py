@@ -17,11 +17,13 @@ from gistgnn.gist import GIST
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
-from gistgnn.runners.runner import Losses, Runner, Stretch
+from gistgnn.runners.runner import Losses, Runner
 from gistgnn.sampling import Batch, Sampler, Sampling, arguments
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.theta.exchange import Exchange
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import RoundReport, Trained
 from gistgnn.utils.checks import check_count
@@ -48,6 +50,7 @@ class DataParallel(GIST):
     """
 
     method = "data-parallel"
+    phased = False
     stores = ("memory",)
 
     def __init__(
@@ -75,8 +78,8 @@ class DataParallel(GIST):
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         return training, independent(sampler, self.method)
 
-    def _make_theta(self, *, replace: bool = False) -> Theta:
-        theta = super()._make_theta(replace=replace)
+    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        theta = super()._make_theta(spec, anew=anew)
         if isinstance(self.ranks, Ranks):
             buffers = [name for name, _ in self.full_spec.on_meta().named_buffers()]
             theta.exchange = Mirror(self.ranks, self.workers, buffers)

@@ -41,8 +41,8 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
+    phased = False
     stores = ("memory",)
-    fixed_blocks = True
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
         if options.get("input_axis") is not None:
@@ -63,14 +63,14 @@ class Ensemble(GIST):
         return {}
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
-        """Keep every member's moments, whatever `optimizer_state` says."""
-        return replace(training, optimizer_state="carry"), sampler
+        """Keep every member's block and moments, whatever the settings say."""
+        return replace(training, optimizer_state="carry", redraw_every=0), sampler
 
     def _build_members(self, _: Any) -> nn.Module:
         widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
-    def _make_theta(self, *, replace: bool = False) -> Theta:
+    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         full = InMemory.make(self.store, self.full_spec, Alone())
         members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
         return Members(self.layout, self.widths, members, self.ranks)

@@ -27,6 +27,7 @@ class LocalSGD(GIST):
     """
 
     method = "local-sgd"
+    phased = False
 
     def __init__(self, build: Build, widths: int | Sequence[int], workers: int, **options: Any) -> None:
         axes = range(len(widths) if isinstance(widths, (list, tuple)) else 1)

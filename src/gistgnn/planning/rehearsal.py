@@ -26,9 +26,10 @@ from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, f
 from gistgnn.round import Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Runner, Stretch
+from gistgnn.runners.runner import Runner
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
+from gistgnn.schedule import Stretch
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.registry import STORES
 

@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from gistgnn.errors import reason
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Losses, Stretch, keeps_moments
+from gistgnn.runners.runner import Losses, keeps_moments
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, Sampler, forward
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.utils.random_streams import torch_stream
@@ -41,12 +42,14 @@ class Fused:
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
+        if len(round_.members) < 2:
+            return InTurn()(round_, sampler, training, stretch, seed)
         if self.fuses is None:
             why_not = _why_not(round_, sampler, stretch, training)
             self.fuses = why_not is None
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
-        if not self.fuses or len(round_.members) == 1:
+        if not self.fuses:
             return InTurn()(round_, sampler, training, stretch, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
@@ -119,8 +122,6 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
 
 def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
     """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay as they are."""
-    if len(round_) == 1:
-        return None
     if sampler.for_sub_gcn(0) is not sampler:
         return "their batches are independent"
     if round_.input_columns(0) is not None:

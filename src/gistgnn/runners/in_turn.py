@@ -5,8 +5,9 @@ from contextlib import closing
 from functools import partial
 
 from gistgnn.round import Round
-from gistgnn.runners.runner import Losses, Stretch, keeps_moments
+from gistgnn.runners.runner import Losses, keeps_moments
 from gistgnn.sampling import Sampler
+from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from gistgnn.utils.random_streams import torch_stream

@@ -107,7 +107,7 @@ class RunConfig:
         """Return what result.json holds of the configuration."""
         from gistgnn.sampling import describe
 
-        return {**asdict(self), "training": asdict(self._effective_training), "sampler": describe(self.sampler)}
+        return {**asdict(self), "training": self._effective_training.as_dict(), "sampler": describe(self.sampler)}
 
     @property
     def identity(self) -> dict[str, Any]:

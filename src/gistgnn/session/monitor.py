@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gistgnn.accounting.phases import Phases
-from gistgnn.runners.runner import Stretch
+from gistgnn.accounting.stopwatch import Stopwatch
+from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Scorer, ScoreTable
 from gistgnn.session.trainer import Trainer
@@ -52,6 +52,7 @@ class Monitor:
         trainer: has the global parameters.
         scorer: scores Θ on validation and test nodes.
         training: the run's settings.
+        schedule: its rounds.
         callbacks: for a progress bar and a stop signal.
         saver: saves the state of the run, or None.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
@@ -65,23 +66,24 @@ class Monitor:
         trainer: Trainer,
         scorer: Scorer,
         training: Training,
+        schedule: Schedule,
         callbacks: Callbacks,
         saver: Saver | None,
-        preparing: Phases,
+        preparing: Stopwatch,
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._theta, self._workers, self._scorer = trainer.theta, trainer.workers, scorer
+        self._theta, self._scorer, self._schedule = trainer.theta, scorer, schedule
         self._training, self.callbacks, self._saver = training, callbacks, saver
         if saver and (checkpoint := saver.begin()):
             self.progress = checkpoint.state_as(Progress)
             trainer.ranks.together(lambda: self._theta.restore(checkpoint, self.progress.rounds))
-        for phase, seconds in preparing.seconds.items():
-            self.progress.seconds[phase] = self.progress.seconds.get(phase, 0.0) + seconds
-        self.phases = Phases(self.progress.seconds)
+        for activity, seconds in preparing.seconds.items():
+            self.progress.seconds[activity] = self.progress.seconds.get(activity, 0.0) + seconds
+        self.seconds = Stopwatch(self.progress.seconds)
         self._clock = time.perf_counter()
 
-    def after_round(self, stretch: Stretch, loss: float) -> bool:
+    def after_round(self, plan: RoundPlan, loss: float) -> bool:
         """Record a round; return True to end the run."""
         progress = self.progress
         progress.train_seconds += time.perf_counter() - self._clock
@@ -89,16 +91,16 @@ class Monitor:
         if self._saver:
             self._saver.round_is_over()
         self.callbacks.advance(progress.rounds)
-        progress.steps += stretch.count * self._workers
-        finished = stretch.first + stretch.count >= stretch.total
+        progress.steps += plan.stretch.count * plan.workers
+        finished = progress.rounds >= self._schedule.rounds
         if progress.rounds % self._training.evaluate_every == 0 or finished:
-            with self.phases("evaluate"):
-                self._evaluate(stretch, loss)
+            with self.seconds("evaluate"):
+                self._evaluate(plan, loss)
         patience = self._training.patience
         impatient = patience is not None and progress.evaluations_since_best >= patience
         progress.stopped_early = impatient and not finished
         self.interrupted = self.callbacks.stop() and not finished
-        with self.phases("save"):
+        with self.seconds("save"):
             self._save(last=finished or progress.stopped_early or self.interrupted)
         self._clock = time.perf_counter()
         return progress.stopped_early or self.interrupted
@@ -108,8 +110,8 @@ class Monitor:
         if self._saver:
             self._saver.close()
 
-    def _evaluate(self, stretch: Stretch, loss: float) -> None:
-        progress, done = self.progress, stretch.first + stretch.count
+    def _evaluate(self, plan: RoundPlan, loss: float) -> None:
+        progress = self.progress
         progress.last = self._scorer()
         score = progress.last["validation"][self._scorer.choice]
         progress.evaluations_since_best += 1
@@ -121,10 +123,10 @@ class Monitor:
             self._theta.keep_best()
         entry = {
             "round": progress.rounds,
-            "epoch": self._training.epochs * done / stretch.total,
-            "step": done,
+            "epoch": plan.epoch,
+            "step": plan.stretch.first + plan.stretch.count,
             "loss": loss,
-            "lr": self._training.rate((done - 1) / stretch.total),
+            "lr": plan.rate,
             "validation": score,
             "test": progress.last["test"][self._scorer.choice],
             "train_seconds": progress.train_seconds,

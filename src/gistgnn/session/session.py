@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ from torch import nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
-from gistgnn.accounting.phases import Phases
+from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.runners.runner import Schedule, Stretch
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
+from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver, Saving
@@ -60,7 +60,8 @@ class Session:
     Attributes:
         sampler: the batches.
         runner: trains the sub-GCNs of a round.
-        phases: the seconds of every phase.
+        schedule: the rounds.
+        seconds: adds up the seconds of every activity.
         finished: the run that was resumed had come to its end.
     """
 
@@ -74,20 +75,20 @@ class Session:
     def __enter__(self) -> Session:
         """Prepare the batches and the evaluation; stand at the round to begin with."""
         trainer, options, saving = self._trainer, self._options, self._options.saving
-        preparing = Phases()
+        preparing = Stopwatch()
         with preparing("prepare"):
             self.sampler = self._make_sampler()
-            trainer.begin_run(resumed=saving is not None and saving.resumes)
+            self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
+            trainer.begin_run(self._training, self.schedule.plan(0), resumed=saving is not None and saving.resumes)
             self._running = Running(trainer.theta, trainer.spec)
             self._scorer = trainer.make_scorer(self._running, self._graph, options.evaluation)
             with closing(self.sampler.batches(0, 1)) as first:
                 self._scorer.prepare(next(first), trainer.seed, shown=options.progress)
-        self._schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
         with ExitStack() as stack:
-            self._bar = stack.enter_context(RoundBar(self._schedule.rounds, shown=options.progress))
+            self._bar = stack.enter_context(RoundBar(self.schedule.rounds, shown=options.progress))
             self._monitor = self._make_monitor(preparing)
             stack.callback(self._monitor.close)
-            self.phases = self._monitor.phases
+            self.seconds = self._monitor.seconds
             self.finished = self._resume()
             self._open = stack.pop_all()
         return self
@@ -102,14 +103,16 @@ class Session:
         finally:
             self._open.close()
 
-    def after_round(self, stretch: Stretch, loss: float) -> bool:
+    def after_round(self, plan: RoundPlan, loss: float) -> bool:
         """Record a round; True ends the run."""
-        return self._monitor.after_round(stretch, loss)
+        return self._monitor.after_round(plan, loss)
 
     def result(self) -> Result:
         """The result of the run as far as it has come."""
         trainer, progress = self._trainer, self._monitor.progress
-        blocks = trainer.blocks(max(trainer.next_round - 1, 0))
+        plan = self.schedule.plan(max(progress.rounds - 1, 0))
+        partition = trainer.partition_of(plan)
+        blocks = partition.blocks(plan.draw)
         theta, slices = theta_bytes(trainer.spec), slice_bytes(trainer.full_spec, blocks)
         place = trainer.store.place
         return Result(
@@ -122,8 +125,8 @@ class Session:
             self._scorer.seconds,
             {"workers": trainer.workers, **trainer.traffic(self._training, theta, slices)},
             memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
-            partition_of(trainer.partition, blocks),
-            coverage_of(trainer.full_spec, trainer.partition, progress.rounds, fixed_blocks=trainer.fixed_blocks),
+            partition_of(partition, blocks),
+            coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
         )
 
     def _make_sampler(self) -> Sampler:
@@ -137,8 +140,8 @@ class Session:
         with spinner("preparing batches", shown=options.progress):
             return options.sampler.sampler(batch, trainer.seed, share, layers)
 
-    def _make_monitor(self, preparing: Phases) -> Monitor:
-        trainer, options, rounds = self._trainer, self._options, self._schedule.rounds
+    def _make_monitor(self, preparing: Stopwatch) -> Monitor:
+        trainer, options, rounds = self._trainer, self._options, self.schedule.rounds
 
         def advance(done: int) -> None:
             self._bar.advance(done)
@@ -151,7 +154,7 @@ class Session:
         saving = options.saving
         saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving.config)) if saving else None
         callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()))
-        return Monitor(trainer, self._scorer, self._training, callbacks, saver, preparing)
+        return Monitor(trainer, self._scorer, self._training, self.schedule, callbacks, saver, preparing)
 
     def _resume(self) -> bool:
         """Stand at the round after the last one of a resumed run, and show that; True if the run has ended."""
@@ -162,7 +165,7 @@ class Session:
         monitor.callbacks.advance(progress.rounds)
         finished = progress.stopped_early
         if trainer.theta.round > progress.rounds:  # it was killed before it could record the last round
-            finished = monitor.after_round(self._schedule.stretch(progress.rounds), trainer.theta.loss)
+            finished = monitor.after_round(self.schedule.plan(progress.rounds), trainer.theta.loss)
         trainer.next_round = progress.rounds
         return finished
 
@@ -171,7 +174,7 @@ class Session:
         trainer, graph, options = self._trainer, self._graph, self._options
         return {
             **config,
-            **asdict(self._training),
+            **self._training.as_dict(),
             "widths": trainer.widths,
             "sub_gcns": trainer.partition.sub_gcns,
             "partition": trainer.partition.kind,

@@ -9,8 +9,9 @@ from gistgnn.distributed import World
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Widths
-from gistgnn.partition import Blocks, Partition
+from gistgnn.partition import Partition
 from gistgnn.runners.runner import Runner
+from gistgnn.schedule import RoundPlan
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
@@ -22,7 +23,6 @@ class Trainer(Protocol):
     """See `gistgnn.GIST`, which documents every member."""
 
     method: str
-    fixed_blocks: bool
     widths: Widths
     input_axis: int | None
     seed: int
@@ -40,8 +40,8 @@ class Trainer(Protocol):
     def full_spec(self) -> ModelSpec: ...  # noqa: D102
     @property
     def workers(self) -> int: ...  # noqa: D102
-    def blocks(self, number: int) -> list[Blocks]: ...  # noqa: D102
-    def begin_run(self, *, resumed: bool) -> None: ...  # noqa: D102
+    def partition_of(self, plan: RoundPlan) -> Partition: ...  # noqa: D102
+    def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None: ...  # noqa: D102
     def make_runner(self, name: str) -> Runner: ...  # noqa: D102
     def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer: ...  # noqa: D102
     def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]: ...  # noqa: D102

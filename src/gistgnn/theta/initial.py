@@ -124,11 +124,16 @@ def write_initial(spec: ModelSpec, write: Write) -> None:
         spec: the model.
         write: called with a tensor's name, the place of the first entry in the flat tensor, and the values.
     """
+    plain = replace(spec, gains={})
+
+    def write_scaled(name: str, start: int, values: Tensor) -> None:
+        write(name, start, values * spec.gains[name] if name in spec.gains else values)
+
     try:
-        _write_in_pieces(spec, write)
+        _write_in_pieces(plain, write_scaled)
     except _UnknownInitialisationError:
-        for name, tensor in spec.initial_tensors().items():
-            write(name, 0, tensor.reshape(-1))
+        for name, tensor in plain.initial_tensors().items():
+            write_scaled(name, 0, tensor.reshape(-1))
 
 
 def _write_in_pieces(spec: ModelSpec, write: Write) -> None:
@@ -172,7 +177,7 @@ def _replay(spec: ModelSpec, constants: dict[str, Tensor], write: Write) -> None
         else:
             raise _UnknownInitialisationError
     parts = [(recipe, part) for recipe in recorder.recipes.values() for part in _parts(recipe)]
-    with torch_stream(spec.seed, "parameters"):
+    with torch_stream(spec.seed, "parameters", *spec.stream):
         for recipe, part in sorted(parts, key=lambda found: found[1][0].order):
             last = part[-1] is recipe.steps[-1]
             _fill(recipe, part, names.get(id(recipe)) if last else None, write)

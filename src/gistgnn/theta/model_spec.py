@@ -1,6 +1,7 @@
 """The model whose parameters are Θ: how it is built, at which widths, from which seed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,8 @@ class ModelSpec:
         shared: `build` takes a single width.
         seed: the initial parameters follow from it.
         device: where the model trains.
+        gains: by name, what the initial values of a tensor in Θ are multiplied by; 1 for others.
+        stream: a further key of the initial parameters' random stream.
     """
 
     build: Build
@@ -41,15 +44,20 @@ class ModelSpec:
     shared: bool
     seed: int
     device: torch.device
+    gains: Mapping[str, float] = field(default_factory=dict)
+    stream: tuple[int, ...] = ()
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
-        with torch_stream(self.seed, "parameters"):
+        with torch_stream(self.seed, "parameters", *self.stream):
             return construct(self.build, self.widths, shared=self.shared)
 
     def initial_tensors(self) -> dict[str, Tensor]:
-        """The initial parameters and buffers, by name, on the host."""
-        return {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
+        """The initial parameters and buffers of Θ, by name, on the host."""
+        tensors = {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
+        for name, gain in self.gains.items():
+            tensors[name] *= gain
+        return tensors
 
     def on_meta(self) -> nn.Module:
         """Build the model without values, on the meta device, where its tensors take no memory."""

@@ -1,0 +1,141 @@
+"""The rounds of a run: the steps of each, its m, and which draw of the blocks it has."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from gistgnn.settings import Phase, Training
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The steps that every sub-GCN takes in one round.
+
+    Args:
+        first: steps that each sub-GCN took in earlier rounds.
+        count: ζ, or fewer in the last round.
+        total: steps of the phase; the learning rate follows the phase's progress.
+        begun: steps that each sub-GCN took in earlier phases.
+    """
+
+    first: int
+    count: int
+    total: int
+    begun: int = 0
+
+    def rate(self, training: Training, k: int) -> float:
+        """The learning rate of the k-th of these steps."""
+        return training.rate((self.first - self.begun + k) / self.total)
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What a round does.
+
+    Args:
+        training: the settings of its phase.
+        stretch: its steps.
+        sub_gcns: m; None: that of the trainer.
+        workers: how many sub-GCNs train.
+        draw: the number of its draw of the blocks.
+        copies: only sub-GCN 0 trains, for all.
+        lasting: the blocks of a round may be those of the next, so moments are kept.
+        fresh: moments of earlier rounds are not those of its sub-GCNs.
+        epoch: epochs of the run that are over after it.
+    """
+
+    training: Training
+    stretch: Stretch
+    sub_gcns: int | None
+    workers: int
+    draw: int
+    copies: bool
+    lasting: bool
+    fresh: bool
+    epoch: float
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the round's last step."""
+        return self.stretch.rate(self.training, self.stretch.count - 1)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A phase in the run: how much comes before it."""
+
+    phase: Phase | None  # None: the only one, with the trainer's m
+    training: Training
+    workers: int
+    steps: int
+    steps_before: int
+    rounds_before: int
+    epochs_before: int
+    draws_before: int
+
+    @property
+    def rounds(self) -> int:
+        return -(-self.steps // self.training.local_steps)
+
+    @property
+    def first_draw(self) -> int:
+        """Blocks that are kept are those of the phase before."""
+        return self.draws_before if self.training.redraw_every else max(self.draws_before - 1, 0)
+
+    @property
+    def draws_after(self) -> int:
+        every = self.training.redraw_every
+        return self.first_draw + (-(-self.rounds // every) if every else 1)
+
+
+class Schedule:
+    """The rounds of a run.
+
+    Args:
+        training: ζ, the number of epochs, the phases.
+        steps_per_epoch: the number of batches of the sampler.
+        workers: how many sub-GCNs train at the same time where there are no phases.
+
+    Attributes:
+        rounds: T.
+    """
+
+    def __init__(self, training: Training, steps_per_epoch: int, workers: int) -> None:
+        self._parts: list[_Part] = []
+        steps = rounds = epochs = draws = 0
+        for phase in training.phases or (None,):
+            own = training.of_phase(phase) if phase else training
+            trained = workers if phase is None else 1 if phase.copies else phase.sub_gcns
+            count = own.steps(steps_per_epoch, trained)
+            part = _Part(phase, own, trained, count, steps, rounds, epochs, draws)
+            self._parts.append(part)
+            steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + own.epochs
+            draws = part.draws_after
+        self.rounds = rounds
+
+    def plan(self, number: int) -> RoundPlan:
+        """What round t does; the last round of a phase may be shorter."""
+        part = next(part for part in self._parts if number < part.rounds_before + part.rounds)
+        place, zeta, every = number - part.rounds_before, part.training.local_steps, part.training.redraw_every
+        count = min(zeta, part.steps - place * zeta)
+        first = part.steps_before + place * zeta
+        carries = part.training.optimizer_state == "carry"
+        drawn = bool(every) and place % every == 0 and part.workers > 1
+        return RoundPlan(
+            training=part.training,
+            stretch=Stretch(first, count, part.steps, part.steps_before),
+            sub_gcns=part.phase.sub_gcns if part.phase else None,
+            workers=part.workers,
+            draw=part.first_draw + (place // every if every else 0),
+            copies=part.phase is not None and part.phase.copies,
+            lasting=every != 1,
+            fresh=place == 0 or (drawn and not carries and every != 1),
+            epoch=part.epochs_before + part.training.epochs * (first - part.steps_before + count) / part.steps,
+        )
+
+    def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
+        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are."""
+        shared: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
+        for number in range(rounds):
+            plan = self.plan(number)
+            shared[plan.draw][plan.sub_gcns] += 1
+        return Counter(tuple(counts.items()) for counts in shared.values())

@@ -1,0 +1,58 @@
+"""Θ as the mean of its sub-GCNs: how its tensors are scaled, and how it begins as narrow models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gistgnn.layout.readout import cross_tensors, find_readout
+from gistgnn.theta.model_spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class Mean:
+    """How the full model is made the mean of its sub-GCNs, whatever their number m is at the time.
+
+    In the paper's method a merged layer sums over m times as many features as a sub-GCN's. Here Θ holds 1/m of what the
+    sub-GCNs have, in every tensor that sums over more features after merging. So the full model's output has the scale
+    of a sub-GCN's, and a change of m does not change it. With weights of zero between the blocks and no layer norm, it
+    is exactly the mean of the sub-GCNs' outputs.
+
+    Args:
+        readout: the tensors that sum over split features into something that is not split (see `find_readout`).
+        cross: the tensors along two split axes or more (see `cross_tensors`).
+        zero: weights between blocks begin as zero, so a hidden layer sums over a block's features after merging, too.
+    """
+
+    readout: Collection[str]
+    cross: Collection[str]
+    zero: bool
+
+    @classmethod
+    def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> Mean:
+        """Return how a model is scaled.
+
+        Args:
+            spec: the full model.
+            split: its axes that are split into blocks.
+            input_axis: the axis of the input features, or None.
+            zero: see `Mean`.
+
+        Raises:
+            InputError: the model cannot be the mean of its sub-GCNs.
+        """
+        readout = find_readout(
+            spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis
+        )
+        return cls(readout, cross_tensors(spec.layout, split), zero)
+
+    def scales(self, sub_gcns: int) -> dict[str, float]:
+        """What the m sub-GCNs multiply their slices of Θ by, by name."""
+        names = self.readout if self.zero else {*self.readout, *self.cross}
+        return dict.fromkeys(sorted(names), float(sub_gcns)) if sub_gcns > 1 else {}
+
+    def gains(self, sub_gcns: int) -> Mapping[str, float]:
+        """What initial values are multiplied by, so that the m sub-GCNs begin with the scale of narrow models."""
+        if self.zero:
+            return dict.fromkeys(sorted(self.cross), 0.0)
+        return dict.fromkeys(self.scales(sub_gcns), sub_gcns**-0.5)
