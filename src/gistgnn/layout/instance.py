@@ -1,0 +1,123 @@
+"""Small random instances of a model, on which its layout is tried."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError, reason
+from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
+from gistgnn.sampling import Batch, forward
+from gistgnn.utils.random_streams import torch_stream
+
+SMALLEST_AXIS = 5  # enough that some features survive every ReLU
+DRAWS = 3  # instances: in a single one, a dead ReLU could hide an error
+TOLERANCE = 1e-8  # the rounding error of float64 after a few layers is near 1e-13
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A small copy of the model with random parameters, and a small graph."""
+
+    module: nn.Module
+    batch: Batch
+    features: Widths
+    input_axis: int | None
+
+    def values(self) -> dict[str, Tensor]:
+        """Return a copy of every parameter and buffer by name."""
+        return {name: tensor.detach().clone() for name, tensor in named_tensors(self.module).items()}
+
+    def output(self, values: dict[str, Tensor], x: Tensor) -> Tensor:
+        """Run the module with other parameters and buffers, and other input features."""
+        batch = Batch(x, self.batch.edge_index, self.batch.y, self.batch.loss_nodes)
+        batch.__dict__["adj"] = self.batch.adj
+        tensors = named_tensors(self.module)
+        before = self.values()
+        with torch.no_grad(), torch_stream(0, "layout check"):
+            try:
+                for name, tensor in tensors.items():
+                    tensor.copy_(values[name])
+                return forward(self.module, batch)
+            finally:
+                for name, tensor in tensors.items():
+                    tensor.copy_(before[name])
+
+
+def same(out: Tensor, reference: Tensor) -> bool:
+    """Tell whether two outputs are equal up to rounding."""
+    scale = max(1.0, float(reference.abs().max()))
+    return out.shape == reference.shape and torch.allclose(out, reference, rtol=0.0, atol=TOLERANCE * scale)
+
+
+def small_instance(build: Build, layout: Layout, shared: bool, input_axis: int | None, draw: int) -> Instance:
+    """Build the smallest instance that ``build`` accepts, with axes of different sizes and random parameters."""
+    error: InputError | None = None
+    for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
+        features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
+        with torch_stream(draw, "instance"):
+            try:
+                module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
+            except InputError as e:
+                error = error or e
+                continue
+            check_sizes(module, layout, features)
+            _randomise(module, layout)
+            try:
+                return Instance(module, _batch(module, layout, features, input_axis), features, input_axis)
+            except InputError as e:
+                error = error or e
+    raise InputError(f"the model cannot be tried at a small size: {error}")
+
+
+def check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
+    """Refuse a model whose sizes follow the widths only near the full widths."""
+    everything = [torch.arange(d) for d in features]
+    for name, tensor in named_tensors(module).items():
+        expected = tuple(len(layout.positions(dim, everything, features)) for dim in layout.dims[name])
+        if tuple(tensor.shape) != expected:
+            raise InputError(
+                f"parameter '{name}' is {tuple(tensor.shape)} at widths {layout.widths(features)}, where its growth at "
+                f"the full widths says {expected}: its size does not follow the widths"
+            )
+
+
+def _randomise(module: nn.Module, layout: Layout) -> None:
+    """Give every parameter, and every buffer along an axis, random values, so that no two entries are equal."""
+    parameters = dict(module.named_parameters())
+    with torch.no_grad():
+        for name, tensor in named_tensors(module).items():
+            if not tensor.is_floating_point():
+                continue
+            if name in parameters:
+                tensor.normal_(0.0, 0.5)
+            elif any(s.axis is not None for dim in layout.dims[name] for s in dim):
+                tensor.uniform_(0.5, 1.5)  # running means and variances: positive
+
+
+def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int | None) -> Batch:
+    """Make a small graph with as many input features as the model takes, which its parameters show."""
+    ring = torch.arange(7)
+    source = torch.cat([ring, ring.roll(-1), ring[:-3]])
+    target = torch.cat([ring.roll(-1), ring, ring[3:]])
+    edge_index = torch.stack([source, target])
+    error: Exception | None = None
+    for inputs in _input_sizes(layout, features, input_axis):
+        batch = Batch(torch.randn(len(ring), inputs, dtype=torch.float64), edge_index, ring, ring)
+        try:
+            with torch.no_grad():
+                forward(module, batch)
+        except Exception as e:  # a user's model may raise anything
+            error = error or e
+        else:
+            return batch
+    why = reason(error) if error else "no parameter shows how many input features it takes"
+    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {why}")
+
+
+def _input_sizes(layout: Layout, features: Widths, input_axis: int | None) -> list[int]:
+    """List the numbers of input features to try: fixed dimensions, or equal parts of one with several copies."""
+    if input_axis is not None:
+        return [features[input_axis] * layout.units[input_axis]]
+    fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
+    return list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))

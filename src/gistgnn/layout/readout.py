@@ -1,0 +1,153 @@
+"""Find the parameters that must be divided by m where m sub-GCNs stand side by side.
+
+Put m copies of a narrow model side by side, with zeros between them. A weight that sums over all features of a hidden
+layer, such as the output layer's, then sums over m times as many: the model's output is the sum of the copies' outputs,
+not their mean. The full model is the mean if exactly these tensors, the readout, are divided by m. `find_readout` finds
+them by trying small random instances, so that it needs no knowledge of the model's layers.
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.layout.axes import Build, Dim, Layout, Widths, construct
+from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
+from gistgnn.utils.random_streams import torch_stream
+
+COPIES = 2
+EQUAL = (1.0, 1.0)  # the factors of a tensor's values in the two copies
+UNEQUAL = (3.5, -1.5)  # the same sum; the negative factor tells a sum from what ReLU only passes through
+MOST_TRIED = 1000  # choices of tensors
+
+
+def find_readout(
+    build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
+) -> frozenset[str]:
+    """Return the names of the parameters that sum over a split axis into something that is not split.
+
+    Let Θ be m copies of a narrow model side by side, with zeros between them. With these parameters divided by m, the
+    full model has the narrow model's output. They have one dimension along split axes. A model that takes split
+    features and others in the same dimension of a weight has no readout: the others must not be divided.
+
+    Args:
+        build: takes the widths (with ``shared``, one width) and returns the model.
+        widths: the full widths.
+        layout: how the model's tensors lie along its axes.
+        shared: all layers share one axis, and ``build`` takes a single width.
+        split: the indices of the axes that are split into blocks.
+        input_axis: the index of the width that is the number of input features, if any. Where it is split, every copy
+            has input features of its own.
+
+    Raises:
+        InputError: no choice of parameters makes the copies side by side equal to one of them.
+    """
+    with torch_stream(0, "readout"):  # the user's random stream does not move
+        pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
+        candidates = [name for name, _ in pairs[0].narrow.module.named_parameters() if _along(layout, name, split) == 1]
+        summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
+        usual = [name for name in summing if _is_usual(layout.dims[name], split)]
+        for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
+            if all(pair.is_mean(chosen) for pair in pairs):
+                return chosen
+    raise InputError(
+        f"{type(pairs[0].narrow.module).__name__}, the model of build({widths[0] if shared else widths}), cannot be "
+        "merged as the mean of its sub-GCNs: no choice of parameters to divide by m gives m copies of a narrow model "
+        "side by side the output of one; use cross_weights 'random' and no phases"
+    )
+
+
+def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
+    """Return the names of the parameters and buffers with at least two dimensions along split axes.
+
+    They hold the weights between two split layers. Their entries between two blocks belong to no sub-GCN.
+    """
+    return frozenset(name for name in layout.dims if _along(layout, name, split) >= 2)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A small narrow model, and the full model in which two copies of it stand side by side."""
+
+    narrow: Instance
+    full: Instance
+    layout: Layout
+    split: frozenset[int]
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The full model's input features: where their axis is split, every copy has its own."""
+        return self.narrow.batch.x.repeat(1, COPIES if self.narrow.input_axis in self.split else 1)
+
+    @cached_property
+    def copies(self) -> dict[str, Tensor]:
+        """Every tensor of the full model, undivided."""
+        return {name: self.side_by_side(name, EQUAL) for name in self.narrow.values()}
+
+    def side_by_side(self, name: str, factors: Sequence[float]) -> Tensor:
+        """Return a tensor of the full model: in the block of every copy its value times a factor, else zero."""
+        dims, full = self.layout.dims[name], self.full.features
+        value = self.narrow.values()[name]
+        target = value.new_zeros(
+            [len(self.layout.positions(dim, [torch.arange(n) for n in full], full)) for dim in dims]
+        )
+        for k, factor in enumerate(factors):
+            blocks = [torch.arange(n) + (k * n if a in self.split else 0) for a, n in enumerate(self.narrow.features)]
+            cut = [self.layout.positions(dim, blocks, full) for dim in dims]
+            index = tuple(positions.view(-1, *[1] * (len(cut) - 1 - i)) for i, positions in enumerate(cut))
+            target[index] = value if factor == 1 else value * factor
+        return target
+
+    def is_sum(self, name: str) -> bool:
+        """Tell whether the output stays the same if one copy's values of a tensor count more and the other's less.
+
+        It does if the tensor only enters a sum over the copies, because they are equal.
+        """
+        unequal = {name: self.side_by_side(name, UNEQUAL)}
+        return same(self.full.output(self.copies | unequal, self.x), self.full.output(self.copies, self.x))
+
+    def is_mean(self, names: Collection[str]) -> bool:
+        """Tell whether the full model with these tensors divided has the narrow model's output."""
+        divided = {name: self.copies[name] / COPIES for name in names}
+        reference = self.narrow.output(self.narrow.values(), self.narrow.batch.x)
+        return same(self.full.output(self.copies | divided, self.x), reference)
+
+
+def _pair(
+    build: Build, layout: Layout, shared: bool, split: frozenset[int], input_axis: int | None, draw: int
+) -> _Pair:
+    narrow = small_instance(build, layout, shared, input_axis, draw)
+    features = tuple(n * COPIES if axis in split else n for axis, n in enumerate(narrow.features))
+    module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
+    check_sizes(module, layout, features)
+    pair = _Pair(narrow, Instance(module, narrow.batch, features, input_axis), layout, split)
+    try:
+        pair.full.output(pair.copies, pair.x)
+    except Exception as error:  # a user's model may raise anything
+        raise InputError(f"the model cannot be tried at widths {layout.widths(features)}: {reason(error)}") from error
+    return pair
+
+
+def _along(layout: Layout, name: str, split: Collection[int]) -> int:
+    """Count the dimensions of a tensor that lie along split axes."""
+    return sum(_is_along(dim, split) for dim in layout.dims[name])
+
+
+def _is_along(dim: Dim, split: Collection[int]) -> bool:
+    return any(segment.axis in split for segment in dim)
+
+
+def _is_usual(dims: Sequence[Dim], split: Collection[int]) -> bool:
+    """Tell whether a tensor looks like a torch weight [out, in] that sums over a split axis."""
+    return len(dims) >= 2 and _is_along(dims[-1], split)
+
+
+def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:
+    """Yield every subset of ``summing``: the usual choice first, then the least changed, of these the smallest."""
+    for changes in range(len(summing) + 1):
+        changed = [frozenset(usual).symmetric_difference(flip) for flip in itertools.combinations(summing, changes)]
+        yield from sorted(changed, key=len)

@@ -1,0 +1,316 @@
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from gistgnn.layout.axes import Dim, Layout, named_tensors
+from gistgnn.layout.check import infer_layout
+from gistgnn.layout.readout import cross_tensors, find_readout
+from gistgnn.nn import GCN, GraphSAGE
+from gistgnn.sampling import Batch, forward
+from tests.helpers.models import OURS, USERS, C, Case, F, Stack, every_model, layout_of
+from tests.helpers.refusals import refused
+
+REFUSED = ["jumping over x"]  # out.weight takes x, of which there is one, and h1 and h2, of which there are m
+DEPTHS, NORMS = (1, 2, 3), ("none", "layer", "batch")
+
+
+def dimension_map(dim: Dim, features: Sequence[int], split: Collection[int], m: int) -> tuple[Tensor, Tensor]:
+    """For every position of the full dimension: its position in the narrow one, and its block (-1: every block)."""
+    sources, blocks, offset = [], [], 0
+    for segment in dim:
+        n = segment.fixed if segment.axis is None else features[segment.axis]
+        copies = m if segment.axis in split else 1
+        sources.append(offset + torch.arange(n).repeat(copies))
+        blocks.append(torch.arange(m).repeat_interleave(n) if segment.axis in split else torch.full((n,), -1))
+        offset += n
+    return torch.cat(sources), torch.cat(blocks)
+
+
+def beside_itself(
+    value: Tensor, dims: Sequence[Dim], features: Sequence[int], split: Collection[int], m: int
+) -> Tensor:
+    """The full tensor of m copies side by side, with zeros between them."""
+    full, kept = value, torch.ones((), dtype=torch.bool)
+    seen = torch.full((), -1)  # the block of every entry
+    for i, dim in enumerate(dims):
+        source, block = dimension_map(dim, features, split, m)
+        full = full.index_select(i, source)
+        kept, seen = kept.unsqueeze(-1), seen.unsqueeze(-1)
+        kept = kept & ((seen == block) | (seen < 0) | (block < 0))
+        seen = torch.maximum(seen, block)
+    return torch.where(kept, full, torch.zeros_like(full))
+
+
+def fill(model: nn.Module) -> None:
+    """Give parameters random values, and running statistics positive ones."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in named_tensors(model).items():
+        if tensor.is_floating_point():
+            tensor.detach().normal_(0, 0.7) if name in parameters else tensor.detach().uniform_(0.5, 1.5)
+
+
+def distance(
+    case: Case,
+    layout: Layout,
+    features: Sequence[int],
+    m: int,
+    readout: Collection[str],
+    split: Collection[int],
+    input_axis: int | None = None,
+) -> float:
+    """How far the output of m copies side by side, with the readout divided by m, is from one copy's output."""
+    build, given_widths = case
+    wide = [n * m if axis in split else n for axis, n in enumerate(features)]
+    narrow, full = (
+        build(sizes[0] if isinstance(given_widths, int) else sizes).double().eval()
+        for sizes in (layout.widths(features), layout.widths(wide))
+    )
+    fill(narrow)
+    tensors = named_tensors(full)
+    with torch.no_grad():
+        for name, value in named_tensors(narrow).items():
+            copies = beside_itself(value, layout.dims[name], features, split, m)
+            tensors[name].copy_(copies / m if name in readout else copies)
+        nodes = 9
+        x = torch.randn(nodes, F if input_axis is None else features[input_axis], dtype=torch.float64)
+        edges, label = torch.randint(nodes, (2, 25)), torch.arange(nodes)
+        expected = forward(narrow, Batch(x, edges, label, label))
+        out = forward(full, Batch(x.repeat(1, m) if input_axis in split else x, edges, label, label))
+    return float((out - expected).abs().max() / expected.abs().max().clamp(min=1))
+
+
+def readout_of(
+    build: Callable[[Any], nn.Module],
+    widths: int | tuple[int, ...],
+    split: Collection[int] | None = None,
+    input_axis: int | None = None,
+) -> tuple[frozenset[str], Layout]:
+    axes = (widths,) if isinstance(widths, int) else widths
+    layout = infer_layout(build, axes, shared=isinstance(widths, int), input_axis=input_axis)
+    chosen = range(len(axes)) if split is None else split
+    shared = isinstance(widths, int)
+    return find_readout(build, axes, layout, shared=shared, split=chosen, input_axis=input_axis), layout
+
+
+def check(case: Case, layout: Layout, readout: Collection[str], split: Collection[int], **options: Any) -> None:
+    for m in (2, 3, 4):
+        torch.manual_seed(m)
+        features = [4 + a for a in range(len(layout.units))]
+        assert distance(case, layout, features, m, readout, split, **options) < 1e-9
+
+
+@pytest.mark.parametrize("name", [name for name in every_model() if name not in REFUSED])
+def test_m_copies_side_by_side_have_the_output_of_one(name: str) -> None:
+    build, widths = every_model()[name]
+    axes = (widths,) if isinstance(widths, int) else widths
+    layout, split = layout_of(name), range(len(axes))
+    readout = find_readout(build, axes, layout, shared=isinstance(widths, int), split=split)
+    check((build, widths), layout, readout, split)
+    features = [6 + a for a in split]
+    for missing in readout:  # no name is there without need; a dead ReLU may hide that in one draw
+        torch.manual_seed(0)
+        draws = (distance((build, widths), layout, features, 2, readout - {missing}, split) for _ in range(20))
+        assert any(d > 1e-6 for d in draws)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_dimension_of_split_and_other_features_is_refused(name: str) -> None:
+    build, widths = every_model()[name]
+    with refused("Concatenated", "build((6, 9))", "mean of its sub-GCNs", "cross_weights", "no phases"):
+        readout_of(build, widths)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(OURS)),
+    norm=st.sampled_from(NORMS),
+    features=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    m=st.integers(1, 5),
+    seed=st.integers(0, 2**32),
+    data=st.data(),
+)
+def test_our_models_at_any_widths(
+    kind: str, norm: str, features: list[int], m: int, seed: int, data: st.DataObject
+) -> None:
+    """Any axes are split; the others stay whole."""
+    axes = range(len(features))
+    split = data.draw(st.sets(st.sampled_from(axes)))
+    case: Case = (partial(OURS[kind], norm=norm), tuple(range(6, 6 + len(features))))
+    layout = layout_of(f"{kind} {norm} {len(features)}")
+    readout = find_readout(case[0], tuple(range(6, 6 + len(features))), layout, shared=False, split=split)
+    torch.manual_seed(seed)
+    assert distance(case, layout, features, m, readout, split) < 1e-9
+
+
+def test_the_names_of_our_models() -> None:
+    def names(kind: str, split: Collection[int]) -> frozenset[str]:
+        return readout_of(OURS[kind], (8, 7), split)[0]
+
+    assert names("gcn", (0, 1)) == {"convs.2.weight"}
+    assert names("gcn", (0,)) == {"convs.1.weight"}
+    assert names("gcn", ()) == set()
+    assert names("graphsage", (1,)) == {"convs.2.weight"}
+    vectors = {f"convs.{layer}.{side}" for layer in (0, 1) for side in ("source", "target")}
+    assert names("gat", (0, 1)) == vectors | {"convs.2.weight"}
+
+
+def test_dropout_does_not_count() -> None:
+    assert readout_of(lambda w: GCN(F, w, C, dropout=0.5), (8,))[0] == {"convs.1.weight"}
+
+
+@pytest.mark.parametrize(("split", "name"), [((0, 1), "convs.1.weight"), ((0,), "convs.0.weight")])
+def test_split_input_features(split: Collection[int], name: str) -> None:
+    """Every copy has input features of its own; they are x again."""
+
+    def build(widths: Sequence[int]) -> nn.Module:
+        return GraphSAGE(widths[0], widths[1:], C)
+
+    readout, layout = readout_of(build, (9, 8), split, input_axis=0)
+    assert readout == {name}
+    check((build, (9, 8)), layout, readout, split, input_axis=0)
+
+
+class InOut(nn.Module):
+    """Weights [in, out], as many write them; ``bias`` False leaves ReLU nothing that is not homogeneous."""
+
+    def __init__(self, widths: Sequence[int], bias: bool = True) -> None:
+        super().__init__()
+        self.enter = nn.Parameter(torch.empty(F, widths[0]))
+        self.bias = nn.Parameter(torch.empty(widths[0])) if bias else 0
+        self.leave = nn.Parameter(torch.empty(widths[0], C))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x @ self.enter + self.bias).relu() @ self.leave
+
+
+class Pooled(InOut):
+    """Sums over the features with a vector of one dimension; the mean needs no factor."""
+
+    def __init__(self, widths: Sequence[int], mean: bool = False) -> None:
+        super().__init__(widths)
+        self.vector, self.mean = nn.Parameter(torch.empty(widths[0])), mean
+        self.leave = nn.Parameter(torch.empty(1, C))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = (x @ self.enter + self.bias).relu() * self.vector
+        return (h.mean(1, keepdim=True) if self.mean else h.sum(1, keepdim=True)) @ self.leave
+
+
+def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
+    class Between(nn.Module):
+        def forward(self, h: Tensor) -> Tensor:
+            return between(h)
+
+    return lambda w: nn.Sequential(nn.Linear(F, w[0]), nn.Tanh(), Between(), nn.Linear(w[0], C))
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (InOut, {"leave"}),
+        (partial(InOut, bias=False), {"leave"}),  # dividing "enter" would give the same output, but other features
+        (Pooled, {"vector"}),
+        (partial(Pooled, mean=True), set()),
+        (hidden(lambda h: h * h.softmax(dim=1)), set()),  # half as large, and summed twice
+        (lambda w: Stack(w, partial(pyg.ARMAConv, num_stacks=2)), {"convs.1.init_weight", "convs.1.root_weight"}),
+    ],
+    ids=["in out", "in out without bias", "vector", "mean", "softmax", "arma"],
+)
+def test_a_model_whose_weights_do_not_end_in_the_input(build: Callable[[Any], nn.Module], expected: set[str]) -> None:
+    readout, layout = readout_of(build, (8,))
+    assert readout == expected
+    check((build, (8,)), layout, readout, (0,))
+
+
+def test_gcn2_conv() -> None:
+    """Layers that add the first features, with a weight [in, out] along the shared axis."""
+
+    class GCN2(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.enter, self.leave = nn.Linear(F, width), nn.Linear(width, C)
+            self.convs = nn.ModuleList(pyg.GCN2Conv(width, 0.1, 0.5, layer) for layer in (1, 2))
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            first = h = self.enter(x).relu()
+            for conv in self.convs:
+                h = conv(h, first, edge_index).relu()
+            return self.leave(h)
+
+    readout, layout = readout_of(GCN2, 8)
+    assert readout == {"leave.weight"}
+    assert cross_tensors(layout, (0,)) == {"convs.0.weight1", "convs.1.weight1"}
+    check((GCN2, 8), layout, readout, (0,))
+
+
+class FixedReadout(InOut):
+    """The output layer does not train, so that there is no parameter to divide."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__(widths)
+        del self.leave
+        self.register_buffer("leave", torch.randn(widths[0], C))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        hidden(lambda h: h * h.exp().sum(dim=1, keepdim=True)),
+        hidden(lambda h: h - h.sum(dim=1, keepdim=True)),
+        hidden(lambda h: nn.functional.normalize(h, dim=1)),
+        FixedReadout,
+        lambda w: Stack(w, pyg.TransformerConv),  # the scores' root of the width
+    ],
+    ids=["gate", "sum", "length", "no parameter", "transformer"],
+)
+def test_a_model_that_is_no_mean_is_refused(build: Callable[[Any], nn.Module]) -> None:
+    with refused("build((8,))", "mean of its sub-GCNs", "use cross_weights 'random' and no phases"):
+        readout_of(build, (8,))
+
+
+def test_a_model_that_fails_at_a_larger_width_is_refused() -> None:
+    class Narrow(InOut):
+        def forward(self, x: Tensor) -> Tensor:
+            if len(self.bias) > 9:
+                raise RuntimeError("too\nwide")
+            return super().forward(x)
+
+    layout = infer_layout(Narrow, (8,), shared=False)
+    with refused("widths (10,)", "RuntimeError: too wide"):
+        find_readout(Narrow, (8,), layout, shared=False, split=(0,))
+
+
+def test_the_users_random_stream_does_not_move() -> None:
+    before = torch.random.get_rng_state()
+    readout_of(USERS["features"][0], (8,))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_cross_tensors_lie_between_split_layers() -> None:
+    layout = layout_of("gcn batch 3")
+    assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
+    assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
+    assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
+
+
+def test_cross_tensors_of_a_shared_axis() -> None:
+    assert cross_tensors(layout_of("residual"), (0,)) == {"convs.0.lin.weight", "convs.1.lin.weight"}
+
+
+def test_cross_tensors_count_buffers() -> None:
+    class Mixing(InOut):
+        def __init__(self, widths: Sequence[int]) -> None:
+            super().__init__(widths)
+            self.register_buffer("mix", torch.randn(widths[0], widths[0]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return ((x @ self.enter + self.bias).relu() @ self.mix).relu() @ self.leave
+
+    assert cross_tensors(readout_of(Mixing, (8,))[1], (0,)) == {"mix"}
