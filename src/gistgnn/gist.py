@@ -338,6 +338,8 @@ class GIST:
             self.partition.split_into(phase.sub_gcns)
             if phase.copies:
                 self.partition.check_equal(phase.sub_gcns)
+            if phase.copies and self.input_axis in self.partition.split:
+                raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
         if self.partition.kind == "categorical" and len({phase.sub_gcns for phase in training.phases}) > 1:
             raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
         most = max((phase.sub_gcns for phase in training.phases), default=self.workers)
