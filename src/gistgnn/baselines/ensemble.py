@@ -41,7 +41,7 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
-    phased = False
+    phased = merges = False
     stores = ("memory",)
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:

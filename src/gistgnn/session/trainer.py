@@ -23,6 +23,7 @@ class Trainer(Protocol):
     """See `gistgnn.GIST`, which documents every member."""
 
     method: str
+    merges: bool
     widths: Widths
     input_axis: int | None
     seed: int
