@@ -174,13 +174,23 @@ class GIST:
         """
         blocks, manner = self.blocks(self.next_round), Manner()
         if plan:
-            partition = self.partition_of(plan)
-            blocks = partition.blocks(plan.draw)
-            scales = self._mean.scales(partition.sub_gcns) if self._mean else {}
-            manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
+            blocks = self.partition_of(plan).blocks(plan.draw)
+            manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
         round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
         self.next_round += 1
         return round_
+
+    def stand_in(self, plan: RoundPlan) -> nn.Module | None:
+        """Return a narrow model that has the output of the full model after a round of copies; None after others.
+
+        All ranks call this; rank 0 gets the model.
+        """
+        if not plan.copies:
+            return None
+        blocks = self.partition_of(plan).blocks(plan.draw)
+        manner = Manner(scales=self._scales(len(blocks)))
+        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, manner)
+        return next(iter(alone.subs), None)
 
     def rounds(self, count: int) -> Iterator[Round]:
         """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
@@ -328,6 +338,9 @@ class GIST:
         most = max((phase.sub_gcns for phase in training.phases), default=self.workers)
         self.store.check_ranks(self.ranks, most, "sub_gcns")
         return training
+
+    def _scales(self, sub_gcns: int) -> dict[str, float]:
+        return self._mean.scales(sub_gcns) if self._mean else {}
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)

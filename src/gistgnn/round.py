@@ -181,17 +181,13 @@ class Round:
             self._ready(i, sub)
 
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
-        self._scale(sub, 1)
+        with torch.no_grad():
+            for name, scale in self._manner.scales.items():
+                sub.get_parameter(name).mul_(scale)
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub
         return sub
-
-    def _scale(self, sub: nn.Module, power: int) -> None:
-        """Turn values of Θ into those of a sub-GCN, or back (power -1)."""
-        with torch.no_grad():
-            for name, scale in self._manner.scales.items():
-                sub.get_parameter(name).mul_(scale**power)
 
     def _check_none_kept(self) -> None:
         if self._kept:
@@ -207,9 +203,11 @@ class Round:
         for name, tensor in named_tensors(sub).items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
-        self._scale(sub, -1)
+        trained = Trained.of(sub, optimizer)
+        for name, scale in self._manner.scales.items():
+            trained.tensors[name] = trained.tensors[name] / scale
         for written in self._written[i]:
-            self._theta.keep(written, Trained.of(sub, optimizer))
+            self._theta.keep(written, trained)
         if self._theta.streams:
             self._kept.add(i)
             del self._loaded[i]
