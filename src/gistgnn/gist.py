@@ -19,7 +19,7 @@ from gistgnn.round import Manner, Round
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling
-from gistgnn.schedule import RoundPlan
+from gistgnn.schedule import RoundPlan, check_phases, refuse_phases
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
@@ -29,7 +29,6 @@ from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
-from gistgnn.theta.trained import fill
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -84,6 +83,7 @@ class GIST:
     method = "gist"
     stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
     phased = True  # a run may have phases, and blocks that last
+    merges = True  # False: weights between blocks are not meant to be trained
 
     def __init__(
         self,
@@ -174,13 +174,23 @@ class GIST:
         """
         blocks, manner = self.blocks(self.next_round), Manner()
         if plan:
-            partition = self.partition_of(plan)
-            blocks = partition.blocks(plan.draw)
-            scales = self._mean.scales(partition.sub_gcns) if self._mean else {}
-            manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
+            blocks = self.partition_of(plan).blocks(plan.draw)
+            manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
         round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
         self.next_round += 1
         return round_
+
+    def stand_in(self, plan: RoundPlan) -> nn.Module | None:
+        """Return a narrow model that has the output of the full model after a round of copies; None after others.
+
+        All ranks call this; rank 0 gets the model.
+        """
+        if not plan.copies:
+            return None
+        blocks = self.partition_of(plan).blocks(plan.draw)
+        manner = Manner(scales=self._scales(len(blocks)))
+        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, manner)
+        return next(iter(alone.subs), None)
 
     def rounds(self, count: int) -> Iterator[Round]:
         """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
@@ -305,16 +315,8 @@ class GIST:
             self._theta = self._make_theta(replace(self.spec, gains=gains), anew=self._theta is not None)
             self.next_round = 0
         if training.cross_weights == "zero" and not resumed:
-            self._begin_as_narrow_models(first)
-
-    def _begin_as_narrow_models(self, first: RoundPlan) -> None:
-        """Make every block a narrow model with initial values of its own, or of sub-GCN 0 where these are copies."""
-        round_ = self.begin_round(first)
-        for i, sub in zip(round_.members, round_, strict=True):
-            narrow = replace(self.full_spec, widths=self._widths_of(round_.blocks[i]), stream=(i,))
-            fill(sub, narrow.initial_tensors())
-        round_.aggregate()
-        self.next_round = self.theta.round = 0
+            self.begin_round(first).begin_as_narrow_models(self.full_spec)
+            self.next_round = self.theta.round = 0
 
     def make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
@@ -330,31 +332,22 @@ class GIST:
 
     def _check_phases(self, training: Training) -> Training:
         """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
-        unused = Training(epochs=1)
-        for name in ("phases", "redraw_every", "cross_weights"):
-            if not self.phased and getattr(training, name) != getattr(unused, name):
-                raise InputError(f"{name} is given, but the method is {self.method}: use gist")
-        for phase in training.phases:
-            self.partition.split_into(phase.sub_gcns)
-            if phase.copies:
-                self.partition.check_equal(phase.sub_gcns)
-            if phase.copies and self.input_axis in self.partition.split:
-                raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
-        if self.partition.kind == "categorical" and len({phase.sub_gcns for phase in training.phases}) > 1:
-            raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
+        if not self.phased:
+            refuse_phases(training, self.method)
+        check_phases(training.phases, self.partition, self.input_axis)
         most = max((phase.sub_gcns for phase in training.phases), default=self.workers)
         self.store.check_ranks(self.ranks, most, "sub_gcns")
         return training
 
+    def _scales(self, sub_gcns: int) -> dict[str, float]:
+        return self._mean.scales(sub_gcns) if self._mean else {}
+
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)
 
-    def _widths_of(self, blocks: Blocks) -> Widths:
-        return self.layout.widths([len(block) for block in blocks])
-
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
-        widths = self._widths_of(blocks)
+        widths = self.layout.widths([len(block) for block in blocks])
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]

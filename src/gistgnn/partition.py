@@ -78,15 +78,15 @@ class Partition:
             self.features, sub_gcns, whole=self._chosen_whole, kind=self.kind, seed=self.seed, names=self.names
         )
 
-    def check_equal(self, sub_gcns: int) -> None:
-        """Raise InputError unless m blocks of every axis have the same size."""
+    def check_equal(self) -> None:
+        """Raise InputError unless the blocks of every axis have the same size."""
         if self.kind == "categorical":
             raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
         for axis in self.split:
-            if self.features[axis] % sub_gcns:
+            if self.features[axis] % self.sub_gcns:
                 raise InputError(
-                    f"{self.features[axis]} features of {self.names[axis]} do not make {sub_gcns} equal blocks, which "
-                    "copies need: change the width or sub_gcns"
+                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks, "
+                    "which copies need: change the width or sub_gcns"
                 )
 
     def blocks(self, draw: int) -> list[Blocks]:

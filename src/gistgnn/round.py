@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
+from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import RoundReport, Trained, fill
 from gistgnn.utils.prefetch import prefetch
@@ -112,6 +113,13 @@ class Round:
         """Return m, the number of sub-GCNs on all ranks."""
         return len(self.blocks)
 
+    def begin_as_narrow_models(self, full: ModelSpec) -> None:
+        """Give every sub-GCN the initial values of a narrow model of its own, and write them into Θ."""
+        for i, sub in zip(self.members, self, strict=True):
+            widths = full.layout.widths([len(block) for block in self.blocks[i]])
+            fill(sub, replace(full, widths=widths, stream=(i,)).initial_tensors())
+        self.aggregate()
+
     def input_columns(self, i: int) -> Tensor | None:
         """Return the input features that sub-GCN i sees, or None for all of them (d_0 is not partitioned)."""
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
@@ -174,18 +182,14 @@ class Round:
             self._ready(i, sub)
 
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
-        self._scale(sub, 1)
+        tensors = named_tensors(sub)
+        with torch.no_grad():
+            for name, scale in self._manner.scales.items():
+                tensors[name].mul_(scale)
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub
         return sub
-
-    def _scale(self, sub: nn.Module, power: int) -> None:
-        """Turn values of Θ into those of a sub-GCN, or back (power -1)."""
-        tensors = named_tensors(sub)
-        with torch.no_grad():
-            for name, scale in self._manner.scales.items():
-                tensors[name].mul_(scale**power)
 
     def _check_none_kept(self) -> None:
         if self._kept:
@@ -201,9 +205,11 @@ class Round:
         for name, tensor in named_tensors(sub).items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
-        self._scale(sub, -1)
+        trained = Trained.of(sub, optimizer)
+        for name, scale in self._manner.scales.items():
+            trained.tensors[name] = trained.tensors[name] / scale
         for written in self._written[i]:
-            self._theta.keep(written, Trained.of(sub, optimizer))
+            self._theta.keep(written, trained)
         if self._theta.streams:
             self._kept.add(i)
             del self._loaded[i]

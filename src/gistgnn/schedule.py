@@ -1,8 +1,11 @@
 """The rounds of a run: the steps of each, its m, and which draw of the blocks it has."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gistgnn.errors import InputError
+from gistgnn.partition import Partition
 from gistgnn.settings import Phase, Training
 
 
@@ -139,3 +142,23 @@ class Schedule:
             plan = self.plan(number)
             shared[plan.draw][plan.sub_gcns] += 1
         return Counter(tuple(counts.items()) for counts in shared.values())
+
+
+def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:
+    """Raise InputError unless the axes can be split as the phases say."""
+    for phase in phases:
+        own = partition.split_into(phase.sub_gcns)
+        if phase.copies:
+            own.check_equal()
+            if input_axis in partition.split:
+                raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
+    if partition.kind == "categorical" and len({phase.sub_gcns for phase in phases}) > 1:
+        raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
+
+
+def refuse_phases(training: Training, method: str) -> None:
+    """Raise InputError if settings are given that a method without sub-GCNs that are merged has no use for."""
+    unused = Training(epochs=1)
+    for name in ("phases", "redraw_every", "cross_weights"):
+        if getattr(training, name) != getattr(unused, name):
+            raise InputError(f"{name} is given, but the method is {method}: use gist")

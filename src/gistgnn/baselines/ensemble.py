@@ -41,7 +41,7 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
-    phased = False
+    phased = merges = False
     stores = ("memory",)
 
     def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
@@ -86,7 +86,7 @@ class EnsembleScorer(Scorer):
         super().__init__(theta, running, graph, evaluation)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
-    def _score(self) -> ScoreTable:
+    def _score(self, stand_in: nn.Module | None) -> ScoreTable:
         if self._theta.best and not self._best:  # a resumed run
             for i, member in enumerate(members_of(self._running.best())):
                 logits = self._logits(member)

@@ -18,7 +18,7 @@ from gistgnn.cli.options import (
     add_memory_option,
     count,
 )
-from gistgnn.cli.training_options import add_training_options, config_of, warn_of_few_rounds
+from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.utils.machine import describe_machine
 
     args.seed = 0
+    if args.phases:
+        raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
     base = config_of(args, 1, "memory")
     methods = tuple(dict.fromkeys(args.methods))
     comparison = Comparison(base, methods, tuple(dict.fromkeys(args.sub_gcns or SUB_GCNS)), args.seeds, args.below)
@@ -96,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
-    """Refuse bad settings and runs that do not fit into memory together; warn if a run has too few rounds."""
+    """Refuse bad settings and runs that do not fit into memory together."""
     from gistgnn.graphs import load
     from gistgnn.planning import GraphSizes
 
@@ -104,7 +106,6 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
     sizes = GraphSizes.of_graph(graph)
     for config in comparison.configs:
         config.trainer(graph.num_features, graph.num_classes)
-        warn_of_few_rounds(config, sizes)
     seeds = range(args.seeds)
     missing = [run for run in comparison.configs if any(store.get(replace(run, seed=seed)) is None for seed in seeds)]
     if missing:

@@ -16,9 +16,10 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
+from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
-from gistgnn.cli.training_options import add_training_options, config_of, store_name, warn_of_few_rounds
+from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import DivergedError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    config = config_of(args, args.sub_gcns, store_name(args.store))
+    config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
     with joined(args, config.device) as ranks:
         return _train(args, config, ranks)
 
@@ -64,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
     from gistgnn.distributed import load_once
-    from gistgnn.planning import GraphSizes
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
     from gistgnn.session.saving import Saving
     from gistgnn.session.tensorboard import require_tensorboard
@@ -83,8 +83,6 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
 
     graph = load_once(ranks, read)
     gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
-    if first:
-        warn_of_few_rounds(config, GraphSizes.of_graph(graph))
     with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
+from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
@@ -21,7 +22,6 @@ from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
-    from gistgnn.planning import GraphSizes
     from gistgnn.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ _GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar 
     "local_steps": ("N", "ζ, steps in a round"),
     "epochs": ("E", ""),
     "training": (None, "E/m epochs for each sub-GCN, or E"),
+    "redraw_every": ("K", "rounds between two draws of the blocks; 0 keeps the first ones"),
+    "cross_weights": (None, "how weights between different blocks begin; zero makes Θ m narrow models side by side"),
     "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
 }
 _OPTIMISER: dict[str, tuple[str | None, str]] = {
@@ -74,11 +76,12 @@ def _add_gist_options(group: "Options", several: str) -> None:
     if several:
         group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
-        add("sub_gcns", "m; 1 is the baseline", default=4, metavar="M")
+        add("sub_gcns", "m; 1 is the baseline", default=None, shown=SUB_GCNS, metavar="M")
         add(
             "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS)
         )  # --cluster-method takes the name `method`
     _add_settings(group, _GIST)
+    group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=PHASES_HELP)
     text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
     group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
     add("partition", "how blocks are drawn", choices=PARTITIONS)
@@ -128,7 +131,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
     for name, (metavar, text) in settings.items():
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
         if name == "epochs":
-            extra["default"] = RunConfig.training.epochs
+            extra |= {"default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         add_field(group, Training, name, text, **extra)
 
 
@@ -138,7 +141,10 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    training = Training(**{field.name: getattr(args, field.name) for field in fields(Training)})
+    settings = {field.name: getattr(args, field.name) for field in fields(Training)}
+    if settings["epochs"] is None:
+        settings["epochs"] = 0 if args.phases else RunConfig.training.epochs
+    training = Training(**settings)
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
     method = getattr(args, "trained_by", RunConfig.method)
@@ -172,24 +178,6 @@ def store_name(name: str) -> str:
     if name in ALIASES:
         log.warning(f"the store {name} is now called {ALIASES[name]}: use --store {ALIASES[name]}")
     return ALIASES.get(name, name)
-
-
-def warn_of_few_rounds(config: "RunConfig", sizes: "GraphSizes") -> None:
-    """Warn if a weight between two split layers, which is in 1/m of the rounds, trains in less than one on average."""
-    from gistgnn.sampling import expected_batch
-
-    training, m = config.training, config.sub_gcns
-    seen = sizes.training() if config.inductive else sizes
-    expected = expected_batch(config.sampler, seen, config.model.layers)
-    steps = training.steps(expected.steps, m)
-    rounds = steps / training.local_steps
-    between = any(dim + 1 in config.partitioned_dims for dim in config.partitioned_dims)
-    if config.method == "gist" and m > 1 and between and rounds < m:
-        log.warning(
-            f"m = {m}: each sub-GCN takes {steps} steps, {training.local_steps} in a round; a weight "
-            f"between two split layers is trained in {rounds / m:.2g} rounds on average; raise --epochs or lower "
-            "--local-steps"
-        )
 
 
 def _sampler(args: argparse.Namespace) -> "Sampling | None":

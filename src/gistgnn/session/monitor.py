@@ -73,7 +73,7 @@ class Monitor:
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._theta, self._scorer, self._schedule = trainer.theta, scorer, schedule
+        self._trainer, self._theta, self._scorer, self._schedule = trainer, trainer.theta, scorer, schedule
         self._training, self.callbacks, self._saver = training, callbacks, saver
         if saver and (checkpoint := saver.begin()):
             self.progress = checkpoint.state_as(Progress)
@@ -112,7 +112,7 @@ class Monitor:
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress = self.progress
-        progress.last = self._scorer()
+        progress.last = self._scorer(self._trainer.stand_in(plan))
         score = progress.last["validation"][self._scorer.choice]
         progress.evaluations_since_best += 1
         better = score > progress.best_score

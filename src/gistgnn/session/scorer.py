@@ -2,6 +2,8 @@
 
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,7 +66,9 @@ class Scorer:
 
     def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
         self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
+        self._prepare: Callable[[nn.Module], Inference] | None = None
         self._inference: Inference | None = None
+        self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
         self.choice = selection_metric(graph)
         self.description: dict[str, Any] = {}
         self._passes: list[float] = []  # seconds of each
@@ -84,28 +88,41 @@ class Scorer:
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, self._graph.num_classes)
             with spinner("preparing evaluation", shown=shown):
-                batch = whole_graph(self._graph)
-                self._inference = self._evaluation.prepare(self._running.module, batch, seed)
+                self._prepare = partial(self._evaluation.prepare, batch=whole_graph(self._graph), seed=seed)
+                self._inference = self._prepare(self._running.module)
             return self._inference.describe()
 
         self.description = self._theta.read_on_rank_0(work)
 
-    def __call__(self) -> ScoreTable:
-        """Return the scores on validation and test nodes, on every rank."""
-        return self._theta.read_on_rank_0(self._score)
+    def __call__(self, stand_in: nn.Module | None = None) -> ScoreTable:
+        """Return the scores on validation and test nodes, on every rank.
 
-    def _score(self) -> ScoreTable:
+        Args:
+            stand_in: a narrow model that has the output of the full model (see `GIST.stand_in`); None: there is none.
+        """
+        return self._theta.read_on_rank_0(lambda: self._score(stand_in))
+
+    def _score(self, stand_in: nn.Module | None) -> ScoreTable:
+        if stand_in is not None:
+            return self._table(self._logits(stand_in, self._inference_of(stand_in)))
         model = self._running.refresh()
         begun = time.perf_counter()
         logits = self._logits(model)
         self._passes.append(time.perf_counter() - begun)
         return self._table(logits)
 
-    def _logits(self, model: nn.Module) -> Tensor:
+    def _inference_of(self, stand_in: nn.Module) -> Inference:
+        shapes = [parameter.shape for parameter in stand_in.parameters()]
+        if self._narrow is None or self._narrow[0] != shapes:
+            assert self._prepare is not None
+            self._narrow = shapes, self._prepare(stand_in)
+        return self._narrow[1]
+
+    def _logits(self, model: nn.Module, inference: Inference | None = None) -> Tensor:
         """The model's output for every node, [N, C]; waits for the GPU."""
         assert self._inference is not None
         with evaluation_mode(model):
-            logits = self._inference.logits(model)
+            logits = (inference or self._inference).logits(model)
         if logits.is_cuda:
             torch.cuda.synchronize(logits.device)
         return logits

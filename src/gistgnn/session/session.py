@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+
+log = logging.getLogger(__name__)
+
+MOST_UNTRAINED = 0.03  # share of the parameters
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class Session:
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
             self.finished = self._resume()
+            self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
 
@@ -128,6 +135,19 @@ class Session:
             partition_of(partition, blocks),
             coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
         )
+
+    def _warn_of_untrained(self) -> None:
+        trainer, schedule = self._trainer, self.schedule
+        if not trainer.merges or not trainer.ranks.leads or self.finished:
+            return
+        counts = coverage_of(trainer.full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
+        if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
+            log.warning(
+                "%.1f %% of the parameters will never be trained: they lie between blocks in all %d rounds; raise "
+                "epochs, lower local_steps, or end with a phase of one sub-GCN",
+                100 * share,
+                schedule.rounds,
+            )
 
     def _make_sampler(self) -> Sampler:
         """Make the batches; what they are cut out of lies once in a machine's memory."""

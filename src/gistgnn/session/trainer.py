@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
+from torch import nn
 
 from gistgnn.distributed import World
 from gistgnn.evaluation import Evaluation
@@ -23,6 +24,7 @@ class Trainer(Protocol):
     """See `gistgnn.GIST`, which documents every member."""
 
     method: str
+    merges: bool
     widths: Widths
     input_axis: int | None
     seed: int
@@ -42,6 +44,7 @@ class Trainer(Protocol):
     def workers(self) -> int: ...  # noqa: D102
     def partition_of(self, plan: RoundPlan) -> Partition: ...  # noqa: D102
     def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None: ...  # noqa: D102
+    def stand_in(self, plan: RoundPlan) -> nn.Module | None: ...  # noqa: D102
     def make_runner(self, name: str) -> Runner: ...  # noqa: D102
     def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer: ...  # noqa: D102
     def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]: ...  # noqa: D102

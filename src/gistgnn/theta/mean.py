@@ -15,8 +15,9 @@ class Mean:
 
     In the paper's method a merged layer sums over m times as many features as a sub-GCN's. Here Θ holds 1/m of what the
     sub-GCNs have, in every tensor that sums over more features after merging. So the full model's output has the scale
-    of a sub-GCN's, and a change of m does not change it. With weights of zero between the blocks and no layer norm, it
-    is exactly the mean of the sub-GCNs' outputs.
+    of a sub-GCN's, and a change of m does not change it. With weights of zero between the blocks it is exactly the mean
+    of the sub-GCNs' outputs, unless a layer mixes them nonlinearly: layer norm and attention do. Where the sub-GCNs are
+    copies of one another it is exact with these, too.
 
     Args:
         readout: the tensors that sum over split features into something that is not split (see `find_readout`).

@@ -1,0 +1,59 @@
+"""The phases of a run on the command line, and the m that follows from them."""
+
+import argparse
+from typing import Any
+
+from gistgnn.errors import InputError
+from gistgnn.settings import Phase
+
+SUB_GCNS = 4  # m, unless it is given
+
+PHASES_HELP = (
+    "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies (one "
+    "sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
+)
+
+
+def parse_phase(text: str) -> Phase:
+    """Return the phase that a value of --phases describes: M:EPOCHS[,copies][,lr=X][,schedule=S][,redraw=K].
+
+    Raises:
+        ArgumentTypeError: it does not describe one.
+    """
+    numbers, *options = text.split(",")
+    kinds: dict[str, tuple[str, Any]] = {
+        "lr": ("lr", float),
+        "schedule": ("schedule", str),
+        "redraw": ("redraw_every", int),
+    }
+    try:
+        m, epochs = (int(number) for number in numbers.split(":"))
+        values: dict[str, Any] = {}
+        for option in options:
+            name, _, value = option.partition("=")
+            if option == "copies":
+                values["copies"] = True
+                continue
+            field_name, kind = kinds[name]
+            values[field_name] = kind(value)
+        return Phase(m, epochs, **values)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
+    except (ValueError, KeyError):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a phase: expected M:EPOCHS, then copies, lr=X, schedule=S or redraw=K after commas, such "
+            "as 8:20,copies or 1:2,lr=0.001"
+        ) from None
+
+
+def chosen_sub_gcns(args: argparse.Namespace) -> int:
+    """Return m: the option's, or the largest of the phases.
+
+    Raises:
+        InputError: both are given.
+    """
+    if not args.phases:
+        return SUB_GCNS if args.sub_gcns is None else args.sub_gcns
+    if args.sub_gcns is not None:
+        raise InputError(f"sub_gcns is {args.sub_gcns}, but phases are given, which say their m: leave --sub-gcns out")
+    return max(phase.sub_gcns for phase in args.phases)
