@@ -196,12 +196,21 @@ class Training:
                     f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
                     "run with copies, or with more copies of which their number is a divisor"
                 )
-            few, many = sorted((before.sub_gcns, phase.sub_gcns))
-            if self.of_phase(phase).redraw_every == 0 and many % few:
-                raise InputError(
-                    f"the phases have {before.sub_gcns} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use "
-                    "numbers of which one divides the other, or redraw_every=1"
-                )
+        self._check_kept_blocks()
+
+    def _check_kept_blocks(self) -> None:
+        """Refuse phases of which the blocks are kept, but not nested."""
+        kept: set[int] = set()  # m of the phases that have the same draw
+        for phase in self.phases:
+            kept = kept if self.of_phase(phase).redraw_every == 0 else set()
+            for other in sorted(kept):
+                few, many = sorted((other, phase.sub_gcns))
+                if many % few:
+                    raise InputError(
+                        f"the phases have {other} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use numbers "
+                        "of which one divides the other, or redraw_every=1"
+                    )
+            kept.add(phase.sub_gcns)
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

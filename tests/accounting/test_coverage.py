@@ -99,8 +99,9 @@ def small(model: str, widths: int | tuple[int, ...], m: int, **options: Any) -> 
 def test_one_round_is_the_mean_over_all_possible_blocks(
     monkeypatch: pytest.MonkeyPatch, model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
+    """Of two rounds, because the sizes of a single draw's blocks are known."""
     gist = small(model, widths, m, partition=kind, **options)
-    expected = coverage_of(gist, 1)["counts"].get("1", 0.0)
+    expected = sum(n * share for n, share in shares(gist, 2).items()) / 2
     possible = list(every_blocks(gist))
     found = []
     for blocks in possible:
