@@ -245,11 +245,12 @@ class GIST:
         phases: Sequence[Phase] | None = None,
         redraw_every: int | None = None,
         cross_weights: str | None = None,
+        budget: float | None = None,
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
-        Settings of training are given as a `Training`, or as keywords: `epochs` or `phases` is required then, and the
-        others have the defaults of `Training`, which documents them.
+        Settings of training are given as a `Training`, or as keywords: `epochs`, `phases` or `budget` is required
+        then, and the others have the defaults of `Training`, which documents them.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
@@ -274,6 +275,7 @@ class GIST:
             optimizer=optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
             optimizer_state=optimizer_state, precision=precision, clip_norm=clip_norm, patience=patience,
             evaluate_every=evaluate_every, phases=phases, redraw_every=redraw_every, cross_weights=cross_weights,
+            budget=budget,
         )  # fmt: skip
         given = None if isinstance(training, str) else training
         chosen, sampler = self._adapt(self._check_phases(choose_training(given, settings)), sampler)
