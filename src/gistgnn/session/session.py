@@ -88,7 +88,9 @@ class Session:
         trainer, options, saving = self._trainer, self._options, self._options.saving
         preparing = Stopwatch()
         with preparing("prepare"):
-            self.sampler = self._make_sampler()
+            self.sampler = make_sampler(
+                trainer, self._graph, options.sampler, options.inductive, shown=options.progress
+            )
             chosen = self._choose() if self._given.budget else None
             self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
             trainer.begin_run(self._training, self.schedule.plan(0), resumed=saving is not None and saving.resumes)
@@ -186,17 +188,6 @@ class Session:
                 schedule.rounds,
             )
 
-    def _make_sampler(self) -> Sampler:
-        """Make the batches; what they are cut out of lies once in a machine's memory."""
-        trainer, options = self._trainer, self._options
-        share = Machine(trainer.ranks).share
-        batch = training_subgraph(self._graph, share) if options.inductive else whole_graph(self._graph)
-        if options.sampler is None:
-            return FullGraph(batch)
-        layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
-        with spinner("preparing batches", shown=options.progress):
-            return options.sampler.sampler(batch, trainer.seed, share, layers)
-
     def _make_monitor(self, preparing: Stopwatch) -> Monitor:
         trainer, options = self._trainer, self._options
 
@@ -245,3 +236,22 @@ class Session:
             "evaluation": options.evaluation.approximation,
             **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
+
+
+def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool) -> Sampler:
+    """Make the batches of a run; what they are cut out of lies once in a machine's memory.
+
+    Args:
+        trainer: the model.
+        graph: the graph, on the trainer's device.
+        sampling: how batches are made; None: every step sees the whole graph.
+        inductive: train on the subgraph of the training nodes.
+        shown: show that batches are being prepared.
+    """
+    share = Machine(trainer.ranks).share
+    batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
+    if sampling is None:
+        return FullGraph(batch)
+    layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    with spinner("preparing batches", shown=shown):
+        return sampling.sampler(batch, trainer.seed, share, layers)
