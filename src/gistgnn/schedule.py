@@ -43,6 +43,7 @@ class RoundPlan:
         copies: only sub-GCN 0 trains, for all.
         lasting: the blocks of a round may be those of the next, so moments are kept.
         fresh: moments of earlier rounds are not those of its sub-GCNs.
+        last: it ends its phase.
         epoch: epochs of the run that are over after it.
     """
 
@@ -54,6 +55,7 @@ class RoundPlan:
     copies: bool
     lasting: bool
     fresh: bool
+    last: bool
     epoch: float
 
     @property
@@ -70,9 +72,10 @@ class _Part:
     training: Training
     workers: int
     steps: int
+    epochs: float
     steps_before: int
     rounds_before: int
-    epochs_before: int
+    epochs_before: float
     draws_before: int
 
     @property
@@ -104,16 +107,23 @@ class Schedule:
 
     def __init__(self, training: Training, steps_per_epoch: int, workers: int) -> None:
         self._parts: list[_Part] = []
-        steps = rounds = epochs = draws = 0
+        epochs: float = 0
+        steps = rounds = draws = 0
         for phase in training.phases or (None,):
             own = training.of_phase(phase) if phase else training
             trained = workers if phase is None else 1 if phase.copies else phase.sub_gcns
-            count = own.steps(steps_per_epoch, trained)
-            part = _Part(phase, own, trained, count, steps, rounds, epochs, draws)
+            passes = phase.epochs if phase else training.epochs
+            count = own.steps(steps_per_epoch, trained, passes)
+            part = _Part(phase, own, trained, count, passes, steps, rounds, epochs, draws)
             self._parts.append(part)
-            steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + own.epochs
+            steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
             draws = part.draws_after
         self.rounds = rounds
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of each sub-GCN in every phase."""
+        return [part.steps for part in self._parts]
 
     def plan(self, number: int) -> RoundPlan:
         """What round t does; the last round of a phase may be shorter."""
@@ -132,7 +142,8 @@ class Schedule:
             copies=part.phase is not None and part.phase.copies,
             lasting=every != 1,
             fresh=place == 0 or (drawn and not carries and every != 1),
-            epoch=part.epochs_before + part.training.epochs * (first - part.steps_before + count) / part.steps,
+            last=place == part.rounds - 1,
+            epoch=part.epochs_before + part.epochs * (first - part.steps_before + count) / part.steps,
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
@@ -159,6 +170,6 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
 def refuse_phases(training: Training, method: str) -> None:
     """Raise InputError if settings are given that a method without sub-GCNs that are merged has no use for."""
     unused = Training(epochs=1)
-    for name in ("phases", "redraw_every", "cross_weights"):
+    for name in ("phases", "redraw_every", "cross_weights", "budget"):
         if getattr(training, name) != getattr(unused, name):
             raise InputError(f"{name} is given, but the method is {method}: use gist")

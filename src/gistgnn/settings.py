@@ -4,7 +4,7 @@ Torch is imported inside the functions that need it, so that the command line re
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,9 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 """Optimisers by their names here, and their names in `torch.optim`."""
 
 PRECISIONS = ("float32", "bf16")
+
+BUDGET_LR = 0.005
+"""The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "training": ("split", "each"),
@@ -39,7 +42,7 @@ class Phase:
 
     Args:
         sub_gcns: m.
-        epochs: E, passes over the training nodes, as in `Training`.
+        epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
         lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
         schedule: None: as in `Training`.
         redraw_every: None: as in `Training`.
@@ -51,7 +54,7 @@ class Phase:
     """
 
     sub_gcns: int
-    epochs: int
+    epochs: float
     lr: float | None = None
     schedule: str | None = None
     redraw_every: int | None = None
@@ -60,7 +63,7 @@ class Phase:
     def __post_init__(self) -> None:
         """Check every value."""
         check_count("sub_gcns", self.sub_gcns)
-        check_count("epochs", self.epochs)
+        _check_number("epochs", self.epochs, above=True)
         if self.redraw_every is not None:
             check_count("redraw_every", self.redraw_every, least=0)
         if self.copies and self.redraw_every:
@@ -95,12 +98,14 @@ class Training:
         redraw_every: K, rounds between two draws of the blocks: 1 is the paper's; 0 keeps the first blocks.
         cross_weights: how weights between different blocks begin: "random", as the paper has it, or "zero", which makes
             Θ m narrow models side by side.
+        budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
+            chosen by measuring steps (see `gistgnn.session.budget`); None: no limit.
 
     Raises:
         InputError: a value is out of its range.
     """
 
-    epochs: int = 0
+    epochs: float = 0
     local_steps: int = 20
     training: str = "split"
     optimizer: str = "adam"
@@ -116,6 +121,7 @@ class Training:
     phases: tuple[Phase, ...] = ()
     redraw_every: int = 1
     cross_weights: str = "random"
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -123,7 +129,13 @@ class Training:
         if self.phases and not self.epochs:
             object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
         check_count("redraw_every", self.redraw_every, least=0)
-        for name in ("epochs", "local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):
+        if self.budget is not None:
+            _check_number("budget", self.budget, above=True)
+            if self.epochs or self.phases:
+                raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
+        elif not self.phases:
+            check_count("epochs", self.epochs)
+        for name in ("local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):
             check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
@@ -145,8 +157,13 @@ class Training:
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON holds them, without those that older records do not name if they are unused."""
         default = {field.name: field.default for field in fields(self)}
-        newer = ("phases", "redraw_every", "cross_weights")
+        newer = ("phases", "redraw_every", "cross_weights", "budget")
         return {name: value for name, value in asdict(self).items() if name not in newer or value != default[name]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Training":
+        """Return the settings that `as_dict` has returned, perhaps through JSON."""
+        return cls(**{**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
 
     def of_phase(self, phase: Phase) -> "Training":
         """Return the settings of one phase alone."""
@@ -154,12 +171,12 @@ class Training:
         if phase.copies:
             own["redraw_every"] = 0
         own = {name: value for name, value in own.items() if value is not None}
-        return replace(self, phases=(), epochs=phase.epochs, **own)
+        return replace(self, phases=(), epochs=1, **own)
 
-    def steps(self, steps_per_epoch: int, sub_gcns: int) -> int:
-        """Return how many steps each sub-GCN takes over the whole run."""
-        steps = self.epochs * steps_per_epoch
-        return max(1, round(steps / sub_gcns)) if self.training == "split" else steps
+    def steps(self, steps_per_epoch: int, sub_gcns: int, epochs: float | None = None) -> int:
+        """Return how many steps each sub-GCN takes in some epochs; None: in the whole run."""
+        steps = (self.epochs if epochs is None else epochs) * steps_per_epoch
+        return max(1, round(steps / sub_gcns if self.training == "split" else steps))
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1."""
@@ -234,7 +251,9 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
         if given:
             raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
         return training
-    if not given.get("phases") and "epochs" not in given:
+    if "budget" in given:
+        given = {"lr": BUDGET_LR, **given}
+    elif not given.get("phases") and "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
 

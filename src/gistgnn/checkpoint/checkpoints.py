@@ -48,6 +48,14 @@ class Checkpoints:
         """Return the folder of the last complete checkpoint; None: there is none."""
         return next(reversed(self.whole()), None)
 
+    def newest_state(self) -> dict[str, Any] | None:
+        """Return the state in the last complete checkpoint, which may be of another run; None: there is none."""
+        newest = self.newest()
+        try:
+            return json.loads((newest / _STATE).read_text(encoding="utf-8"))["state"] if newest else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # it is damaged, which its `Checkpoint` says
+
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], shapes: Mapping[str, torch.Size]
     ) -> None:

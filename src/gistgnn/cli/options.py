@@ -107,6 +107,14 @@ def seconds(text: str) -> float:
     return _number(text, "a number of seconds above 0", lambda value: value > 0)
 
 
+def duration(text: str) -> float:
+    """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|)", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 90s, 10min or 1.5h")
+    return float(match[1]) * {"min": 60, "h": 3600}.get(match[2], 1)
+
+
 def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
     return _number(text, "a number of milliseconds >= 0", lambda value: value >= 0) / 1000

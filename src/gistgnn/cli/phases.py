@@ -1,10 +1,15 @@
 """The phases of a run on the command line, and the m that follows from them."""
 
 import argparse
-from typing import Any
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
 from gistgnn.settings import Phase
+
+if TYPE_CHECKING:
+    from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = 4  # m, unless it is given
 
@@ -27,7 +32,7 @@ def parse_phase(text: str) -> Phase:
         "redraw": ("redraw_every", int),
     }
     try:
-        m, epochs = (int(number) for number in numbers.split(":"))
+        m, epochs = numbers.split(":")
         values: dict[str, Any] = {}
         for option in options:
             name, _, value = option.partition("=")
@@ -36,7 +41,7 @@ def parse_phase(text: str) -> Phase:
                 continue
             field_name, kind = kinds[name]
             values[field_name] = kind(value)
-        return Phase(m, epochs, **values)
+        return Phase(int(m), float(epochs), **values)
     except InputError as error:
         raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
     except (ValueError, KeyError):
@@ -47,13 +52,28 @@ def parse_phase(text: str) -> Phase:
 
 
 def chosen_sub_gcns(args: argparse.Namespace) -> int:
-    """Return m: the option's, or the largest of the phases.
+    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later.
 
     Raises:
         InputError: both are given.
     """
+    if args.budget:
+        if args.sub_gcns is not None:
+            raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+        return 1
     if not args.phases:
         return SUB_GCNS if args.sub_gcns is None else args.sub_gcns
     if args.sub_gcns is not None:
         raise InputError(f"sub_gcns is {args.sub_gcns}, but phases are given, which say their m: leave --sub-gcns out")
     return max(phase.sub_gcns for phase in args.phases)
+
+
+def within_budget(config: "RunConfig") -> "RunConfig":
+    """Return the run with what is left of its budget, which began with the process."""
+    import psutil
+
+    budget = config.training.budget
+    if budget is None:
+        return config
+    left = max(budget - (time.time() - psutil.Process().create_time()), 1e-3)
+    return replace(config, training=replace(config.training, budget=left))

@@ -16,7 +16,7 @@ from gistgnn.cli.options import (
     natural,
     seconds,
 )
-from gistgnn.cli.phases import chosen_sub_gcns
+from gistgnn.cli.phases import chosen_sub_gcns, within_budget
 from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
@@ -86,7 +86,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-            result = config.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
+            run = within_budget(config)
+            result = run.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
         except DivergedError as error:
             diverged, result = error, error.result
     if result.interrupted:

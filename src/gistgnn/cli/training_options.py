@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, evaluation_of, natural
+from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, duration, evaluation_of, natural
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import CHOICES, PRECISIONS, Training
+from gistgnn.settings import BUDGET_LR, CHOICES, PRECISIONS, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def _add_gist_options(group: "Options", several: str) -> None:
             "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS)
         )  # --cluster-method takes the name `method`
     _add_settings(group, _GIST)
+    text = "time that the run may take, such as 10min: m, phases and schedule are chosen by measuring steps"
+    group.add_argument("--budget", type=duration, metavar="TIME", help=text)
     group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=PHASES_HELP)
     text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
     group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
@@ -132,6 +134,8 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
         if name == "epochs":
             extra |= {"default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
+        if name == "lr":
+            extra |= {"type": float, "default": None, "shown": f"{Training.lr:g}; with --budget {BUDGET_LR:g}"}
         add_field(group, Training, name, text, **extra)
 
 
@@ -143,7 +147,9 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     """
     settings = {field.name: getattr(args, field.name) for field in fields(Training)}
     if settings["epochs"] is None:
-        settings["epochs"] = 0 if args.phases else RunConfig.training.epochs
+        settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
+    if settings["lr"] is None:
+        settings["lr"] = BUDGET_LR if args.budget else Training.lr
     training = Training(**settings)
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")

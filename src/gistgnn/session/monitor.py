@@ -28,6 +28,7 @@ class Progress:
     last: ScoreTable = field(default_factory=dict)
     evaluations_since_best: int = 0
     stopped_early: bool = False
+    chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,13 @@ class Monitor:
         trainer: has the global parameters.
         scorer: scores Θ on validation and test nodes.
         training: the run's settings.
-        schedule: its rounds.
+        schedule: its rounds, as far as they are known.
         callbacks: for a progress bar and a stop signal.
         saver: saves the state of the run, or None.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
+
+    Attributes:
+        schedule: the rounds of the run.
 
     Raises:
         InputError: the checkpoint to resume from cannot be read, or is of another run.
@@ -73,7 +77,7 @@ class Monitor:
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._trainer, self._theta, self._scorer, self._schedule = trainer, trainer.theta, scorer, schedule
+        self._trainer, self._theta, self._scorer, self.schedule = trainer, trainer.theta, scorer, schedule
         self._training, self.callbacks, self._saver = training, callbacks, saver
         if saver and (checkpoint := saver.begin()):
             self.progress = checkpoint.state_as(Progress)
@@ -92,8 +96,8 @@ class Monitor:
             self._saver.round_is_over()
         self.callbacks.advance(progress.rounds)
         progress.steps += plan.stretch.count * plan.workers
-        finished = progress.rounds >= self._schedule.rounds
-        if progress.rounds % self._training.evaluate_every == 0 or finished:
+        finished = progress.rounds >= self.schedule.rounds
+        if progress.rounds % self._training.evaluate_every == 0 or plan.last:
             with self.seconds("evaluate"):
                 self._evaluate(plan, loss)
         patience = self._training.patience

@@ -24,6 +24,7 @@ class Result:
             "bytes_per_step", the bytes that each would send, by formula.
         memory: bytes that are held during the whole run (see `gistgnn.accounting.footprint`).
         partition: the axes, their features and blocks.
+        budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
     """
 
@@ -38,6 +39,7 @@ class Result:
     memory: dict[str, int] = field(default_factory=dict)
     partition: list[dict[str, Any]] = field(default_factory=list)
     coverage: dict[str, Any] = field(default_factory=dict)
+    budget: dict[str, Any] | None = None
 
     @property
     def test(self) -> dict[str, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from torch import nn
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
+from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.session.budget import Clock, choose
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver, Saving
@@ -72,7 +75,9 @@ class Session:
     """
 
     def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
-        self._trainer, self._training, self._options = trainer, training, options
+        self._begun = time.perf_counter()
+        self._trainer, self._given, self._training, self._options = trainer, training, training, options
+        self._clock: Clock | None = None  # of a budget
         self.runner = trainer.make_runner(options.runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
@@ -83,7 +88,10 @@ class Session:
         trainer, options, saving = self._trainer, self._options, self._options.saving
         preparing = Stopwatch()
         with preparing("prepare"):
-            self.sampler = self._make_sampler()
+            self.sampler = make_sampler(
+                trainer, self._graph, options.sampler, options.inductive, shown=options.progress
+            )
+            chosen = self._choose() if self._given.budget else None
             self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
             trainer.begin_run(self._training, self.schedule.plan(0), resumed=saving is not None and saving.resumes)
             self._running = Running(trainer.theta, trainer.spec)
@@ -95,6 +103,7 @@ class Session:
             self._monitor = self._make_monitor(preparing)
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
+            self._monitor.progress.chosen = chosen
             self.finished = self._resume()
             self._warn_of_untrained()
             self._open = stack.pop_all()
@@ -112,6 +121,8 @@ class Session:
 
     def after_round(self, plan: RoundPlan, loss: float) -> bool:
         """Record a round; True ends the run."""
+        if self._clock:
+            plan = self._keep_to_budget(self._clock, plan)
         return self._monitor.after_round(plan, loss)
 
     def result(self) -> Result:
@@ -134,11 +145,39 @@ class Session:
             memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
+            progress.chosen,
         )
+
+    def _choose(self) -> dict[str, Any]:
+        """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
+        trainer, ranks, saving, budget = self._trainer, self._trainer.ranks, self._options.saving, self._given.budget
+        assert budget is not None
+        saved = ranks.lead(lambda: Checkpoints(saving.path).newest_state() if saving and saving.resumes else None)
+        used = sum(saved["seconds"].values()) if saved else 0.0
+        left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
+        chosen: dict[str, Any] | None = saved and saved["chosen"]
+        if chosen is None:
+            chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._given, left).as_dict())
+            log.info("%s", chosen["reason"])
+        self._training = Training.from_dict(chosen["training"])
+        self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
+        return chosen
+
+    def _keep_to_budget(self, clock: Clock, plan: RoundPlan) -> RoundPlan:
+        """Adjust the phases to the time that is left; return the plan of the round that has ended anew."""
+        steps, progress = self.sampler.steps_per_epoch, self._monitor.progress
+        adjusted = self._trainer.ranks.lead(
+            lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict()
+        )
+        self._training = Training.from_dict(adjusted)
+        self.schedule = self._monitor.schedule = Schedule(self._training, steps, self._trainer.workers)
+        assert progress.chosen is not None
+        progress.chosen["training"] = adjusted
+        return self.schedule.plan(progress.rounds)
 
     def _warn_of_untrained(self) -> None:
         trainer, schedule = self._trainer, self.schedule
-        if not trainer.merges or not trainer.ranks.leads or self.finished:
+        if not trainer.merges or not trainer.ranks.leads or self.finished or self._clock:
             return
         counts = coverage_of(trainer.full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
@@ -149,23 +188,12 @@ class Session:
                 schedule.rounds,
             )
 
-    def _make_sampler(self) -> Sampler:
-        """Make the batches; what they are cut out of lies once in a machine's memory."""
-        trainer, options = self._trainer, self._options
-        share = Machine(trainer.ranks).share
-        batch = training_subgraph(self._graph, share) if options.inductive else whole_graph(self._graph)
-        if options.sampler is None:
-            return FullGraph(batch)
-        layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
-        with spinner("preparing batches", shown=options.progress):
-            return options.sampler.sampler(batch, trainer.seed, share, layers)
-
     def _make_monitor(self, preparing: Stopwatch) -> Monitor:
-        trainer, options, rounds = self._trainer, self._options, self.schedule.rounds
+        trainer, options = self._trainer, self._options
 
         def advance(done: int) -> None:
-            self._bar.advance(done)
-            options.advance(done, rounds)
+            self._bar.advance(done, self.schedule.rounds)
+            options.advance(done, self.schedule.rounds)
 
         def report(entry: dict[str, Any]) -> None:
             self._bar.update(entry)
@@ -194,7 +222,7 @@ class Session:
         trainer, graph, options = self._trainer, self._graph, self._options
         return {
             **config,
-            **self._training.as_dict(),
+            **{key: value for key, value in self._given.as_dict().items() if key != "budget"},
             "widths": trainer.widths,
             "sub_gcns": trainer.partition.sub_gcns,
             "partition": trainer.partition.kind,
@@ -208,3 +236,22 @@ class Session:
             "evaluation": options.evaluation.approximation,
             **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
+
+
+def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool) -> Sampler:
+    """Make the batches of a run; what they are cut out of lies once in a machine's memory.
+
+    Args:
+        trainer: the model.
+        graph: the graph, on the trainer's device.
+        sampling: how batches are made; None: every step sees the whole graph.
+        inductive: train on the subgraph of the training nodes.
+        shown: show that batches are being prepared.
+    """
+    share = Machine(trainer.ranks).share
+    batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
+    if sampling is None:
+        return FullGraph(batch)
+    layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    with spinner("preparing batches", shown=shown):
+        return sampling.sampler(batch, trainer.seed, share, layers)

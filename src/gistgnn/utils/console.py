@@ -59,9 +59,9 @@ class RoundBar:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()  # the bar stays on the screen
 
-    def advance(self, rounds: int) -> None:
-        """Show the number of finished rounds."""
-        self._bar.update(self._task, completed=rounds)
+    def advance(self, rounds: int, of: int) -> None:
+        """Show the number of finished rounds, of all that are planned."""
+        self._bar.update(self._task, completed=rounds, total=of)
 
     def update(self, entry: dict[str, Any]) -> None:
         """Show a history entry."""

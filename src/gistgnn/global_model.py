@@ -1,0 +1,194 @@
+"""`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from gistgnn.distributed import Alone, World
+from gistgnn.errors import InputError
+from gistgnn.layout.axes import Build, Widths, check_widths
+from gistgnn.layout.check import infer_layout
+from gistgnn.partition import Blocks, Partition
+from gistgnn.round import Manner, Round
+from gistgnn.schedule import RoundPlan
+from gistgnn.settings import Training
+from gistgnn.theta.mean import Mean
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.store import Store
+from gistgnn.theta.theta import Theta
+
+
+class GlobalModel:
+    """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
+
+    method = "gist"
+    stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
+
+    def __init__(
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        sub_gcns: int = 1,
+        *,
+        input_axis: int | None = None,
+        whole: int | Collection[int] = (),
+        partition: str = "balanced",
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        store: str | Store = "memory",
+        ranks: World | None = None,
+        axis_names: Sequence[str] | None = None,
+    ) -> None:
+        self.build = build
+        self.shared = not isinstance(widths, (list, tuple))
+        self.widths = check_widths(widths, input_axis)
+        self.input_axis = input_axis
+        self.seed = seed
+        self.device = torch.device(device)
+        self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
+        features = self.layout.features(self.widths)
+        whole = (whole,) if isinstance(whole, int) else whole
+        self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.ranks: World = ranks or Alone()
+        if self.stores is not None and self.store.kind not in self.stores:
+            raise InputError(
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
+            )
+        self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
+        self.next_round = 0
+        self._modules: dict[int, tuple[Widths, nn.Module]] = {}
+        self._theta: Theta | None = None
+        self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
+
+    @property
+    def sub_gcns(self) -> int:
+        """m, the number of sub-GCNs."""
+        return self.partition.sub_gcns
+
+    @property
+    def workers(self) -> int:
+        """How many workers train at the same time: m. `training="split"` splits the epochs over them."""
+        return self.sub_gcns
+
+    @property
+    def theta(self) -> Theta:
+        """Θ. It is made with the initial values of the seed when it is first used."""
+        if self._theta is None:
+            self._theta = self._make_theta(self.spec)
+        return self._theta
+
+    @property
+    def full_spec(self) -> ModelSpec:
+        """The full model."""
+        return ModelSpec(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model that is trained and returned: the full model."""
+        return self.full_spec
+
+    def resume(self) -> None:
+        """Resume from the Θ that an earlier process has left in the store's folder, after its last round.
+
+        Raises:
+            InputError: there is none, it is damaged, or it is of another model.
+        """
+        self._theta = self.store.place.load().reopen(self.store, self.spec)
+        self.next_round = self._theta.round
+
+    def blocks(self, draw: int) -> list[Blocks]:
+        """The blocks of every sub-GCN in a draw; in the paper's method, round t has draw t."""
+        return self.partition.blocks(draw)
+
+    def partition_of(self, plan: RoundPlan) -> Partition:
+        """The partition of a round: that of its m."""
+        return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
+
+    def begin_round(self, plan: RoundPlan | None = None) -> Round:
+        """Return the sub-GCNs of the next round (subGCNs); `Round.aggregate` ends the round.
+
+        Args:
+            plan: which blocks it has, and whether copies train; None: blocks that are drawn anew.
+        """
+        blocks, manner = self.blocks(self.next_round), Manner()
+        if plan:
+            blocks = self.partition_of(plan).blocks(plan.draw)
+            manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
+        round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
+        self.next_round += 1
+        return round_
+
+    def stand_in(self, plan: RoundPlan) -> nn.Module | None:
+        """Return a narrow model that has the output of the full model after a round of copies; None after others.
+
+        All ranks call this; rank 0 gets the model.
+        """
+        if not plan.copies:
+            return None
+        blocks = self.partition_of(plan).blocks(plan.draw)
+        manner = Manner(scales=self._scales(len(blocks)))
+        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, manner)
+        return next(iter(alone.subs), None)
+
+    def rounds(self, count: int) -> Iterator[Round]:
+        """Yield `count` rounds for a training loop of your own. Each is aggregated when the loop goes on to the next.
+
+            for round in gist.rounds(20):
+                for sub in round:            # a plain nn.Module at the blocks' widths
+                    ...                      # any optimiser, any number of steps
+
+        A round that is left by `break` or by an error is not aggregated: Θ stays as it was before it.
+
+        Raises:
+            DivergedError: a sub-GCN ended its round with values that are not finite.
+        """
+        for _ in range(count):
+            round_ = self.begin_round()
+            yield round_
+            round_.aggregate()
+
+    def model(self) -> nn.Module:
+        """Return the full model with a copy of the parameters in Θ, in evaluation mode.
+
+        With Θ on disk, the large parameters are not copied: the model reads them whenever it runs.
+        """
+        return self.theta.full_model(self.spec)
+
+    def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None:
+        """Make Θ anew for a run, or open the Θ on disk of a run that is resumed.
+
+        Args:
+            training: says whether Θ is the mean of its sub-GCNs, and how weights between blocks begin.
+            first: the run's first round.
+            resumed: the run is resumed; if Θ is in memory, a checkpoint is read into it later.
+        """
+        self._mean = None
+        if training.averages:
+            zero = training.cross_weights == "zero"
+            self._mean = Mean.of(self.full_spec, self.partition.split, self.input_axis, zero=zero)
+        if resumed and self.store.place.holds == "disk":
+            self.resume()
+            return
+        if self.next_round or self._mean:
+            gains = self._mean.gains(self.partition_of(first).sub_gcns) if self._mean else {}
+            self._theta = self._make_theta(replace(self.spec, gains=gains), anew=self._theta is not None)
+            self.next_round = 0
+        if training.cross_weights == "zero" and not resumed:
+            self.begin_round(first).begin_as_narrow_models(self.full_spec)
+            self.next_round = self.theta.round = 0
+
+    def _scales(self, sub_gcns: int) -> dict[str, float]:
+        return self._mean.scales(sub_gcns) if self._mean else {}
+
+    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)
+
+    def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
+        """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
+        widths = self.layout.widths([len(block) for block in blocks])
+        if i not in self._modules or self._modules[i][0] != widths:
+            self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
+        return self._modules[i][1]

@@ -1,0 +1,200 @@
+"""Train for a given time: choose m and the phases from measured steps, and keep to the time as the run goes on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gistgnn.errors import InputError
+from gistgnn.partition import Partition
+from gistgnn.sampling import Sampler
+from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.settings import Phase, Training
+from gistgnn.subtrain import subtrain
+from gistgnn.theta.mean import Mean
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.utils.formats import duration
+from gistgnn.utils.process_memory import available_bytes
+
+if TYPE_CHECKING:
+    from gistgnn.session.trainer import Trainer
+
+NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
+FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
+ENOUGH = 10  # first cycles after which more width is worth more than more epochs
+ROUNDS = 20  # about so many in a run, in which the time is watched
+SCORED_EPOCHS = 4  # about so many between evaluations
+TIMED = 3  # steps that are timed
+SPARED = 0.02  # of the time, for what comes after the last round
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a budget.
+
+    Args:
+        training: the settings, with phases.
+        reason: why, in a sentence.
+        step_seconds: the time of a step of one part of 1/m of the width, by m, of every m that was measured.
+    """
+
+    training: Training
+    reason: str
+    step_seconds: dict[int, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the choice as result.json holds it."""
+        times = {str(m): seconds for m, seconds in self.step_seconds.items()}
+        return {"training": self.training.as_dict(), "reason": self.reason, "step_seconds": times}
+
+
+def choose(trainer: Trainer, sampler: Sampler, training: Training, seconds: float) -> Choice:
+    """Choose the phases of a run that has some time left.
+
+    A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
+    the widest part is chosen that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of
+    doubling length, each of which begins where the last one ended: the best validation score of all cycles counts, so a
+    long budget does not overfit. Its copies are the full model.
+
+    Args:
+        trainer: the model.
+        sampler: the batches.
+        training: the settings; learning rate, optimiser, clipping and precision are kept.
+        seconds: the time from now to the end.
+    """
+    begun = time.perf_counter()
+    first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
+    timed: dict[int, float] = {}
+    chosen = 1
+    for m in candidates(trainer):  # the cheapest first
+        left = seconds - (time.perf_counter() - begun)
+        if timed and left / min(timed.values()) < ENOUGH * first:
+            break  # a wider part is not faster
+        timed[m] = step_seconds(trainer, sampler, training, m)
+        if len(timed) == 1 or left / timed[m] >= ENOUGH * first:
+            chosen = m
+        else:
+            break
+    left = max(seconds - (time.perf_counter() - begun), 0.0)
+    steps = max(round((1 - SPARED) * left / timed[chosen]), 1)
+    run = with_cycles(training, chosen, cycles(steps, first), sampler.steps_per_epoch)
+    return Choice(run, _reason(trainer.partition, chosen, steps / sampler.steps_per_epoch, timed), timed)
+
+
+def candidates(trainer: Trainer) -> list[int]:
+    """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
+    spec, partition = trainer.full_spec, trainer.partition
+    possible = [1]
+    widths = [partition.features[axis] for axis in partition.split]
+    try:
+        Mean.of(spec, partition.split, trainer.input_axis, zero=True)
+    except InputError:  # copies side by side are not the same model
+        widths = []
+    m = 2
+    while widths and all(width % m == 0 and width // m >= NARROWEST for width in widths):
+        possible.append(m)
+        m *= 2
+    room = available_bytes(trainer.device)
+    fitting = [m for m in possible if 6 * _bytes_of(narrow(spec, partition, m)) < room]
+    return sorted(fitting or possible[-1:], reverse=True)
+
+
+def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
+    """Return the model of one of m parts."""
+    blocks = partition.split_into(sub_gcns).blocks(0)[0]
+    return replace(spec, widths=spec.layout.widths([len(block) for block in blocks]))
+
+
+def step_seconds(trainer: Trainer, sampler: Sampler, training: Training, sub_gcns: int) -> float:
+    """Measure the time of a step of one of m parts, with its batch."""
+    device = trainer.device
+    part = narrow(trainer.full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()
+    optimizer = training.make_optimizer(part.parameters())
+
+    def now() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    with closing(sampler.batches(0, 1 + TIMED)) as batches:
+        subtrain(part, optimizer, [next(batches)], training, lambda _: training.lr)
+        begun = now()
+        subtrain(part, optimizer, batches, training, lambda _: training.lr)
+        return (now() - begun) / TIMED
+
+
+def cycles(steps: int, first: int) -> list[int]:
+    """Return the steps of cosine cycles of doubling length that make some steps together; the last takes the rest."""
+    found: list[int] = []
+    while (rest := steps - sum(found)) >= 3 * first * 2 ** len(found):  # room for this one and the next
+        found.append(first * 2 ** len(found))
+    return [*found, rest] if rest else found
+
+
+def with_cycles(training: Training, sub_gcns: int, lengths: Sequence[int], steps_per_epoch: int) -> Training:
+    """Return the settings of a run of one part of 1/m of the width, in cycles of some steps."""
+    phases = tuple(Phase(sub_gcns, steps / steps_per_epoch, copies=sub_gcns > 1) for steps in lengths)
+    local_steps = max(sum(lengths) // ROUNDS, 1)
+    return replace(
+        training,
+        phases=phases,
+        epochs=0,
+        budget=None,
+        local_steps=local_steps,
+        schedule="cosine",
+        cross_weights="zero" if sub_gcns > 1 else "random",
+        evaluate_every=max(SCORED_EPOCHS * steps_per_epoch // local_steps, 1),
+    )
+
+
+class Clock:
+    """Keeps a run within its budget: the last phase becomes longer or shorter as the steps turn out to be.
+
+    Args:
+        seconds: the budget, from now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._begun = time.perf_counter()
+        self._end = self._begun + (1 - SPARED) * seconds
+        self._steps = 0
+
+    def adjusted(self, training: Training, plan: RoundPlan, schedule: Schedule, steps_per_epoch: int) -> Training:
+        """Return the settings with phases that end with the budget.
+
+        Args:
+            training: the settings so far.
+            plan: the round that has ended.
+            schedule: of these settings.
+            steps_per_epoch: the number of batches of the sampler.
+        """
+        now, stretch = time.perf_counter(), plan.stretch
+        self._steps += stretch.count
+        left = max(self._end - now, 0.0) * self._steps / max(now - self._begun, 1e-9)  # steps
+        total = stretch.first + stretch.count + round(left)
+        planned = itertools.accumulate(schedule.steps[:-1])
+        ends = [*itertools.takewhile(lambda end: end < total, planned), total]
+        phases = [
+            replace(phase, epochs=(end - begins) / steps_per_epoch)
+            for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
+        ]
+        return replace(training, phases=tuple(phases), epochs=0)
+
+
+def _bytes_of(spec: ModelSpec) -> int:
+    return sum(own.nbytes for own in spec.tensor_specs().values())
+
+
+def _reason(partition: Partition, chosen: int, epochs: float, timed: dict[int, float]) -> str:
+    width = " x ".join(str(partition.features[axis] // chosen) for axis in partition.split)
+    times = ", ".join(f"m = {m}: {duration(seconds)}" for m, seconds in timed.items())
+    what = "ordinary training" if chosen == 1 else f"m = {chosen}, one part of width {width} trains and is copied"
+    few = math.floor(epochs * 10) / 10
+    return f"{what}: {few:g} epochs fit into the time; a step of one part takes {times}"

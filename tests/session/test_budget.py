@@ -1,0 +1,182 @@
+"""Runs with a budget of time: what is chosen, and whether the time is kept. The clock of these tests is simulated."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from gistgnn import GIST, Result, Saving, Training
+from gistgnn.graphs import Graph
+from gistgnn.sampling import FullGraph, whole_graph
+from gistgnn.schedule import Schedule
+from gistgnn.session import budget, session
+from gistgnn.settings import BUDGET_LR
+from tests.helpers.models import OURS, C, F, tiny_graph
+from tests.helpers.refusals import refused
+
+GRAPH: Graph = tiny_graph()
+WIDE = 512
+
+
+def make(width: int = WIDE, **options: Any) -> GIST:
+    return GIST(lambda w: OURS["gcn"](w, dropout=0.1), (width,), **options)
+
+
+class Machine:
+    """A machine on which a step takes the time that `step` says, whatever else goes on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: Callable[[int, float], float]) -> None:
+        self.now, self.step = 0.0, step
+        monkeypatch.setattr(budget.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(budget, "step_seconds", self.measured)
+        keep = session.Session.after_round
+
+        def train(own: Any, plan: Any, loss: float) -> bool:
+            m = plan.sub_gcns or 1
+            for _ in range(plan.stretch.count):
+                self.now += self.step(m, self.now)
+            return keep(own, plan, loss)
+
+        monkeypatch.setattr(session.Session, "after_round", train)
+
+    def measured(self, trainer: Any, sampler: Any, training: Any, m: int) -> float:
+        seconds = self.step(m, self.now)
+        self.now += (1 + budget.TIMED) * seconds
+        return seconds
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Machine]]:
+    return lambda step: Machine(monkeypatch, step)
+
+
+def phases_of(result: Result) -> list[dict[str, Any]]:
+    assert result.budget is not None
+    phases: list[dict[str, Any]] = result.budget["training"]["phases"]
+    return phases
+
+
+@given(steps=st.integers(1, 20_000), first=st.integers(1, 600))
+def test_cycles_double_and_make_all_steps(steps: int, first: int) -> None:
+    lengths = budget.cycles(steps, first)
+    assert sum(lengths) == steps
+    assert min(lengths) > 0
+    assert lengths[:-1] == [first * 2**k for k in range(len(lengths) - 1)]
+    if len(lengths) > 1:
+        assert lengths[-1] >= 2 * lengths[-2], "the last takes the rest"
+
+
+def test_parts_are_not_narrower_than_they_may_be() -> None:
+    assert budget.candidates(make()) == [4, 2, 1]
+    assert budget.candidates(make(200)) == [1]
+    assert budget.candidates(make(2 * budget.NARROWEST + 1)) == [1], "two blocks would differ"
+    assert budget.candidates(make(whole=[0])) == [1]
+
+
+def test_a_model_that_is_not_its_copies_is_trained_as_usual() -> None:
+    class Normed(nn.Module):
+        """Scales its features to length 1: copies side by side are shorter."""
+
+        def __init__(self, widths: tuple[int, ...]) -> None:
+            super().__init__()
+            self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.leave(nn.functional.normalize(self.enter(x).relu()))
+
+    assert budget.candidates(GIST(Normed, (WIDE,))) == [1]
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, 4), (3, 4), (15, 2), (300, 1)])
+def test_the_widest_part_with_enough_epochs_is_chosen(
+    machine: Callable[..., Machine], seconds: float, chosen: int
+) -> None:
+    machine(lambda m, _: 0.04 / m**2)
+    gist, training = make(), Training(budget=seconds)
+    found = budget.choose(gist, FullGraph(whole_graph(GRAPH)), training, seconds)
+    assert {phase.sub_gcns for phase in found.training.phases} == {chosen}
+    assert all(phase.copies == (chosen > 1) for phase in found.training.phases)
+    assert found.training.lr == training.lr
+    assert f"m = {chosen}" in found.reason or "ordinary training" in found.reason
+
+
+def test_nothing_slower_is_measured_than_may_be_chosen(machine: Callable[..., Machine]) -> None:
+    machine(lambda m, _: 1.0 / m)
+    found = budget.choose(make(), FullGraph(whole_graph(GRAPH)), Training(budget=20), 20)
+    assert list(found.step_seconds) == [4]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda m, now: 0.01 / m,
+        lambda m, now: 0.01 / m * (1 + (now > 5)),  # becomes half as fast
+        lambda m, now: 0.02 / m / (1 + (now > 3)),  # twice as fast
+        lambda m, now: 0.01 / m * (1.5 if int(now) % 2 else 0.5),
+    ],
+)
+def test_a_run_ends_with_its_budget(machine: Callable[..., Machine], step: Callable[[int, float], float]) -> None:
+    clock = machine(step)
+    result = make().fit(GRAPH, budget=10.0, progress=False)
+    assert 9 <= clock.now <= 11
+    assert result.history[-1]["lr"] < 0.1 * BUDGET_LR, "the rate falls to the end, which moves with the time"
+    assert result.history[-1]["epoch"] == pytest.approx(sum(phase["epochs"] for phase in phases_of(result)))
+
+
+def test_what_was_taken_can_be_repeated_as_phases(machine: Callable[..., Machine]) -> None:
+    machine(lambda m, _: 0.01 / m)
+    one, other = make(), make()
+    first = one.fit(GRAPH, budget=2.0, progress=False)
+    assert first.budget is not None
+    second = other.fit(GRAPH, Training.from_dict(first.budget["training"]), progress=False)
+    assert second.history[-1]["test"] == first.history[-1]["test"]
+    assert second.budget is None
+
+
+def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Machine], tmp_path: Path) -> None:
+    clock = machine(lambda m, _: 0.01 / m)
+    asked = iter(range(1, 1000))
+    gist = make()
+    cut = gist.fit(
+        GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), stop=lambda: next(asked) == 8
+    )
+    assert cut.interrupted
+    used, clock.now = clock.now, 1000.0
+    rest = make().fit(GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", resume=True))
+    assert [p["sub_gcns"] for p in phases_of(rest)] == [p["sub_gcns"] for p in phases_of(cut)]
+    assert len(rest.history) > len(cut.history)
+    assert rest.history[: len(cut.history)] == cut.history
+    assert clock.now > 1000.0
+    assert used < 10
+
+
+def test_the_last_phase_grows_and_shrinks_with_the_time(machine: Callable[..., Machine]) -> None:
+    clock = machine(lambda m, _: 1.0)
+    training = budget.with_cycles(Training(budget=100), 2, [20, 40, 80], 1)
+    watch, schedule = budget.Clock(100 / (1 - budget.SPARED)), Schedule(training, 1, 1)
+    plan = schedule.plan(0)
+    clock.now = plan.stretch.count / 2  # twice as fast as one a second
+    faster = watch.adjusted(training, plan, schedule, 1)
+    assert [phase.epochs for phase in faster.phases[:2]] == [20, 40]
+    assert sum(phase.epochs for phase in faster.phases) == pytest.approx(200, abs=2)
+    clock.now = 99.0
+    slower = watch.adjusted(training, plan, schedule, 1)
+    assert len(slower.phases) == 1, "phases that have not begun are dropped"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"budget": 0.0}, "budget is 0.0"),
+        ({"budget": -3}, "budget is -3"),
+        ({"budget": 3.0, "epochs": 4}, "beside a budget"),
+        ({"budget": float("nan")}, "budget is nan"),
+    ],
+)
+def test_bad_budgets(settings: dict[str, Any], said: str) -> None:
+    with refused(said):
+        make().fit(GRAPH, progress=False, **settings)
