@@ -1,8 +1,8 @@
-"""Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP`.
+"""Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases]`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Prints one line for each n: n,
-whether it was killed, and a digest of Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. With `phases` it has some. Prints one
+line for each n: n, whether it was killed, and a digest of Θ, the moments and the best model.
 """
 
 import hashlib
@@ -17,21 +17,28 @@ from typing import Any
 from gistgnn import Saving
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.layout.axes import named_tensors
+from gistgnn.settings import Phase
 from gistgnn.theta import Store
 from gistgnn.theta.disk.tensor_file import EditableFile
+from tests.helpers import phases
 from tests.helpers.resuming import fit, make
 from tests.theta.stores import values
 
+PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Phase(1, 2))
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 
 
-def digest(folder: Path | None) -> str:
+def digest(folder: Path | None, kind: str = "") -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
-    gist = make(store=Store("disk", folder / "theta")) if folder else make()
+    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if folder else {}
+    gist = phases.make(**options) if kind else make(**options)
     saving = Saving(folder / "checkpoints", resume=True) if folder else None
     if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)
-    result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
+    if kind:
+        result = phases.fit(gist, PHASES, saving=saving)
+    else:
+        result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
     found = hashlib.sha256()
     for name, tensor in sorted(
         {**values(gist.theta), **{f"best/{n}": t for n, t in named_tensors(result.model).items()}}.items()
@@ -81,18 +88,18 @@ def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
 
 def main() -> None:
     """Kill and go on, again and again."""
-    folder, (first, last, step) = Path(sys.argv[1]), map(int, sys.argv[2:])
-    print("unbroken", *in_child(lambda: digest(None)), flush=True)
+    folder, (first, last, step), kind = Path(sys.argv[1]), map(int, sys.argv[2:5]), "".join(sys.argv[5:])
+    print("unbroken", *in_child(lambda: digest(None, kind)), flush=True)
     for n in range(first, last + 1, step):
         own = folder / str(n)
         own.mkdir()
 
         def work(n: int = n, own: Path = own) -> str:
             dies_at(n)
-            return digest(own)
+            return digest(own, kind)
 
         status, said = in_child(work)
-        print(n, status, said or "-", *in_child(lambda own=own: digest(own)), flush=True)
+        print(n, status, said or "-", *in_child(lambda own=own: digest(own, kind)), flush=True)
         shutil.rmtree(own)
         if not status:  # it has fewer calls
             return
