@@ -35,14 +35,20 @@ OTHER: dict[str, Any] = {"precision": "bf16", "clip_norm": 0.5, "optimizer_state
 
 @pytest.mark.parametrize(
     ("sampler", "phases", "options"),
-    [*((sampler, FEWER, {}) for sampler in SAMPLERS), ("full", FEWER, OTHER), ("shared clusters", REDRAWN, OTHER)],
+    [
+        ("full", FEWER, {}),
+        ("full", FEWER, OTHER),
+        ("shared clusters", REDRAWN, OTHER),
+        ("independent clusters", FEWER, {}),
+        ("layers", FEWER, {}),
+    ],
 )
 def test_the_stores_agree(tmp_path: Path, sampler: str, phases: tuple[Phase, ...], options: dict[str, Any]) -> None:
     results = {}
-    for kind in ("memory", "host", "disk"):
+    for kind in ("memory", "host", "disk") if sampler == "full" else ("memory", "disk"):
         gist = make(store=store(kind, tmp_path))
         results[kind] = state(gist, fit(gist, phases, sampler=SAMPLERS[sampler], **options))
-    assert results["memory"] == results["host"] == results["disk"]
+    assert all(found == results["memory"] for found in results.values())
 
 
 @pytest.mark.parametrize(
@@ -173,10 +179,9 @@ def unbroken(way: str) -> dict[str, Any]:
     return run("memory" if way == "disk" else way, Path())
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("stops", [[1] * (ROUNDS - 1), [3, 2, 2], [2, 4]], ids=str)
+@pytest.mark.parametrize(("way", "stops"), [*((way, [1] * (ROUNDS - 1)) for way in WAYS), ("disk", [2, 4])])
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path, way: str, stops: list[int]) -> None:
-    """After every round, at the ends of all phases, or in the middle of some."""
+    """After every round, or in the middle of some phases."""
     saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in stops:
         run(way, tmp_path, saving=saving, stop=after(rounds))

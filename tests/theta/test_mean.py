@@ -31,7 +31,7 @@ EXACT += ("pyg graphsage None cat", "jumping reversed", "copies of the whole", "
 COPIED = ("gcn layer 2", "graphsage layer 3", "gat layer 2", "gat none 2", "pyg gcn layer_norm cat", "residual")
 COPIED += ("pyg gat None None", "pyg gin None None", "pyg graphsage layer_norm max")
 """Models with one, or with ReLU after the readout, as GIN has: they are exact where the parts are copies."""
-examples = settings(deadline=None, max_examples=12)
+examples = settings(deadline=None, max_examples=8)
 
 
 def batch(dtype: torch.dtype) -> Batch:
