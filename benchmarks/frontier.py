@@ -38,8 +38,8 @@ FILE = "runs.jsonl"
 PAPER_SUB_GCNS, PAPER_RATE = 8, 0.01
 WHOLE = 10**9  # steps in a round: a run or phase is one round
 
-CASE = ("dataset", "inductive", "standardise", "clusters", "clusters_per_batch", "precompute")
-CASE += ("model", "hidden", "dropout", "norm", "precision", "device", "threads")
+GRAPH = ("dataset", "inductive", "standardise", "clusters", "clusters_per_batch", "precompute")
+CASE = (*GRAPH, "model", "hidden", "dropout", "norm", "precision", "device", "threads")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace) -> None:
     check_writable(options.out)
     case = {name: getattr(options, name) for name in CASE}
     done = {identity(run) for run in read(options.out / FILE)}
-    runs = [{"case": case, "setting": setting, "seed": seed} for seed, setting in turns(options)]
+    runs: list[dict[str, Any]] = [{"case": case, "setting": setting, "seed": seed} for seed, setting in turns(options)]
     left = [run for run in runs if identity(run) not in done]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them done", file=sys.stderr, flush=True)
     if not left:
@@ -73,11 +73,11 @@ def measure(options: argparse.Namespace) -> None:
     for setting in settings(options):
         check(graph, setting, options)
     about = {"graph": str(graph), "machine": describe_machine(options.threads, options.device)}
-    warm = None
+    warm: int | None = None
     for number, run in enumerate(left, 1):
         if run["seed"] != warm:
+            warm_up(graph, run["seed"], options)
             warm = run["seed"]
-            warm_up(graph, warm, options)
         found = train(graph, run["setting"], run["seed"], options)
         append(options.out / FILE, {**run, **found, **about, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
         score = "diverged" if found["test"] is None else f"{100 * found['test']:.2f} %"
@@ -160,15 +160,14 @@ def train(graph: Graph, setting: dict[str, Any], seed: int, options: argparse.Na
     except DivergedError as error:
         result = error.result
     progress, metric = result.progress, selection_metric(graph)
-    finished = progress.rounds and progress.best
     return {
         "train_seconds": progress.train_seconds,
         "total_seconds": sum(progress.seconds.values()),
         "seconds": dict(progress.seconds),
         "steps": progress.steps,
-        "validation": progress.best["validation"][metric] if finished else None,
-        "test": progress.best["test"][metric] if finished else None,
-        "last": progress.last["test"][metric] if finished else None,
+        "validation": progress.best["validation"][metric] if progress.best else None,
+        "test": progress.best["test"][metric] if progress.best else None,
+        "last": progress.last["test"][metric] if progress.best else None,
     }
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.frontier_points import KINDS, TIMES, Frontier, Point, budgets, gain, points_of
+from benchmarks.frontier_points import KINDS, TIMES, Frontier, Gain, Point, budgets, gain, points_of
 from benchmarks.tables import number, on, table
 
 NEAR = 0.2  # points below the frontier's best score
@@ -59,8 +59,8 @@ def section(runs: Sequence[dict[str, Any]], points: Sequence[Point]) -> list[str
         return parts
     parts += ["## Recipes against the frontier of ordinary training", gains_table(points)]
     parts.append(
-        "† Ordinary training has no run so short: against its shortest run. > It does not reach the score: the time of "
-        "its best run. < Its shortest run is better."
+        "† Ordinary training has no run so short: points are against its shortest run. > Ordinary training does not "
+        "reach the score: the time is that of its best run. < Its shortest run is better."
     )
     for clock, words in TIMES.items():
         parts += [f"## At every budget, {words}", budgets_table(points, clock), targets(points, clock)]
@@ -83,15 +83,18 @@ def runs_table(points: Sequence[Point]) -> str:
 
 
 def gains_table(points: Sequence[Point]) -> str:
-    """Return the table of what every recipe wins."""
+    """Return the table of what every recipe wins over ordinary training, and over that of a narrow model."""
+    wide, narrow = ({c: Frontier.of(points, kind, c) for c in TIMES} for kind in ("ordinary", "narrow"))
     rows = []
     for point in points:
         if point.kind == "recipe" and point.test is not None:
-            gains = [gain(Frontier.of(points, "ordinary", c), point.seconds[c], point.test) for c in TIMES]
-            won = [f"{each.points:+.2f}{' †' if each.too_short else ''}" for each in gains]
-            rows.append([point.name, *won, *(f"{each.bound} {each.saved:.2f}×".strip() for each in gains)])
-    head = [f"{what}, {words}" for what in ("points at equal time", "time at equal score") for words in TIMES.values()]
-    return table(["recipe", *head], rows)
+            gains = [gain(wide[clock], point.seconds[clock], point.test) for clock in TIMES]
+            cells = [_points(each) for each in gains] + [f"{each.bound} {each.saved:.2f}×".strip() for each in gains]
+            cells += [_points(gain(narrow[c], point.seconds[c], point.test)) for c in TIMES if narrow[c].points]
+            rows.append([point.name, *cells])
+    whats = ["points at equal time", "time at equal score"]
+    whats += ["points over narrow at equal time"] if narrow["train"].points else []
+    return table(["recipe", *(f"{what}, {words}" for what in whats for words in TIMES.values())], rows)
 
 
 def budgets_table(points: Sequence[Point], clock: str) -> str:
@@ -112,17 +115,25 @@ def targets(points: Sequence[Point], clock: str) -> str:
     line = f"- Time to {goal:.2f} %, the frontier's best score − {NEAR:g}: ordinary {number(theirs)} s, recipes "
     line += f"{number(ours)} s: {ratio}"
     rows = budgets(points, clock)
-    won = [_least([(row[0], row[place] - row[1]) for row in rows if row[place] is not None]) for place in (2, 3)]
-    counts = [sum(row[place] is not None for row in rows) for place in (2, 3)]
+    won = [
+        [(seconds, score - other) for seconds, other, *ours in rows if (score := ours[place]) is not None]
+        for place in (0, 1)
+    ]
     return (
-        f"{line}\n- Least points won at a budget: {won[0]} ({counts[0]} of {len(rows)} have a recipe so short); "
-        f"in half the time: {won[1]} ({counts[1]} of {len(rows)})"
+        f"{line}\n- Least points won at a budget: {_least(won[0])} ({len(won[0])} of {len(rows)} have a recipe so "
+        f"short); in half the time: {_least(won[1])} ({len(won[1])} of {len(rows)})"
     )
 
 
 def _least(won: Sequence[tuple[float, float]]) -> str:
-    seconds, points = min(won, key=lambda each: each[1], default=(0.0, None))
-    return "—" if points is None else f"{points:+.2f} at {number(seconds)} s"
+    if not won:
+        return "—"
+    seconds, points = min(won, key=lambda each: each[1])
+    return f"{points:+.2f} at {number(seconds)} s"
+
+
+def _points(won: Gain) -> str:
+    return f"{won.points:+.2f}{' †' if won.too_short else ''}"
 
 
 def _percent(score: float | None) -> str:
@@ -141,7 +152,7 @@ def draw(points: Sequence[Point], heading: str, path: Path) -> None:
         draw_panel(axes, points, clock)
         axes.set_xlabel(f"seconds, {words}")
     panels[0].set_ylabel("test score, %")
-    panels[1].legend(loc="lower right")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(KINDS))
     figure.suptitle(heading)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
