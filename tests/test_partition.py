@@ -117,6 +117,55 @@ def test_one_sub_gcn_holds_everything() -> None:
     assert partition.whole == {0, 1}
 
 
+@examples
+@given(
+    features=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    data=st.data(),
+    seed=st.integers(0, 2**40),
+    number=st.integers(0, 10**6),
+)
+def test_blocks_of_a_divisor_are_unions(features: list[int], data: st.DataObject, seed: int, number: int) -> None:
+    """Block r of m' sub-GCNs is the union of the blocks of m that are r mod m'."""
+    many = data.draw(st.integers(1, min(features)))
+    few = data.draw(st.sampled_from([m for m in range(1, many + 1) if many % m == 0]))
+    whole = data.draw(st.sets(st.sampled_from(range(len(features)))))
+    partition = Partition(features, many, whole=whole, seed=seed)
+    blocks, unions = partition.blocks(number), partition.split_into(few).blocks(number)
+    for r, union in enumerate(unions):
+        for axis, d in enumerate(features):
+            parts = [blocks[i][axis] for i in range(r, many, few)]
+            expected = torch.arange(d) if axis in whole else torch.cat(parts).sort().values
+            assert torch.equal(union[axis], expected)
+
+
+@examples
+@given(case=cases(), kind=kinds, m=st.integers(1, 4), number=st.integers(0, 99))
+def test_split_into_is_the_partition_into_another_number(
+    case: tuple[tuple[int, ...], int], kind: str, m: int, number: int
+) -> None:
+    """It forgets nothing, also by way of m = 1, where every axis is whole."""
+    features = tuple(d + 20 for d in case[0])
+    whole = [0] if len(features) > 1 else []
+    names = [f"d_{axis}" for axis in range(len(features))]
+    partition = Partition(features, 3, whole=whole, kind=kind, seed=5, names=names)
+    split = partition.split_into(1).split_into(m)
+    assert as_lists(split, number) == as_lists(Partition(features, m, whole=whole, kind=kind, seed=5), number)
+    assert split.names == names
+    assert split.split == partition.split == list(range(len(whole), len(features)))
+
+
+def test_equal_blocks() -> None:
+    for m in (1, 2, 4):
+        Partition((16, 8), m).check_equal()
+    Partition((16, 7), 4, whole=[1]).check_equal()
+    with refused("8 features of d_2 do not make 3 equal blocks", "change the width or sub_gcns"):
+        Partition((9, 8), 3, names=["d_1", "d_2"]).check_equal()
+    with refused("the partition is categorical, but copies need equal blocks", "balanced"):
+        Partition((16, 8), 2, kind="categorical").check_equal()
+    with refused("sub_gcns is 9", "8 features of axis 1"):
+        Partition((16, 8), 2).split_into(9)
+
+
 def test_refusals() -> None:
     for m in (0, -1, 1.5, "2"):
         with refused("sub_gcns is", repr(m)):

@@ -167,7 +167,7 @@ class GIST(GlobalModel):
         """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
         if not self.phased:
             refuse_phases(training, self.method)
-        check_phases(training.phases, self.partition)
+        check_phases(training.phases, self.partition, self.input_axis)
         if training.phases:
             self.store.check_ranks(self.ranks, max(phase.sub_gcns for phase in training.phases), "sub_gcns")
         return training

@@ -80,6 +80,8 @@ class Partition:
 
     def check_equal(self) -> None:
         """Raise InputError unless the blocks of every axis have the same size."""
+        if self.kind == "categorical":
+            raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
         for axis in self.split:
             if self.features[axis] % self.sub_gcns:
                 raise InputError(

@@ -27,7 +27,7 @@ class Manner:
     Args:
         copies: only sub-GCN 0 trains; all others become copies of it.
         lasting: the next round may have the same blocks.
-        fresh: moments that Θ holds are not those of these sub-GCNs.
+        fresh: moments that Θ holds are not those of these sub-GCNs, and are dropped.
         scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
     """
 
@@ -70,6 +70,8 @@ class Round:
         self._theta, self._make, self._input_axis = theta, make, input_axis
         self._manner = manner or Manner()
         self.lasting = self._manner.lasting or len(blocks) == 1
+        if self._manner.fresh:
+            theta.forget_moments()
         dealt = theta.begin(number, blocks)
         # Each rank trains the original itself, for those of its copies that it would train otherwise.
         self._written = {0: dealt} if self._manner.copies and dealt else {i: [i] for i in dealt}
@@ -124,8 +126,7 @@ class Round:
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
         """Carry the moments of sub-GCN i: give the optimiser those of earlier rounds, and keep them after this one."""
-        if not self._manner.fresh:
-            self._theta.load_moments(self._written[i][0], self._loaded[i], optimizer)
+        self._theta.load_moments(self._written[i][0], self._loaded[i], optimizer)
         self._optimizers[i] = optimizer
         self._carried.add(i)
 
@@ -181,9 +182,10 @@ class Round:
             self._ready(i, sub)
 
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
+        tensors = named_tensors(sub)
         with torch.no_grad():
             for name, scale in self._manner.scales.items():
-                sub.get_parameter(name).mul_(scale)
+                tensors[name].mul_(scale)
         sub.train()
         sub.zero_grad(set_to_none=True)
         self._loaded[i] = sub

@@ -155,12 +155,14 @@ class Schedule:
         return Counter(tuple(counts.items()) for counts in shared.values())
 
 
-def check_phases(phases: Sequence[Phase], partition: Partition) -> None:
+def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:
     """Raise InputError unless the axes can be split as the phases say."""
     for phase in phases:
         own = partition.split_into(phase.sub_gcns)
         if phase.copies:
             own.check_equal()
+            if input_axis in partition.split:
+                raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
     if partition.kind == "categorical" and len({phase.sub_gcns for phase in phases}) > 1:
         raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
 

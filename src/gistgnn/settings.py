@@ -125,7 +125,7 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        object.__setattr__(self, "phases", tuple(self.phases))
+        object.__setattr__(self, "phases", _as_phases(self.phases))
         if self.phases and not self.epochs:
             object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
         check_count("redraw_every", self.redraw_every, least=0)
@@ -207,12 +207,27 @@ class Training:
             if phase.copies and self.cross_weights != "zero":
                 raise InputError(f"cross_weights is '{self.cross_weights}', but a phase has copies: use zero")
         for before, phase in pairwise(self.phases):
-            few, many = sorted((before.sub_gcns, phase.sub_gcns))
-            if self.of_phase(phase).redraw_every == 0 and many % few:
+            if phase.copies and (not before.copies or before.sub_gcns % phase.sub_gcns):
                 raise InputError(
-                    f"the phases have {before.sub_gcns} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use "
-                    "numbers of which one divides the other, or redraw_every=1"
+                    f"a phase of {phase.sub_gcns} copies comes after one of {before.sub_gcns} "
+                    f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
+                    "run with copies, or with more copies of which their number is a divisor"
                 )
+        self._check_kept_blocks()
+
+    def _check_kept_blocks(self) -> None:
+        """Refuse phases of which the blocks are kept, but not nested."""
+        kept: set[int] = set()  # m of the phases that have the same draw
+        for phase in self.phases:
+            kept = kept if self.of_phase(phase).redraw_every == 0 else set()
+            for other in sorted(kept):
+                few, many = sorted((other, phase.sub_gcns))
+                if many % few:
+                    raise InputError(
+                        f"the phases have {other} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use numbers "
+                        "of which one divides the other, or redraw_every=1"
+                    )
+            kept.add(phase.sub_gcns)
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""
@@ -241,6 +256,12 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
     elif not given.get("phases") and "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
+
+
+def _as_phases(phases: Any) -> tuple[Phase, ...]:
+    if not isinstance(phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in phases):
+        raise InputError(f"phases is {phases!r}, expected a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]")
+    return tuple(phases)
 
 
 def _check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:

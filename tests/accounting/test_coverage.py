@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from gistgnn.accounting.coverage import partition_of
 from gistgnn.baselines.registry import METHODS
 from gistgnn.partition import Blocks, Partition
 from gistgnn.sampling import ClusterSampling
+from gistgnn.schedule import Schedule
+from gistgnn.settings import Phase, Training
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import every_model
 
@@ -50,11 +52,15 @@ def trained(gist: GIST, rounds: int) -> dict[int, float]:
 
 
 def held(gist: GIST, rounds: int) -> dict[int, float]:
-    """Share of the parameters by the number of rounds in which some sub-GCN has them, from their positions alone."""
+    """Share of the parameters by the number of rounds in which some sub-GCN has them; an ensemble keeps its blocks."""
+    return held_in(gist, [gist.blocks(0 if gist.method == "ensemble" else t) for t in range(rounds)])
+
+
+def held_in(gist: GIST, every: Iterable[Sequence[Blocks]]) -> dict[int, float]:
+    """Share of the parameters by the number of rounds, of which the blocks are given, from their positions alone."""
     model = gist.full_spec.on_meta()
     often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
-    for t in range(rounds):
-        blocks = gist.blocks(t)
+    for blocks in every:
         for name, count in often.items():
             here = np.zeros(count.shape, bool)
             for sub_gcn in blocks:
@@ -99,8 +105,9 @@ def small(model: str, widths: int | tuple[int, ...], m: int, **options: Any) -> 
 def test_one_round_is_the_mean_over_all_possible_blocks(
     monkeypatch: pytest.MonkeyPatch, model: str, widths: int | tuple[int, ...], m: int, kind: str, options: Any
 ) -> None:
+    """Of two rounds, because the sizes of a single draw's blocks are known."""
     gist = small(model, widths, m, partition=kind, **options)
-    expected = coverage_of(gist, 1)["counts"].get("1", 0.0)
+    expected = sum(n * share for n, share in shares(gist, 2).items()) / 2
     possible = list(every_blocks(gist))
     found = []
     for blocks in possible:
@@ -177,3 +184,53 @@ def test_of_what_gist_is_compared_with(method: str, never: bool, kind: str) -> N
     assert shares(gist, rounds) == pytest.approx(held(gist, rounds) if never else {rounds: 1.0})
     assert {int(n): share for n, share in result.coverage["counts"].items()} == shares(gist, rounds)
     assert (0 in shares(gist, rounds)) == never
+
+
+# Phases.
+
+
+def phased(draw: st.DrawFn) -> Training:
+    phases: list[Phase] = []
+    for _ in range(draw(st.integers(1, 3))):
+        m = draw(st.sampled_from([1, 2, 4]))
+        phases.append(Phase(m, draw(st.integers(1, 4)), redraw_every=draw(st.sampled_from([0, 1, 2]))))
+    return Training(phases=tuple(phases), training="each", local_steps=1)
+
+
+@given(training=st.composite(phased)(), model=st.sampled_from(["gcn none 2", "residual", "copies of the whole"]))
+@settings(max_examples=8, deadline=None)
+def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
+    """Of kept, nested and redrawn blocks."""
+    build, widths = every_model()[model]
+    gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), 4)
+    schedule, runs, sums = Schedule(training, 1, 4), 40, Counter[int]()
+    found = coverage.coverage_of(gist.full_spec, gist.partition, schedule.draws(schedule.rounds))
+    expected = {int(n): share for n, share in found["counts"].items()}
+    assert found["rounds"] == schedule.rounds
+    assert sum(expected.values()) == pytest.approx(1.0)
+    for seed in range(runs):
+        gist.partition = Partition(gist.partition.features, 4, seed=seed)
+        plans = map(schedule.plan, range(schedule.rounds))
+        sums.update(held_in(gist, [gist.partition_of(plan).blocks(plan.draw) for plan in plans]))
+    assert {n for n, share in sums.items() if share > 0} <= set(expected)
+    for n, share in expected.items():
+        error = math.sqrt(share * (1 - share) / runs)
+        assert sums[n] / runs == pytest.approx(share, abs=5 * error + 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_that_are_kept_are_counted_exactly(kind: str) -> None:
+    """Without a new draw nothing is left to chance, not even the sizes of categorical blocks."""
+    gist = GIST(gcn(), (16, 12), 3, partition=kind, seed=2)
+    result = fit(gist, redraw_every=0, training="each", epochs=6)
+    expected = held_in(gist, [gist.blocks(0)] * 3)
+    assert {int(n): share for n, share in result.coverage["counts"].items()} == pytest.approx(expected)
+
+
+def test_a_last_phase_of_one_sub_gcn_trains_everything() -> None:
+    phases = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(1, 4, redraw_every=0))
+    gist = GIST(gcn(), (8, 8), 4)
+    result = fit(gist, epochs=None, phases=phases, cross_weights="zero")
+    inside = coverage.coverage_of(gist.full_spec, gist.partition, Counter({((None, 1),): 1}))["counts"]["1"]
+    assert result.coverage["rounds"] == 5
+    assert result.coverage["counts"] == {"2": pytest.approx(1 - inside), "5": pytest.approx(inside)}

@@ -35,7 +35,7 @@ def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str
     A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
     features is trained in the rounds whose blocks send all of them to the same sub-GCN. Draws are independent, so the
     number of those that do is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
-    expectations over the random blocks; they are exact where all rounds have the same balanced blocks.
+    expectations over the random blocks; they are exact where all rounds have the same blocks and m.
 
     Args:
         spec: the full model.
@@ -51,7 +51,8 @@ def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str
     parameters: Counter[Touched] = Counter()
     for name, _ in spec.on_meta().named_parameters():
         parameters.update(_touched(spec.layout.dims[name], partition.features, whole))
-    known = draws.total() == 1 or partition.kind == "balanced"  # balanced blocks have the same sizes in all draws
+    # Balanced blocks have the same sizes in all draws; one draw is draw 0.
+    known = draws.total() == 1 or partition.kind == "balanced"
     split = {m: partition if m is None else partition.split_into(m) for kind in draws for m, _ in kind}
     sizes = {m: [[len(b) for b in sub] for sub in own.blocks(0)] if known else None for m, own in split.items()}
     total = parameters.total()

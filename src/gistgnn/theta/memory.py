@@ -79,6 +79,10 @@ class InMemory(WholeTheta):
             for key, value in self.moments.get(name, {}).items()
         }
 
+    def forget_moments(self) -> None:
+        """Drop all moments."""
+        self.moments = {}
+
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a trained sub-GCN until the end of the round: a copy where its module is used again."""
         if self.streams:

@@ -103,21 +103,23 @@ def scatter(tensor: Tensor, cut: Cut, values: Tensor) -> None:
 def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) -> None:
     """Change each entry of a tensor by the mean change of the sub-GCNs that hold it, in place.
 
-    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry that
-    one sub-GCN holds takes its value. Boolean entries take the value of the first sub-GCN.
+    The mean of changes, not of values, leaves an entry that nobody has changed as it is, bit for bit. An entry of which
+    all holders have the same value takes that value. Boolean entries take the value of the first sub-GCN.
     """
     indices = [index_of(target, cut) for cut in cuts]
     values = [value.detach().to(target.device) for value in values]
     if target.dtype == torch.bool:  # a flag has no average, and training does not change it
         target[indices[0]] = values[0]
         return
-    change = torch.zeros_like(target)
+    change, agreed = torch.zeros_like(target), target.clone()
     holders = torch.zeros_like(target, dtype=torch.long)
     for index, value in zip(indices, values, strict=True):
         change[index] += value - target[index]
         holders[index] += 1
-    alone = holders == 1
+        agreed[index] = value.to(target.dtype)
+    alike = torch.ones_like(target, dtype=torch.bool)
+    for index, value in zip(indices, values, strict=True):
+        alike[index] &= value.to(target.dtype) == agreed[index]
     holders.clamp_(min=1)
     target += change / holders if target.is_floating_point() else change // holders
-    for index, value in zip(indices, values, strict=True):  # t + (v - t) is v but for rounding
-        target[index] = torch.where(alone[index], value.to(target.dtype), target[index])
+    torch.where(alike, agreed, target, out=target)  # t + (v - t) is v but for rounding

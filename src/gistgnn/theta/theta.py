@@ -127,6 +127,10 @@ class Theta(ABC):
         """Give an optimiser of sub-GCN i the moments that Θ holds for its slice, if there are any."""
 
     @abstractmethod
+    def forget_moments(self) -> None:
+        """Drop all moments: those of the next round's sub-GCNs begin anew."""
+
+    @abstractmethod
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a trained sub-GCN until the end of the round."""
 

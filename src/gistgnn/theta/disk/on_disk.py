@@ -126,6 +126,21 @@ class OnDisk(WholeTheta):
         self._journal.begin()
         return super().begin(number, blocks)
 
+    def forget_moments(self) -> None:
+        """Remove the files of the moments."""
+        if not self._moments:
+            return
+        self._moments.close()
+        self._moments = None
+        folder, gone = self.folder / _MOMENTS, self.folder / f"{_MOMENTS}.tmp"
+        try:
+            shutil.rmtree(gone, ignore_errors=True)
+            folder.rename(gone)  # first: a kill in the middle of the removal leaves no half of them under this name
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        shutil.rmtree(gone, ignore_errors=True)
+        self._change_state(counters={})
+
     def keep(self, i: int, trained: Trained) -> None:
         """Write a trained sub-GCN into the journal."""
         self._journal.add(i, self._blocks[i], keyed(trained.tensors, trained.moments))

@@ -99,6 +99,10 @@ class Sharded(Theta):
             moments.setdefault(name, {}).update({key: torch.tensor(value) for key, value in counts.items()})
         give_moments(sub, optimizer, moments)
 
+    def forget_moments(self) -> None:
+        """Drop this rank's rows of all moments."""
+        self.moments, self.counters = {}, {}
+
     def keep(self, i: int, trained: Trained) -> None:
         """Hold a copy of a trained sub-GCN until the end of the round."""
         self._trained[i] = trained.copy_to(dict.fromkeys(trained.tensors, self.device))

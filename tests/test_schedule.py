@@ -1,0 +1,182 @@
+"""The rounds of a run: counted one by one, as the settings describe them."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gistgnn.errors import InputError
+from gistgnn.schedule import Schedule
+from gistgnn.settings import Phase, Training
+
+examples = settings(deadline=None, max_examples=60)
+
+
+@st.composite
+def trainings(draw: st.DrawFn) -> Training:
+    """Runs of one to four phases, with settings that go together."""
+    zero = draw(st.booleans())
+    phases, copies = [], zero
+    for _ in range(draw(st.integers(1, 4))):
+        copies = copies and draw(st.booleans())
+        m = 4 if copies else draw(st.sampled_from([1, 2, 4, 8]))
+        redraw = None if copies else draw(st.sampled_from([None, 0, 1, 2, 3]))
+        lr, schedule = draw(st.sampled_from([None, 0.3])), draw(st.sampled_from([None, "step", "cosine"]))
+        phases.append(Phase(m, draw(st.integers(1, 9)), lr, schedule, redraw, copies))
+    return Training(
+        phases=tuple(phases),
+        local_steps=draw(st.integers(1, 4)),
+        training=draw(st.sampled_from(["split", "each"])),
+        redraw_every=draw(st.sampled_from([0, 1, 2])),
+        optimizer_state=draw(st.sampled_from(["reset", "carry"])),
+        cross_weights="zero" if zero else "random",
+    )
+
+
+def told(training: Training, per_epoch: int) -> list[dict[str, Any]]:
+    """The rounds of a run, by walking through it step by step."""
+    found: list[dict[str, Any]] = []
+    steps = epochs = 0
+    draw = -1
+    for phase in training.phases:
+        trained = 1 if phase.copies else phase.sub_gcns
+        total = phase.epochs * per_epoch
+        total = max(1, round(total / trained)) if training.training == "split" else total
+        every = 0 if phase.copies else training.redraw_every if phase.redraw_every is None else phase.redraw_every
+        done = 0
+        while done < total:
+            place, count = done // training.local_steps, min(training.local_steps, total - done)
+            redrawn = draw < 0 or (every > 0 and place % every == 0)
+            draw += redrawn
+            done += count
+            found.append(
+                {
+                    "first": steps,
+                    "count": count,
+                    "draw": draw,
+                    "m": phase.sub_gcns,
+                    "workers": trained,
+                    "copies": phase.copies,
+                    "lasting": every != 1,
+                    "begins": place == 0,
+                    "redrawn": redrawn,
+                    "epoch": epochs + phase.epochs * done / total,
+                    "progress": [(done - count + k) / total for k in range(count)],
+                    "lr": training.lr if phase.lr is None else phase.lr,
+                    "schedule": phase.schedule or training.schedule,
+                }
+            )
+            steps += count
+        epochs += phase.epochs
+    return found
+
+
+@examples
+@given(training=trainings(), per_epoch=st.integers(1, 5))
+def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:
+    schedule, expected = Schedule(training, per_epoch, 3), told(training, per_epoch)
+    assert schedule.rounds == len(expected)
+    for number, round_ in enumerate(expected):
+        plan = schedule.plan(number)
+        assert (plan.stretch.first, plan.stretch.count) == (round_["first"], round_["count"])
+        assert (plan.draw, plan.sub_gcns, plan.workers) == (round_["draw"], round_["m"], round_["workers"])
+        assert (plan.copies, plan.lasting) == (round_["copies"], round_["lasting"])
+        assert plan.epoch == pytest.approx(round_["epoch"])
+        own = Training(1, lr=round_["lr"], schedule=round_["schedule"])
+        rates = [plan.stretch.rate(plan.training, k) for k in range(plan.stretch.count)]
+        assert rates == pytest.approx([own.rate(progress) for progress in round_["progress"]])
+        assert plan.rate == rates[-1]
+    assert plan.epoch == training.epochs
+
+
+@examples
+@given(training=trainings(), per_epoch=st.integers(1, 5))
+def test_moments_are_dropped_where_a_phase_or_other_blocks_begin(training: Training, per_epoch: int) -> None:
+    """Where they are carried, only at a phase's start; with m = 1 the blocks are the same in all draws."""
+    schedule = Schedule(training, per_epoch, 3)
+    for number, round_ in enumerate(told(training, per_epoch)):
+        plan = schedule.plan(number)
+        changed = round_["redrawn"] and round_["m"] > 1 and training.optimizer_state == "reset"
+        kept = plan.lasting or training.optimizer_state == "carry" or round_["m"] == 1
+        if kept:  # otherwise no moments are held, and it makes no difference
+            assert plan.fresh == (round_["begins"] or changed)
+
+
+@examples
+@given(training=trainings(), per_epoch=st.integers(1, 5), data=st.data())
+def test_draws_are_counted_by_what_shares_them(training: Training, per_epoch: int, data: st.DataObject) -> None:
+    schedule, every = Schedule(training, per_epoch, 3), told(training, per_epoch)
+    rounds = data.draw(st.integers(0, schedule.rounds))
+    shared: dict[int, Counter[int]] = {}
+    for round_ in every[:rounds]:
+        shared.setdefault(round_["draw"], Counter())[round_["m"]] += 1
+    found = Counter({frozenset(kind): n for kind, n in schedule.draws(rounds).items()})
+    assert found == Counter(frozenset(counts.items()) for counts in shared.values())
+    assert sum(n * each for kind, n in schedule.draws(rounds).items() for _, each in kind) == rounds
+
+
+@examples
+@given(
+    epochs=st.integers(1, 30),
+    per_epoch=st.integers(1, 5),
+    m=st.integers(1, 6),
+    zeta=st.integers(1, 7),
+    kind=st.sampled_from(["split", "each"]),
+    schedule=st.sampled_from(["constant", "step", "cosine"]),
+)
+def test_without_phases_a_run_is_that_of_the_paper(
+    epochs: int, per_epoch: int, m: int, zeta: int, kind: str, schedule: str
+) -> None:
+    training = Training(epochs, zeta, kind, schedule=schedule)
+    rounds, steps = Schedule(training, per_epoch, m), training.steps(per_epoch, m)
+    assert rounds.rounds == -(-steps // zeta)
+    for t in range(rounds.rounds):
+        plan = rounds.plan(t)
+        assert (plan.stretch.first, plan.stretch.count) == (t * zeta, min(zeta, steps - t * zeta))
+        assert (plan.draw, plan.sub_gcns, plan.workers) == (t, None, m)
+        assert (plan.copies, plan.lasting, plan.fresh) == (False, False, t == 0)
+        assert plan.training == training
+        assert plan.rate == training.rate((t * zeta + plan.stretch.count - 1) / steps)
+        assert plan.epoch == pytest.approx(epochs * (t * zeta + plan.stretch.count) / steps)
+    assert rounds.draws(rounds.rounds) == Counter({((None, 1),): rounds.rounds})
+
+
+@examples
+@given(every=st.integers(0, 5), rounds=st.integers(1, 20), carries=st.booleans())
+def test_blocks_are_redrawn_every_k_rounds(every: int, rounds: int, carries: bool) -> None:
+    training = Training(rounds, 1, "each", redraw_every=every, optimizer_state="carry" if carries else "reset")
+    plans = [Schedule(training, 1, 4).plan(t) for t in range(rounds)]
+    draws = [plan.draw for plan in plans]
+    assert draws == [t // every if every else 0 for t in range(rounds)]
+    if every != 1:
+        new = [t == 0 or draws[t] != draws[t - 1] for t in range(rounds)]
+        assert [plan.fresh for plan in plans] == ([t == 0 for t in range(rounds)] if carries else new)
+    whole, rest = divmod(rounds, every) if every else (0, rounds)
+    expected = Counter({((None, every),): whole} if whole else {})
+    expected[(None, rest),] += bool(rest)
+    assert Schedule(training, 1, 4).draws(rounds) == +expected
+
+
+def test_a_phase_that_keeps_its_blocks_has_those_of_the_last_draw() -> None:
+    phases = (Phase(8, 3), Phase(4, 2, redraw_every=0), Phase(2, 2, redraw_every=0), Phase(2, 4, redraw_every=2))
+    schedule = Schedule(Training(phases=phases, local_steps=1, training="each"), 1, 8)
+    assert [schedule.plan(t).draw for t in range(schedule.rounds)] == [0, 1, 2, 2, 2, 2, 2, 3, 3, 4, 4]
+    assert schedule.draws(11) == Counter({((8, 1),): 2, ((8, 1), (4, 2), (2, 2)): 1, ((2, 2),): 2})
+    assert schedule.draws(4) == Counter({((8, 1),): 2, ((8, 1), (4, 1)): 1})
+
+
+def test_copies_take_the_steps_of_one_model() -> None:
+    training = Training(phases=(Phase(8, 6, copies=True), Phase(8, 16)), local_steps=2, cross_weights="zero")
+    schedule = Schedule(training, 1, 8)
+    assert [schedule.plan(t).stretch.count for t in range(schedule.rounds)] == [2, 2, 2, 2]
+    assert [schedule.plan(t).epoch for t in range(schedule.rounds)] == [2, 4, 6, 22]
+    assert [schedule.plan(t).fresh for t in range(schedule.rounds)] == [True, False, False, True]
+
+
+def test_epochs_are_those_of_the_phases() -> None:
+    phases = (Phase(4, 3), Phase(1, 2))
+    assert Training(phases=phases).epochs == Training(5, phases=phases).epochs == 5
+    with pytest.raises(InputError, match="epochs is 6, but the phases have 5 together"):
+        Training(6, phases=phases)
