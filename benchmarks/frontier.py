@@ -32,7 +32,7 @@ from gistgnn.io.whole_files import check_writable, replacing
 from gistgnn.nn import MODELS
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import check_phases
-from gistgnn.settings import Training
+from gistgnn.settings import BUDGET_LR, Training
 
 FILE = "runs.jsonl"
 PAPER_SUB_GCNS, PAPER_RATE = 8, 0.01
@@ -95,6 +95,7 @@ def settings(options: argparse.Namespace) -> list[dict[str, Any]]:
     for phases in options.recipe:
         redraws = any(parse_phase(text).redraw_every for text in phases.split())
         found.append({"kind": "recipe", "phases": phases, **({"local_steps": zeta} if redraws else {})})
+    found += [{"kind": "budget", "seconds": seconds} for seconds in options.budget]
     return [each for place, each in enumerate(found) if each not in found[:place]]
 
 
@@ -119,6 +120,8 @@ def training_of(setting: dict[str, Any], precision: str) -> Training:
     same: dict[str, Any] = {"schedule": "cosine", "precision": precision, "evaluate_every": WHOLE}
     if setting["kind"] == "paper":
         return Training(setting["epochs"], zeta, lr=PAPER_RATE, optimizer_state="carry", **same)
+    if setting["kind"] == "budget":
+        return Training(budget=setting["seconds"], lr=BUDGET_LR, precision=precision)
     if setting["kind"] == "recipe":
         phases = tuple(parse_phase(text) for text in setting["phases"].split())
         return Training(phases=phases, local_steps=zeta, redraw_every=0, cross_weights="zero", **same)
@@ -165,6 +168,7 @@ def train(graph: Graph, setting: dict[str, Any], seed: int, options: argparse.Na
         "total_seconds": sum(progress.seconds.values()),
         "seconds": dict(progress.seconds),
         "steps": progress.steps,
+        "chosen": progress.chosen,
         "validation": progress.best["validation"][metric] if progress.best else None,
         "test": progress.best["test"][metric] if progress.best else None,
         "last": progress.last["test"][metric] if progress.best else None,
@@ -230,6 +234,14 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--local-steps", type=int, default=20, metavar="N", help=text)
     text = "phases, such as '16:10,copies 8:8,lr=0.003'; may be given several times (see gistgnn train --phases)"
     add("--recipe", type=recipe, action="append", default=[], metavar="PHASES", help=text)
+    add(
+        "--budget",
+        type=float,
+        nargs="*",
+        default=[],
+        metavar="S",
+        help="budgets in seconds (see gistgnn train --budget)",
+    )
     add("--precision", choices=("float32", "bf16"), default="float32")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--device", default="cpu")

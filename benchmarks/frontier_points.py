@@ -16,7 +16,9 @@ KINDS = {
     "narrow": "narrow model, ordinary training",
     "paper": "the paper's GIST",
     "recipe": "recipes of phases",
+    "budget": "--budget",
 }
+OURS = ("recipe", "budget")
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,10 @@ class Frontier:
         self._scores = [score for _, score in self.points]
 
     @classmethod
-    def of(cls, points: Iterable[Point], kind: str, clock: str) -> "Frontier":
-        """Return the frontier of the settings of one kind."""
-        return cls((p.seconds[clock], p.test) for p in points if p.kind == kind and p.test is not None)
+    def of(cls, points: Iterable[Point], kinds: str | Sequence[str], clock: str) -> "Frontier":
+        """Return the frontier of the settings of one kind, or of several."""
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        return cls((p.seconds[clock], p.test) for p in points if p.kind in kinds and p.test is not None)
 
     def at(self, seconds: float) -> float | None:
         """Return the best score within a time; None: no run is so short. After the longest run it is constant."""
@@ -115,6 +118,8 @@ def name_of(setting: dict[str, Any]) -> str:
         return f"`{setting['phases']}`"
     if kind == "paper":
         return f"GIST, {setting['epochs']} epochs"
+    if kind == "budget":
+        return f"budget of {setting['seconds']:g} s"
     who = f"narrow, d/{setting['part']}" if kind == "narrow" else "ordinary"
     return f"{who}, {setting['epochs']} epochs, lr {setting['lr']:g}"
 
@@ -146,6 +151,6 @@ def budgets(points: Sequence[Point], clock: str) -> list[tuple[float, float, flo
 
     The budgets are the times of the runs on the frontier of ordinary training.
     """
-    recipes = Frontier.of(points, "recipe", clock)
+    recipes = Frontier.of(points, OURS, clock)
     ordinary = Frontier.of(points, "ordinary", clock).points
     return [(seconds, score, recipes.at(seconds), recipes.at(seconds / 2)) for seconds, score in ordinary]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.frontier_points import KINDS, TIMES, Frontier, Gain, Point, budgets, gain, points_of
+from benchmarks.frontier_points import KINDS, OURS, TIMES, Frontier, Gain, Point, budgets, gain, points_of
 from benchmarks.tables import number, on, table
 
 NEAR = 0.2  # points below the frontier's best score
@@ -18,6 +18,7 @@ LOOKS = {
     "narrow": ("#6b7280", "v"),
     "paper": ("#7c3aed", "^"),
     "recipe": ("#0b6bcb", "o"),
+    "budget": ("#15803d", "D"),
 }
 
 
@@ -55,13 +56,15 @@ def section(runs: Sequence[dict[str, Any]], points: Sequence[Point]) -> list[str
     machines = "; ".join(dict.fromkeys(on(run["machine"]) for run in runs))
     parts = [f"# {title(runs[0])}", f"{runs[0]['graph']}\n\n{machines}", runs_table(points)]
     parts.append("Seconds are medians over seeds, test scores means ± standard deviations. * is on the frontier.")
-    if not Frontier.of(points, "ordinary", "train").points or all(point.kind != "recipe" for point in points):
+    if not Frontier.of(points, "ordinary", "train").points or all(point.kind not in OURS for point in points):
         return parts
     parts += ["## Recipes against the frontier of ordinary training", gains_table(points)]
     parts.append(
         "† Ordinary training has no run so short: points are against its shortest run. > Ordinary training does not "
         "reach the score: the time is that of its best run. < Its shortest run is better."
     )
+    if any(point.kind == "budget" for point in points):
+        parts += ["## Runs with a budget", kept_table(points)]
     for clock, words in TIMES.items():
         parts += [f"## At every budget, {words}", budgets_table(points, clock), targets(points, clock)]
     return parts
@@ -87,7 +90,7 @@ def gains_table(points: Sequence[Point]) -> str:
     wide, narrow = ({c: Frontier.of(points, kind, c) for c in TIMES} for kind in ("ordinary", "narrow"))
     rows = []
     for point in points:
-        if point.kind == "recipe" and point.test is not None:
+        if point.kind in OURS and point.test is not None:
             gains = [gain(wide[clock], point.seconds[clock], point.test) for clock in TIMES]
             cells = [_points(each) for each in gains] + [f"{each.bound} {each.saved:.2f}×".strip() for each in gains]
             cells += [_points(gain(narrow[c], point.seconds[c], point.test)) for c in TIMES if narrow[c].points]
@@ -95,6 +98,21 @@ def gains_table(points: Sequence[Point]) -> str:
     whats = ["points at equal time", "time at equal score"]
     whats += ["points over narrow at equal time"] if narrow["train"].points else []
     return table(["recipe", *(f"{what}, {words}" for what in whats for words in TIMES.values())], rows)
+
+
+def kept_table(points: Sequence[Point]) -> str:
+    """Return the table of runs with a budget: whether they keep it, and how far they are from the best run so short."""
+    rows = []
+    for point in points:
+        if point.kind == "budget" and point.test is not None:
+            budget, used = float(point.name.split()[-2]), point.seconds["total"]
+            others = [
+                p.test for p in points if p.test is not None and p.kind != "budget" and p.seconds["total"] <= used
+            ]
+            best = max(others, default=None)
+            cells = [f"{used / budget:.2f}", _percent(point.test), _percent(best), _won(best and point.test, best or 0)]
+            rows.append([f"{budget:g}", number(used), *cells])
+    return table(["budget, s", "used, s", "used / budget", "test, %", "best run of at most that time, %", "won"], rows)
 
 
 def budgets_table(points: Sequence[Point], clock: str) -> str:
@@ -108,7 +126,7 @@ def budgets_table(points: Sequence[Point], clock: str) -> str:
 
 def targets(points: Sequence[Point], clock: str) -> str:
     """Return two lines: the time to nearly the best score, and the points won at every budget and at half of it."""
-    ordinary, recipes = (Frontier.of(points, kind, clock) for kind in ("ordinary", "recipe"))
+    ordinary, recipes = (Frontier.of(points, kinds, clock) for kinds in ("ordinary", OURS))
     goal = ordinary.points[-1][1] - NEAR
     theirs, ours = ordinary.reaches(goal), recipes.reaches(goal)
     ratio = "recipes do not reach it" if theirs is None or ours is None else f"{theirs / ours:.2f}×"
