@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import frontier
 from benchmarks.frontier import FILE, main, parse, settings, training_of, turns
-from benchmarks.frontier_points import read
+from benchmarks.frontier_points import OURS, read
 from gistgnn.settings import Phase
 
 DIGITS = ("--dataset", "digits", "--hidden", "16", "16", "--clusters", "8", "--clusters-per-batch", "2")
@@ -176,20 +176,31 @@ def test_from_the_command_line_to_the_plot(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = options("--narrow", "2", "--paper", "16", "--recipe", "2:2,copies 2:2,lr=0.003")
+    words = options("--narrow", "2", "--paper", "16", "--recipe", "2:2,copies 2:2,lr=0.003", "--budget", "1.5")
     monkeypatch.setattr(sys, "argv", ["frontier", *words])
     main()
     runs = read(tmp_path / "runs" / FILE)
-    assert sorted(run["setting"]["kind"] for run in runs) == ["narrow"] * 2 + ["ordinary"] * 2 + ["paper", "recipe"]
+    assert sorted(run["setting"]["kind"] for run in runs) == (
+        ["budget"] + ["narrow"] * 2 + ["ordinary"] * 2 + ["paper", "recipe"]
+    )
     for run in runs:
         assert 0 < run["train_seconds"] < run["total_seconds"]
         assert run["seconds"]["evaluate"] > 0
-        assert 0 < run["test"] == run["last"] <= 1
+        assert 0 < run["test"] <= 1
+        if run["setting"]["kind"] not in OURS:  # which is scored at the end of each phase
+            assert run["test"] == run["last"]
         assert run["machine"]["threads"] == 1
-    steps = {run["setting"]["kind"]: run["steps"] for run in runs if run["setting"].get("epochs") != 1}
+    steps = {
+        run["setting"]["kind"]: run["steps"]
+        for run in runs
+        if run["setting"].get("epochs") != 1 and run["setting"]["kind"] != "budget"
+    }
     assert steps == {"ordinary": 8, "narrow": 8, "paper": 64, "recipe": 16}  # 4 batches an epoch
     printed = capsys.readouterr().out
-    assert all(text in printed for text in ("# digits", "GIST, 16 epochs", "narrow, d/2", "## At every budget"))
+    assert all(
+        text in printed
+        for text in ("# digits", "GIST, 16 epochs", "narrow, d/2", "## At every budget", "## Runs with a budget")
+    )
     main(["--report", str(tmp_path / "runs"), "--plot", str(tmp_path / "plots/plot.png")])
     assert capsys.readouterr().out == printed
     assert (tmp_path / "plots/plot.png").read_bytes().startswith(b"\x89PNG")
