@@ -2,8 +2,8 @@
 
 Ordinary training has runs of several lengths and learning rates. Its frontier at a budget is the best of these runs.
 The settings take turns, in an order of its own for every seed, so that other work on the machine slows all alike. All
-have a cosine schedule and the fused runner, and score the whole graph once, at their end. Every run is written down at
-once. The same command goes on where it was stopped.
+have a cosine schedule and the fused runner, and score the whole graph at their end; recipes also at the end of every
+phase. Every run is written down at once. The same command goes on where it was stopped.
 """
 
 import argparse

@@ -29,7 +29,8 @@ class Point:
         kind: one of `KINDS`.
         name: the setting in words.
         seconds: the median over seeds, by the names of `TIMES`.
-        test: the mean test score in percent; None: a run diverged.
+        test: the mean test score at the best validation score, in percent; None: a run diverged.
+        last: the mean test score at the end of the run, likewise.
         deviation: the standard deviation of the test score; None: there is one seed.
         seeds: how many there are.
     """
@@ -38,6 +39,7 @@ class Point:
     name: str
     seconds: dict[str, float]
     test: float | None
+    last: float | None
     deviation: float | None
     seeds: int
 
@@ -139,6 +141,7 @@ def points_of(runs: Iterable[dict[str, Any]]) -> list[Point]:
                 name_of(group[0]["setting"]),
                 {clock: statistics.median(run[f"{clock}_seconds"] for run in group) for clock in TIMES},
                 statistics.fmean(tests) if whole else None,
+                statistics.fmean(100 * run["last"] for run in group) if whole else None,
                 statistics.stdev(tests) if whole and len(tests) > 1 else None,
                 len(group),
             )

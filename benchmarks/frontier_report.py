@@ -55,7 +55,10 @@ def section(runs: Sequence[dict[str, Any]], points: Sequence[Point]) -> list[str
     """Return the paragraphs and tables of one graph and model."""
     machines = "; ".join(dict.fromkeys(on(run["machine"]) for run in runs))
     parts = [f"# {title(runs[0])}", f"{runs[0]['graph']}\n\n{machines}", runs_table(points)]
-    parts.append("Seconds are medians over seeds, test scores means ± standard deviations. * is on the frontier.")
+    parts.append(
+        "Seconds are medians over seeds, scores means ± standard deviations. Test is at the best validation score, "
+        "last at the end of the run. * is on the frontier."
+    )
     if not Frontier.of(points, "ordinary", "train").points or all(point.kind not in OURS for point in points):
         return parts
     parts += ["## Recipes against the frontier of ordinary training", gains_table(points)]
@@ -81,8 +84,16 @@ def runs_table(points: Sequence[Point]) -> str:
         }
         test = "diverged" if point.test is None else f"{point.test:.2f}"
         test += f" ± {point.deviation:.2f}" if point.deviation is not None else ""
-        rows.append([point.name, *(number(point.seconds[c]) + stars[c] for c in TIMES), test, str(point.seeds)])
-    return table(["setting", *(f"s, {words}" for words in TIMES.values()), "test, %", "seeds"], rows)
+        rows.append(
+            [
+                point.name,
+                *(number(point.seconds[c]) + stars[c] for c in TIMES),
+                test,
+                _percent(point.last),
+                str(point.seeds),
+            ]
+        )
+    return table(["setting", *(f"s, {words}" for words in TIMES.values()), "test, %", "last, %", "seeds"], rows)
 
 
 def gains_table(points: Sequence[Point]) -> str:

@@ -29,7 +29,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]
 
     def train(graph: object, setting: dict[str, Any], seed: int, options: object) -> dict[str, Any]:
         found.append((setting, seed))
-        return {"train_seconds": float(len(found)), "total_seconds": len(found) + 0.5, "test": 0.5}
+        return {"train_seconds": float(len(found)), "total_seconds": len(found) + 0.5, "test": 0.5, "last": 0.5}
 
     monkeypatch.setattr(frontier, "train", train)
     monkeypatch.setattr(frontier, "warm_up", lambda *_: None)

@@ -20,7 +20,16 @@ def a_run(kind: str, seconds: float, test: float | None, seed: int = 0, **more: 
     case |= {"inductive": False, "standardise": False}
     machine = {"cpu": "C", "gpu": None, "threads": 1, "torch": "2", "python": "3"}
     setting = {"kind": kind, **more}
-    return {"case": case, "setting": setting, "seed": seed, "test": test, "graph": "G", "machine": machine, **times}
+    return {
+        "case": case,
+        "setting": setting,
+        "seed": seed,
+        "test": test,
+        "last": test,
+        "graph": "G",
+        "machine": machine,
+        **times,
+    }
 
 
 def ordinary(seconds: float, test: float | None, seed: int = 0, lr: float = 0.01) -> dict[str, Any]:
@@ -109,7 +118,7 @@ def test_settings_are_averaged_over_seeds() -> None:
 
 def test_budgets_are_the_times_of_the_ordinary_frontier() -> None:
     points = points_of([ordinary(4.0, 0.8), ordinary(16.0, 0.9), ordinary(9.0, 0.1), a_recipe(4.0, 0.84)])
-    points += [Point("recipe", "r", {"train": 16.0, "total": 32.0}, 92.0, None, 1)]
+    points += [Point("recipe", "r", {"train": 16.0, "total": 32.0}, 92.0, 92.0, None, 1)]
     (first, second) = budgets(points, "train")
     assert first == (4.0, 80.0, pytest.approx(84.0), None)
     assert second == (16.0, 90.0, pytest.approx(92.0), pytest.approx(88.0))
@@ -119,8 +128,8 @@ def test_the_report_has_the_gains_and_says_where_there_is_no_run_so_short(tmp_pa
     runs = [ordinary(1.0, 0.80), ordinary(100.0, 0.90), ordinary(50.0, 0.1, lr=1.0)]
     runs += [a_recipe(10.0, 0.91), a_recipe(0.5, 0.815)]
     text = report(runs, tmp_path / "plot.png")
-    assert "| ordinary, 1 epochs, lr 0.01 | 1.00 * | 2.00 * | 80.00 | 1 |" in text
-    assert "| ordinary, 50 epochs, lr 1 | 50.0 | 100 | 10.00 | 1 |" in text
+    assert "| ordinary, 1 epochs, lr 0.01 | 1.00 * | 2.00 * | 80.00 | 80.00 | 1 |" in text
+    assert "| ordinary, 50 epochs, lr 1 | 50.0 | 100 | 10.00 | 10.00 | 1 |" in text
     assert "| `8:10,copies` | +6.00 | +6.00 | > 10.00× | > 10.00× |" in text
     assert "| `8:0.5,copies` | +1.50 † | +1.50 † | 3.99× | 3.99× |" in text
     assert "| 100 | 90.00 | 91.00 | +1.00 | 91.00 | +1.00 |" in text
@@ -150,5 +159,5 @@ def test_two_graphs_have_two_sections_and_plots(tmp_path: Path) -> None:
     other["case"] = other["case"] | {"dataset": "another"}
     text = report([ordinary(1.0, 0.9), other], tmp_path / "plot.png")
     assert text.count("\n\n# ") == 1
-    assert "| ordinary, 1 epochs, lr 0.01 | 1.00 * | 2.00 * | 50.00 | 1 |" in text
+    assert "| ordinary, 1 epochs, lr 0.01 | 1.00 * | 2.00 * | 50.00 | 50.00 | 1 |" in text
     assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "plot-2.png"}
