@@ -132,7 +132,7 @@ class GIST(GlobalModel):
             budget=budget,
         )  # fmt: skip
         given = None if isinstance(training, str) else training
-        chosen, sampler = self._adapt(self.check_phases(choose_training(given, settings)), sampler)
+        chosen, sampler = self._adapt(self._check_phases(choose_training(given, settings)), sampler)
         how = evaluation or Evaluation()
         options = Options(sampler, runner, inductive, how, progress, report, advance, stop, saving)
         with Session(self, graph, chosen, options) as session:
@@ -163,7 +163,7 @@ class GIST(GlobalModel):
         """Change the settings of a run to those that the method needs."""
         return training, sampler
 
-    def check_phases(self, training: Training) -> Training:
+    def _check_phases(self, training: Training) -> Training:
         """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
         if not self.phased:
             refuse_phases(training, self.method)

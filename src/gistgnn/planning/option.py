@@ -1,20 +1,17 @@
-"""What a run, or a phase of it, takes with one m and one store of Θ."""
+"""What a run takes with one m and one store of Θ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from gistgnn.planning.rates import Rates
 from gistgnn.planning.rehearsal import Rehearsal
-from gistgnn.runs.config import RunConfig
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a run with one m and one store takes; sizes in bytes."""
+    """What a run, or a phase of it, takes with one m and one store; sizes in bytes."""
 
     sub_gcns: int
     store: str
@@ -28,18 +25,54 @@ class Option:
     moved_by_all: int  # the same, by all sub-GCNs
     data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
-    phase: str  # the stage of the run in which the device holds most
+    phase: str  # the stage, such as "training", in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
     seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation
-
-    @classmethod
-    def of(
-        cls, config: RunConfig, store: str, found: Rehearsal, limits: Mapping[str, int], rates: Rates | None, **more: Any
-    ) -> Self:
-        """Return what a rehearsal found; `limits` are the bytes that each place has."""
-
 
     @property
     def fits(self) -> bool:
         """Whether every place has enough."""
         return not self.lacking
+
+
+def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Rates | None) -> Option:
+    """Return what a rehearsed run, or a phase of it, takes.
+
+    Args:
+        store: where Θ lies.
+        found: the rehearsal.
+        limits: bytes that each place has.
+        rates: of the machine; None: no times.
+    """
+    first, device = found.first, "cuda" if "cuda" in limits else "cpu"
+    peaks = {place: found.peak(place) for place in limits}
+    held = [size + moments for size, moments in zip(found.slices, found.carried, strict=True)]
+    moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
+    return Option(
+        sub_gcns=len(held),
+        store=store,
+        parameters=max(found.parameters),
+        slice=max(found.slices),
+        training=found.training,
+        activations=found.step.top - found.step.after,
+        evaluation=found.scoring.top - found.scoring.before,
+        method=found.method,
+        moved=max(moved),
+        moved_by_all=sum(moved),
+        data_parallel=2 * (first.workers - 1) * found.theta * first.training.local_steps,
+        peaks=peaks,
+        phase=max(found.stages, key=lambda stage: found.stages[stage].get(device, 0)),
+        lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
+        seconds=_seconds(found, sum(moved), rates) if rates else None,
+    )
+
+
+def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
+    """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
+    training, steps = found.first.training, found.first.stretch.total
+    step, in_round = rates.seconds(found.step), found.first.stretch.count
+    every = step if found.fused else found.first.workers * step
+    exchange = 2 * moved / rates.copied  # read and written
+    epoch = (steps * every + steps / in_round * exchange) / training.epochs
+    round_ = in_round * every + exchange
+    return {"step": step, "round": round_, "epoch": epoch, "evaluation": rates.seconds(found.scoring)}

@@ -29,7 +29,8 @@ from gistgnn.runners.registry import make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
-from gistgnn.schedule import RoundPlan, Schedule, Stretch
+from gistgnn.schedule import RoundPlan, Schedule, Stretch, check_phases
+from gistgnn.theta.mean import Mean
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.registry import STORES
 
@@ -55,7 +56,6 @@ class Rehearsal:
     training: int  # the first sub-GCN with gradients and the optimiser's state
     carried: list[int]  # every sub-GCN's moments, where they are kept from round to round
     batch: GraphSizes  # the sizes of a step's batch
-    steps_per_epoch: int
     stages: dict[str, dict[str, int]] = field(default_factory=dict)  # stage -> place -> the most that it holds
     fused: bool = False  # the sub-GCNs train in one pass over each batch
     method: str = ""  # of evaluation: "whole", "layers" or "parts"
@@ -108,7 +108,12 @@ class _Run:
         self._subs: dict[int, tuple[Widths, nn.Module]] = {}
         seen = sizes.training() if config.inductive else sizes
         self._expected = expected_batch(config.sampler, seen, config.model.layers)
-        schedule = Schedule(gist.check_phases(config.training), self._expected.steps, gist.workers)
+        training, zero = config.training, config.training.cross_weights == "zero"
+        check_phases(training.phases, gist.partition)
+        self._mean = (
+            Mean.of(gist.full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
+        )
+        schedule = Schedule(training, self._expected.steps, gist.workers)
         batch = self._expected.sizes(seen)
         self._phases = [self._sizes_of_models(schedule.plan(rounds[0]), rounds, batch) for rounds in schedule.phases]
         self._found = self._phases[0]  # of the phase that is rehearsed
@@ -136,13 +141,12 @@ class _Run:
             training=size[every[0]] + bytes_of(models[every[0]].parameters()) + state[every[0]],
             carried=[keeps * state[widths] for widths in every],
             batch=batch,
-            steps_per_epoch=self._expected.steps,
         )
 
     def rehearse(self, ledger: Ledger, limits: Mapping[str, int]) -> list[Rehearsal]:
         """Go through the run."""
-        self._ledger = ledger
-        self._prepare(limits)
+        self._ledger, self._limits = ledger, limits
+        self._prepare()
         for found in self._phases:
             found.theta, found.method = self._found.theta, self._found.method
         for number in range(ROUNDS * len(self._phases)):
@@ -150,7 +154,7 @@ class _Run:
             self._rehearse_round(number)
         return self._phases
 
-    def _prepare(self, limits: Mapping[str, int]) -> None:
+    def _prepare(self) -> None:
         """Go through what is done before the first round. The blocks' first values take less than training them."""
         config, gist, found = self._config, self._gist, self._found
         with self._stage("loading"):
@@ -163,7 +167,7 @@ class _Run:
             with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
                 self._model = cast(GNN, self._build(gist.widths, config.device).eval())
             self._reading = min(READING, found.theta) if self._streams else 0
-            self._evaluate, self._files = self._prepare_evaluation(limits)
+            self._whole = self._prepare_evaluation(self._model, self._reading)
         self._runner = make_runner(config.runner)
         if isinstance(self._runner, Fused):  # it would try a step on copies, and tensors without values have none
             shared = self._sampler.for_sub_gcn(0) is self._sampler
@@ -171,7 +175,7 @@ class _Run:
 
     def _rehearse_round(self, number: int) -> None:
         """Train, aggregate, evaluate and save once."""
-        found, theta = self._found, self._theta
+        found = self._found
         plan = replace(found.first, fresh=number % ROUNDS == 0)
         with self._stage("training"):
             saved = self._saved() if number else []  # while the last round's state is written
@@ -185,24 +189,37 @@ class _Run:
             del saved, ahead
         with self._stage("aggregation"):
             round_.aggregate(losses)
-        files = filler(self._files, DISK_DEVICE)
-        with self._stage("evaluation"), torch.no_grad(), self._ledger.observed(self._device.type) as found.scoring:
-            block = filler(self._reading, self._config.device)
-            theta.load_into(self._model)
-            self._evaluate()
-            filler(_SCORED * self._sizes.nodes)
-            del block
-        del files
+        self._rehearse_evaluation(number, plan)
         with self._stage("keeping the best"):  # of a Θ in files, while the round is still in the journal
             journal = filler(sum(found.slices) + sum(found.carried), DISK_DEVICE) if self._on_disk else None
-            theta.keep_best()  # the one before is there until this one is
+            self._theta.keep_best()  # the one before is there until this one is
             del journal
 
-    def _begin_round(self, number: int, plan: RoundPlan) -> Round:
-        """Begin a round as `GIST.begin_round` does; scaling what sub-GCNs take takes no memory, and is left out."""
+    def _rehearse_evaluation(self, number: int, plan: RoundPlan) -> None:
+        """Score the full model; after a round of copies, the narrow model that they are copies of."""
+        (evaluate, size), reading = self._whole, self._reading
+        if plan.copies:
+            with self._stage("evaluation"), torch.no_grad():
+                narrow = self._begin_round(number + 1, replace(plan, fresh=True), only=1).subs[0].eval()
+                if plan.fresh:
+                    self._narrow = self._prepare_evaluation(cast(GNN, narrow), 0)
+            (evaluate, size), reading = self._narrow, 0
+        files = filler(size, DISK_DEVICE)
+        with self._stage("evaluation"), torch.no_grad(), self._ledger.observed(self._device.type) as work:
+            block = filler(reading, self._config.device)
+            if not plan.copies:
+                self._theta.load_into(self._model)
+            evaluate()
+            filler(_SCORED * self._sizes.nodes)
+            del block, files
+        self._found.scoring = work
+
+    def _begin_round(self, number: int, plan: RoundPlan, only: int | None = None) -> Round:
+        """Begin a round as `GIST.begin_round` does; `only`: of this many sub-GCNs."""
         blocks = self._gist.partition_of(plan).blocks(plan.draw)
-        manner = Manner(plan.copies, plan.lasting, plan.fresh)
-        return Round(self._theta, number, blocks, self._sub_gcn, self._gist.input_axis, manner)
+        scales = self._mean.scales(len(blocks)) if self._mean else {}
+        manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
+        return Round(self._theta, number, blocks[:only], self._sub_gcn, self._gist.input_axis, manner)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -239,12 +256,14 @@ class _Run:
         size = sum(part.tensor.nbytes for part in self._theta.checkpoint().values())
         return [filler((KEPT + 1) * size, DISK_DEVICE)]
 
-    def _prepare_evaluation(self, limits: Mapping[str, int]) -> tuple[Callable[[], object], int]:
-        """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files."""
-        gnn, batch, device = self._model, self._graph.whole, self._device
-        wanted, sizes = self._config.evaluation, self._sizes
+    def _prepare_evaluation(self, gnn: GNN, reading: int) -> tuple[Callable[[], object], int]:
+        """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files.
+
+        Reading weights from where Θ lies takes ``reading`` bytes.
+        """
+        wanted, sizes, batch, device = self._config.evaluation, self._sizes, self._graph.whole, self._device
         left = [
-            (limits.get(place, 2**62) - self._ledger.account(place).live) // 2
+            (self._limits.get(place, 2**62) - self._ledger.account(place).live) // 2
             for place in dict.fromkeys(("cpu", device.type))
         ]
         least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so
@@ -252,7 +271,7 @@ class _Run:
         self._found.method = wanted.method
         if wanted.parts is not None:
             parts = min(wanted.parts, sizes.nodes)
-            together = max(nodes_at_once(gnn, batch, budget, self._reading) * parts // sizes.nodes, 1)
+            together = max(nodes_at_once(gnn, batch, budget, reading) * parts // sizes.nodes, 1)
             sampling = ClusterSampling(parts, min(together, wanted.sample or parts), precompute=False)
             sampler = PlannedBatches(batch, sampling.expected(sizes, 1), self._ledger, sampling).for_sub_gcn(1)
             scores = partial(torch.empty, sizes.nodes, sizes.classes, device=device)
