@@ -25,7 +25,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
-    from gistgnn.planning import PhasedPlan, Plan, Spread
+    from gistgnn.planning import Option, PhasedPlan, Plan, Spread, Total
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Network, Resources, make_plan, spread
+    from gistgnn.planning import GraphSizes, Network, PhasedPlan, Resources, make_plan, spread
     from gistgnn.utils.console import spinner
 
     if args.ranks and not args.timed:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
+    if args.budget:
+        raise InputError("a budget is given, which chooses m when the run begins: give --phases or --sub-gcns to plan")
     config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
@@ -79,11 +81,8 @@ def run(args: argparse.Namespace) -> int:
         ranks = {"ranks": [{**asdict(each), "round": each.round} for each in spreads]} if spreads else {}
         print(json.dumps({**plan.as_dict(), **ranks}, indent=2))
     else:
-        _print_run(plan)
-        if isinstance(plan, PhasedPlan):
-            _print_phases(plan)
-        else:
-            _print_options(plan)
+        _print_graph(plan)
+        _print_phases(plan) if isinstance(plan, PhasedPlan) else _print_options(plan)
         print(f"\n{plan.advice}")
         if spreads:
             print()
@@ -91,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_run(plan: "Plan | PhasedPlan") -> None:
+def _print_graph(plan: "Plan | PhasedPlan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
@@ -128,7 +127,7 @@ def _print_phases(plan: "PhasedPlan") -> None:
         every = ("all", "", "", total.store)
         memory.append((*every, "fits" if total.fits else "too large", "", "", *map(size, _peaks(total))))
         seconds = [""] * 4 + ["" if total.seconds is None else f"{total.seconds:.2g}"]
-        time.append((*every, f"{sum(option.rounds for option in plan.options if option.store == total.store)}", size(total.moved), *seconds))
+        time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
     first = ("phase", "m", "copies", "store")
     _table("memory (trained: with gradients and optimiser)", (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
     print()

@@ -16,7 +16,7 @@ class PhaseOption(Option):
 
     number: int  # 1, 2, ...
     copies: bool
-    epochs: int
+    epochs: float
     rounds: int
     evaluations: int
 
@@ -33,6 +33,7 @@ class Total:
     store: str
     peaks: dict[str, int]  # the most that each place holds in any phase
     lacking: tuple[str, ...]  # the places that have too little in some phase
+    rounds: int
     moved: int  # from and to Θ
     evaluations: int
     seconds: float | None  # of all phases and evaluations
@@ -52,6 +53,7 @@ class Total:
             store=phases[0].store,
             peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
             lacking=tuple(dict.fromkeys(place for each in phases for place in each.lacking)),
+            rounds=sum(each.rounds for each in phases),
             moved=sum(each.rounds * each.moved_by_all for each in phases),
             evaluations=sum(each.evaluations for each in phases),
             seconds=sum(seconds) if seconds else None,
@@ -65,13 +67,13 @@ def phase_options(
     options, end = [], phases[-1].rounds.stop
     for number, found in enumerate(phases, 1):
         option, training = option_of(store, found, limits, rates), found.first.training
-        seconds = option.seconds and {**option.seconds, "phase": training.epochs * option.seconds["epoch"]}
+        seconds = option.seconds and {**option.seconds, "phase": found.epochs * option.seconds["epoch"]}
         evaluated = [t for t in found.rounds if (t + 1) % training.evaluate_every == 0 or t + 1 == end]
         own = PhaseOption(
             **vars(option) | {"seconds": seconds},
             number=number,
             copies=found.first.copies,
-            epochs=training.epochs,
+            epochs=found.epochs,
             rounds=len(found.rounds),
             evaluations=len(evaluated),
         )

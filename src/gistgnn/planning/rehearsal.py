@@ -49,6 +49,7 @@ class Rehearsal:
 
     first: RoundPlan  # what the phase's first round does
     rounds: range  # the numbers of its rounds
+    epochs: float
     theta: int
     full: int  # parameters of the full model, a number
     slices: list[int]  # every sub-GCN's parameters and buffers
@@ -115,10 +116,12 @@ class _Run:
         )
         schedule = Schedule(training, self._expected.steps, gist.workers)
         batch = self._expected.sizes(seen)
-        self._phases = [self._sizes_of_models(schedule.plan(rounds[0]), rounds, batch) for rounds in schedule.phases]
+        epochs = [phase.epochs for phase in training.phases] or [training.epochs]
+        parts = zip(schedule.phases, epochs, strict=True)
+        self._phases = [self._sizes_of_models(schedule.plan(part[0][0]), *part, batch) for part in parts]
         self._found = self._phases[0]  # of the phase that is rehearsed
 
-    def _sizes_of_models(self, first: RoundPlan, rounds: range, batch: GraphSizes) -> Rehearsal:
+    def _sizes_of_models(self, first: RoundPlan, rounds: range, epochs: float, batch: GraphSizes) -> Rehearsal:
         """Return what follows from shapes alone."""
         gist, training = self._gist, first.training
         moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
@@ -134,6 +137,7 @@ class _Run:
         return Rehearsal(
             first=first,
             rounds=rounds,
+            epochs=epochs,
             theta=size[gist.widths],
             full=numbers[gist.widths],
             slices=[size[widths] for widths in every],
