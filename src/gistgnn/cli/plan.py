@@ -1,4 +1,4 @@
-"""`gistgnn plan`: say what a run would take of memory, disk and time, for several m, or its phases, and several stores."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
 
 import argparse
 import json
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.ranks and not args.timed:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     if args.budget:
-        raise InputError("a budget is given, which chooses m when the run begins: give --phases or --sub-gcns to plan")
+        return _choose(args)
     config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
@@ -87,6 +87,30 @@ def run(args: argparse.Namespace) -> int:
         if spreads:
             print()
             _print_ranks(spreads)
+    return 0
+
+
+def _choose(args: argparse.Namespace) -> int:
+    """Print what a run with a budget would choose, and nothing else."""
+    from gistgnn.graphs import load
+    from gistgnn.session.budget import choose
+    from gistgnn.session.session import make_sampler
+
+    if args.sub_gcns:
+        raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+    config = config_of(args, 1, "memory")
+    graph = load(args.dataset, args.data_root)
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
+    sampler = make_sampler(gist, graph, config.sampler, config.inductive, shown=not args.json)
+    choice = choose(gist, sampler, config.training, args.budget)
+    if args.json:
+        print(json.dumps(choice.as_dict(), indent=2))
+        return 0
+    phases = " ".join(
+        f"{phase.sub_gcns}:{phase.epochs:.4g}{',copies' if phase.copies else ''}" for phase in choice.training.phases
+    )
+    print(f"{choice.reason}\nphases: {phases}, schedule {choice.training.schedule}, lr {choice.training.lr:g}")
     return 0
 
 

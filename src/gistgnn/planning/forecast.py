@@ -26,6 +26,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.process_memory import available_bytes
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
+_ROWS = ("options", "totals")
 _SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
@@ -137,9 +138,7 @@ class PhasedPlan(_Planned):
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
-        rows = {
-            name: [{**asdict(each), "fits": each.fits} for each in getattr(self, name)] for name in ("options", "totals")
-        }
+        rows = {name: [{**asdict(each), "fits": each.fits} for each in getattr(self, name)] for name in _ROWS}
         return {**asdict(self), **rows, "choice": self.choice and {"store": self.choice.store}, "advice": self.advice}
 
 

@@ -64,11 +64,12 @@ def phase_options(
     store: str, phases: Sequence[Rehearsal], limits: Mapping[str, int], rates: Rates | None
 ) -> list[PhaseOption]:
     """Return what the phases of a rehearsed run take; the arguments are those of `option_of`."""
-    options, end = [], phases[-1].rounds.stop
+    options = []
     for number, found in enumerate(phases, 1):
         option, training = option_of(store, found, limits, rates), found.first.training
         seconds = option.seconds and {**option.seconds, "phase": found.epochs * option.seconds["epoch"]}
-        evaluated = [t for t in found.rounds if (t + 1) % training.evaluate_every == 0 or t + 1 == end]
+        last = found.rounds.stop  # a phase ends with an evaluation
+        evaluated = [t for t in found.rounds if (t + 1) % training.evaluate_every == 0 or t + 1 == last]
         own = PhaseOption(
             **vars(option) | {"seconds": seconds},
             number=number,

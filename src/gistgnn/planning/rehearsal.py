@@ -22,13 +22,12 @@ from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
-from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
+from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
 from gistgnn.round import Manner, Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Runner
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
+from gistgnn.sampling import ClusterSampling, expected_batch, forward
 from gistgnn.schedule import RoundPlan, Schedule, Stretch, check_phases
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.memory import InMemory
