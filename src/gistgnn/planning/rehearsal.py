@@ -203,7 +203,7 @@ class _Run:
         (evaluate, size), reading = self._whole, self._reading
         if plan.copies:
             with self._stage("evaluation"), torch.no_grad():
-                narrow = self._begin_round(number + 1, replace(plan, fresh=True), only=1).subs[0].eval()
+                narrow = self._begin_round(number + 1, replace(plan, fresh=False), only=1).subs[0].eval()
                 if plan.fresh:
                     self._narrow = self._prepare_evaluation(cast(GNN, narrow), 0)
             (evaluate, size), reading = self._narrow, 0
