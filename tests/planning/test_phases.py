@@ -31,8 +31,8 @@ def graph() -> Graph:
     nodes = torch.arange(N)
     x = torch.nn.functional.one_hot(nodes % C, F) + 0.5 * torch.randn(N, F, generator=torch.Generator().manual_seed(0))
     source = torch.arange(5 * N) % N
-    thirds = {name: nodes % 3 == k for k, name in enumerate(("train", "val", "test"))}
-    return Graph.build(x, torch.stack([source, source.flip(0)]), nodes % C, **thirds)
+    train, val, test = (nodes % 3 == k for k in range(3))
+    return Graph.build(x, torch.stack([source, source.flip(0)]), nodes % C, train=train, val=val, test=test)
 
 
 GRAPH = graph()
