@@ -22,6 +22,7 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.settings import Training
+from gistgnn.theta.memory import InMemory
 from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
@@ -82,6 +83,7 @@ def test_sizes_are_those_of_real_sub_gcns(
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
     found, gist = rehearse(run, SIZES), run.trainer(GRAPH.num_features, GRAPH.num_classes)
     subs = list(gist.begin_round())
+    assert isinstance(gist.theta, InMemory)
     assert found.theta == held(gist.theta.tensors.values())
     assert found.full == sum(p.numel() for p in gist.model().parameters())
     assert found.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
