@@ -162,9 +162,9 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
     for phase in phases:
         own = partition.split_into(phase.sub_gcns)
         if phase.copies:
-            own.check_equal()
             if input_axis in partition.split:
                 raise InputError("a phase has copies, but the input features are partitioned: leave their axis whole")
+            own.check_equal()
     if partition.kind == "categorical" and len({phase.sub_gcns for phase in phases}) > 1:
         raise InputError("the partition is categorical, but the phases differ in m: use the balanced partition")
 

@@ -16,12 +16,12 @@ class Mean:
     In the paper's method a merged layer sums over m times as many features as a sub-GCN's. Here Θ holds 1/m of what the
     sub-GCNs have, in every tensor that sums over more features after merging. So the full model's output has the scale
     of a sub-GCN's, and a change of m does not change it. With weights of zero between the blocks it is exactly the mean
-    of the sub-GCNs' outputs, unless a layer mixes them nonlinearly: layer norm and attention do. Where the sub-GCNs are
-    copies of one another it is exact with these, too.
+    of the sub-GCNs' outputs, unless a layer mixes them nonlinearly, as layer norm and attention do, or the readout is
+    followed by something nonlinear, as in GIN. Where the sub-GCNs are copies of one another it is exact with these too.
 
     Args:
         readout: the tensors that sum over split features into something that is not split (see `find_readout`).
-        cross: the tensors along two split axes or more (see `cross_tensors`).
+        cross: the tensors of floating-point numbers along two split axes or more (see `cross_tensors`).
         zero: weights between blocks begin as zero, so a hidden layer sums over a block's features after merging, too.
     """
 
@@ -45,7 +45,9 @@ class Mean:
         readout = find_readout(
             spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis
         )
-        return cls(readout, cross_tensors(spec.layout, split), zero)
+        specs = spec.tensor_specs()  # a mask, a count or an index has no scale
+        cross = {name for name in cross_tensors(spec.layout, split) if specs[name].dtype.is_floating_point}
+        return cls(readout, cross, zero)
 
     def scales(self, sub_gcns: int) -> dict[str, float]:
         """What the m sub-GCNs multiply their slices of Θ by, by name."""

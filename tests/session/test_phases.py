@@ -1,0 +1,279 @@
+"""Runs in phases: the same Θ in every store, and resumed at every round."""
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gistgnn import GIST, Saving
+from gistgnn.baselines.registry import METHODS
+from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GCN
+from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
+from gistgnn.settings import Phase, Training
+from tests.helpers.models import OURS, C, F, tiny_graph
+from tests.helpers.phases import ENDS, FEWER, GRAPH, REDRAWN, ROUNDS, WIDTHS, fit, make
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, state
+from tests.theta.stores import equal, store, values
+
+# Every way of training.
+
+SAMPLERS: dict[str, Sampling | None] = {
+    "full": None,
+    "shared clusters": ClusterSampling(4, 2, "random"),
+    "independent clusters": ClusterSampling(4, 2, "random", "independent"),
+    "layers": LadiesSampling(8, (6, 6, 6)),
+}
+
+
+OTHER: dict[str, Any] = {"precision": "bf16", "clip_norm": 0.5, "optimizer_state": "carry"}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "phases", "options"),
+    [*((sampler, FEWER, {}) for sampler in SAMPLERS), ("full", FEWER, OTHER), ("shared clusters", REDRAWN, OTHER)],
+)
+def test_the_stores_agree(tmp_path: Path, sampler: str, phases: tuple[Phase, ...], options: dict[str, Any]) -> None:
+    results = {}
+    for kind in ("memory", "host", "disk"):
+        gist = make(store=store(kind, tmp_path))
+        results[kind] = state(gist, fit(gist, phases, sampler=SAMPLERS[sampler], **options))
+    assert results["memory"] == results["host"] == results["disk"]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "phases", "kept"),
+    [
+        ("full", FEWER, "reset"),
+        ("full", REDRAWN, "carry"),
+        ("shared clusters", FEWER, "carry"),
+        ("layers", FEWER, "reset"),
+    ],
+)
+def test_the_fused_runner_gives_the_same(sampler: str, phases: tuple[Phase, ...], kept: str) -> None:
+    """But for rounding; Adam makes a large step of a gradient that is zero but for rounding."""
+    found = []
+    for runner in ("in-turn", "fused"):
+        gist = make(dropout=0.0, norm="none", model="graphsage")
+        options: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": kept}
+        fit(gist, phases, runner=runner, sampler=SAMPLERS[sampler], **options)
+        found.append(values(gist.theta))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-5)
+
+
+def test_files_of_half_precision_train_too(tmp_path: Path) -> None:
+    gist = make(dropout=0.0, norm="none", store=store("disk", tmp_path, "bf16"))
+    losses = [entry["loss"] for entry in fit(gist).history]
+    assert losses[-1] < losses[0]
+    exact = make(dropout=0.0, norm="none")
+    fit(exact)
+    for name, tensor in values(exact.theta).items():
+        if "/" not in name:
+            torch.testing.assert_close(values(gist.theta)[name].float(), tensor, rtol=0.1, atol=0.1)
+
+
+# The history.
+
+
+def test_the_history_goes_through_the_phases() -> None:
+    history = fit(make()).history
+    assert [entry["round"] for entry in history] == list(range(1, ROUNDS + 1))
+    assert [entry["step"] for entry in history] == [2, 4, 6, 8, 9, 11, 13, 15, 16]
+    assert [entry["epoch"] for entry in history] == pytest.approx([2, 4, 6, 14, 18, 22, 26, 28, 29])
+    cosine = [0.5 * 0.05 * (1 + math.cos(math.pi * progress)) for progress in (0.25, 0.75)]
+    assert [entry["lr"] for entry in history] == pytest.approx([0.05] * 3 + [0.02] * 2 + cosine + [0.01] * 2)
+
+
+def test_steps_are_those_of_all_sub_gcns() -> None:
+    result = fit(make())
+    assert result.progress.steps == 6 + 4 * 3 + 2 * 4 + 3
+    assert result.progress.rounds == ROUNDS
+
+
+def test_a_second_run_of_the_same_object_begins_anew() -> None:
+    gist, once = make(), make()
+    expected = state(once, fit(once))
+    fit(gist, REDRAWN)
+    assert state(gist, fit(gist)) == expected
+    plain, afterwards = make(), make()
+    expected = state(plain, plain.fit(GRAPH, epochs=16, progress=False))
+    fit(afterwards)
+    assert state(afterwards, afterwards.fit(GRAPH, epochs=16, progress=False)) == expected
+
+
+# Moments.
+
+
+Tensors = dict[str, torch.Tensor]
+
+
+def moments(folder: Path, kind: str, phases: tuple[Phase, ...] = FEWER, **options: Any) -> tuple[GIST, list[Tensors]]:
+    """Those that Θ holds after every round."""
+    gist = make(store=store(kind, folder))
+    found: list[Tensors] = []
+
+    def look(_: int, __: int) -> None:
+        found.append({name: tensor for name, tensor in values(gist.theta).items() if "/" in name})
+
+    rounds = fit(gist, phases, advance=look, **options).progress.rounds
+    return gist, found[-rounds:]
+
+
+def ages(own: Tensors) -> set[float]:
+    """The step counts of the optimisers."""
+    return {float(count) for name, count in own.items() if name.endswith("/step")}
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_moments_last_as_long_as_the_blocks(tmp_path: Path, kind: str) -> None:
+    """Every phase, and every draw in a phase, begins anew."""
+    _, found = moments(tmp_path, kind)
+    assert list(map(ages, found)) == [{2}, {4}, {6}, {2}, {3}, {2}, {4}, {2}, {3}]
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("kept", ["reset", "carry"])
+def test_a_phase_begins_without_the_moments_of_the_one_before(tmp_path: Path, kind: str, kept: str) -> None:
+    """Entries that no sub-GCN of a phase has held have no moments, though those of an earlier phase held them."""
+    phases = (Phase(2, 8, redraw_every=0), Phase(4, 16, redraw_every=1))
+    gist, found = moments(tmp_path, kind, phases, cross_weights="random", optimizer_state=kept)
+    assert list(map(ages, found)) == [{2}, {4}, {2}, {4}] if kept == "carry" else [{2}, {4}, set(), set()]
+    if kept == "reset":
+        return
+    for after_rounds, draws in ((2, [1]), (3, [1, 2])):
+        squares = found[after_rounds]["convs.1.weight/exp_avg_sq"].clone()
+        assert squares.count_nonzero()
+        for blocks in (each for draw in draws for each in gist.partition.split_into(4).blocks(draw)):
+            squares[torch.meshgrid(blocks[1], blocks[0], indexing="ij")] = 0
+        assert not squares.count_nonzero()
+
+
+# Resuming.
+
+WAYS: dict[str, dict[str, Any]] = {
+    "memory": {},
+    "carry": {"optimizer_state": "carry", "optimizer": "sgd", "momentum": 0.9},
+    "disk": {"store": "disk"},
+    "fused": {"runner": "fused", "optimizer_state": "carry"},
+}
+
+
+def run(way: str, folder: Path, **options: Any) -> dict[str, Any]:
+    own = {**WAYS[way], **options}
+    gist = make(store=store(own.pop("store", "memory"), folder))
+    return state(gist, fit(gist, evaluate_every=2, **own))
+
+
+@cache
+def unbroken(way: str) -> dict[str, Any]:
+    return run("memory" if way == "disk" else way, Path())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stops", [[1] * (ROUNDS - 1), [3, 2, 2], [2, 4]], ids=str)
+def test_a_run_that_is_stopped_goes_on(tmp_path: Path, way: str, stops: list[int]) -> None:
+    """After every round, at the ends of all phases, or in the middle of some."""
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    for rounds in stops:
+        run(way, tmp_path, saving=saving, stop=after(rounds))
+    assert run(way, tmp_path, saving=saving) == unbroken(way)
+
+
+def test_a_run_goes_on_in_another_store(tmp_path: Path) -> None:
+    for stop in ENDS[:-1]:
+        saving = Saving(tmp_path / f"checkpoints-{stop}", resume=True)
+        run("memory", tmp_path, saving=saving, stop=after(stop))
+        gist = make(store="host")
+        assert state(gist, fit(gist, evaluate_every=2, saving=saving)) == unbroken("memory")
+
+
+def test_a_checkpoint_of_other_phases_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path, resume=True)
+    fit(make(), saving=saving, stop=after(2))
+    for phases in (FEWER[:-1], (*FEWER[:-1], Phase(1, 4)), REDRAWN):
+        with refused("of another run"):
+            fit(make(), phases, saving=saving)
+    with refused("of another run", "redraw_every was None, now 3"):
+        fit(make(), redraw_every=3, saving=saving)
+    assert fit(make(), saving=saving).progress.rounds == ROUNDS
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("parts", "make_it"),
+    [
+        (["sub_gcns is 0"], lambda: Phase(0, 1)),
+        (["sub_gcns is '8'"], lambda: Phase("8", 1)),  # type: ignore[arg-type]
+        (["epochs is 0"], lambda: Phase(2, 0)),
+        (["epochs is nan"], lambda: Phase(2, math.nan)),
+        (["redraw_every is -1"], lambda: Phase(2, 1, redraw_every=-1)),
+        (["redraw_every is 2 in a phase of copies", "use 0"], lambda: Phase(2, 1, redraw_every=2, copies=True)),
+        (["lr is -0.1"], lambda: Training(phases=(Phase(2, 1, lr=-0.1),))),
+        (["schedule is 'linear'", "cosine"], lambda: Training(phases=(Phase(2, 1, schedule="linear"),))),
+        (["redraw_every is 0.5"], lambda: Training(1, redraw_every=0.5)),  # type: ignore[arg-type]
+        (["cross_weights is 'none'", "random, zero"], lambda: Training(1, cross_weights="none")),
+        (["epochs is 5, but the phases have 3"], lambda: Training(5, phases=(Phase(2, 3),))),
+        (["epochs is 0"], lambda: Training(phases=())),
+        (["phases is [8]", "a list of Phase"], lambda: Training(phases=[8])),  # type: ignore[arg-type, list-item]
+        (["phases is Phase(", "a list of Phase"], lambda: Training(phases=Phase(2, 1))),  # type: ignore[arg-type]
+        (["cross_weights is 'random'", "copies", "use zero"], lambda: Training(phases=(Phase(2, 1, copies=True),))),
+        (["4 and 6 sub-GCNs", "blocks are kept"], lambda: Training(phases=(Phase(4, 1), Phase(6, 1, redraw_every=0)))),
+        (
+            ["8 and 6 sub-GCNs", "blocks are kept"],
+            lambda: Training(phases=(Phase(8, 1), Phase(2, 1), Phase(6, 1)), redraw_every=0),
+        ),
+        (
+            ["a phase of 4 copies comes after one of 4 sub-GCNs", "begin the run with copies"],
+            lambda: Training(phases=(Phase(4, 1), Phase(4, 1, copies=True)), cross_weights="zero"),
+        ),
+        (
+            ["a phase of 4 copies comes after one of 2 copies"],
+            lambda: Training(phases=(Phase(2, 1, copies=True), Phase(4, 1, copies=True)), cross_weights="zero"),
+        ),
+    ],
+)
+def test_settings_out_of_range_are_refused(parts: list[str], make_it: Any) -> None:
+    with refused(*parts):
+        make_it()
+
+
+def test_phases_that_do_not_fit_the_model_are_refused() -> None:
+    with refused("sub_gcns is 9", "8 features of axis 0"):
+        fit(make(), (Phase(4, 1), Phase(9, 1)))
+    with refused("8 features of axis 0 do not make 3 equal blocks", "copies"):
+        fit(make(), (Phase(3, 1, copies=True),))
+    with refused("the partition is categorical, but the phases differ in m"):
+        fit(make(partition="categorical"), (Phase(2, 1), Phase(1, 1)))
+    with refused("the partition is categorical, but copies need equal blocks"):
+        fit(make(partition="categorical"), (Phase(2, 1, copies=True),))
+
+
+def test_copies_see_the_same_input_features() -> None:
+    def features(**options: Any) -> GIST:
+        return GIST(lambda w: GCN(w[0], w[1:], C), (F, *WIDTHS), input_axis=0, **options)
+
+    with refused("a phase has copies, but the input features are partitioned"):
+        fit(features(), (Phase(2, 1, copies=True),))
+    assert fit(features(whole=[0]), (Phase(2, 1, copies=True), Phase(1, 1))).progress.rounds == 2
+
+
+@pytest.mark.parametrize("method", ["local-sgd", "data-parallel", "ensemble"])
+def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
+    for name, value in (("phases", (Phase(2, 2),)), ("redraw_every", 2), ("cross_weights", "zero")):
+        gist = METHODS[method].load()(OURS["gcn"], WIDTHS, 2)
+        settings: dict[str, Any] = {"epochs": 2, name: value}
+        with refused(f"{name} is given, but the method is {method}: use gist"):
+            gist.fit(tiny_graph(), Training(**settings), sampler=SAMPLERS["shared clusters"], progress=False)
+
+
+def test_the_same_settings_give_the_same_run() -> None:
+    one, other = make(), make()
+    assert state(one, fit(one)) == state(other, fit(other))
+    assert equal(values(one.theta), values(other.theta))
+    assert named_tensors(one.model()).keys() == one.theta.shapes.keys()

@@ -1,0 +1,248 @@
+"""Θ as the mean of its sub-GCNs: on block-diagonal Θ, in a change of m, and as copies of one narrow model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from gistgnn import GIST
+from gistgnn.layout.axes import named_tensors
+from gistgnn.round import Round
+from gistgnn.sampling import Batch, forward, whole_graph
+from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.settings import Phase, Training
+from gistgnn.theta.trained import fill
+from gistgnn.utils.random_streams import torch_stream
+from tests.helpers.fitting import GRAPH, fit
+from tests.helpers.models import OURS, every_model
+
+WHOLE = whole_graph(GRAPH)
+EXACT = ("gcn none 1", "gcn none 3", "gcn batch 2", "graphsage none 2", "graphsage batch 2")
+EXACT += ("pyg gcn None None", "pyg gcn None cat", "pyg gcn batch_norm max", "pyg graphsage None None")
+EXACT += ("pyg graphsage None cat", "jumping reversed", "copies of the whole", "features")
+"""Models without a layer that mixes blocks nonlinearly."""
+COPIED = ("gcn layer 2", "graphsage layer 3", "gat layer 2", "gat none 2", "pyg gcn layer_norm cat", "residual")
+COPIED += ("pyg gat None None", "pyg gin None None", "pyg graphsage layer_norm max")
+"""Models with one, or with ReLU after the readout, as GIN has: they are exact where the parts are copies."""
+examples = settings(deadline=None, max_examples=12)
+
+
+def batch(dtype: torch.dtype) -> Batch:
+    return Batch(WHOLE.x.to(dtype), WHOLE.edges, WHOLE.y, WHOLE.loss_nodes)
+
+
+@cache
+def built(name: str, widths: tuple[int, ...], m: int, dtype: torch.dtype) -> GIST:
+    build, given_widths = every_model()[name]
+    shared = isinstance(given_widths, int)
+    return GIST(lambda w: build(w).to(dtype), widths[0] if shared else widths, m)
+
+
+def begun(name: str, widths: Sequence[int], phases: Sequence[Phase], seed: int, dtype: torch.dtype) -> GIST:
+    """A model that begins as narrow models, each with values of its own; `widths` are as many as a model may have."""
+    given_widths = every_model()[name][1]
+    own = tuple(widths)[: 1 if isinstance(given_widths, int) else len(given_widths)]
+    gist = built(name, own, max(phase.sub_gcns for phase in phases), dtype)
+    gist.seed = gist.partition.seed = seed
+    torch.manual_seed(seed)
+    training = Training(phases=tuple(phases), cross_weights="zero", local_steps=1, training="each")
+    gist.begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
+    return gist
+
+
+def plan(m: int, *, copies: bool = False) -> RoundPlan:
+    """A round of the first draw."""
+    phases = (Phase(m, 1, redraw_every=0, copies=copies),)
+    return Schedule(Training(phases=phases, cross_weights="zero"), 1, 1).plan(0)
+
+
+def shake(round_: Round) -> None:
+    """Change everything that a sub-GCN has, as training would; statistics stay positive."""
+    with torch.no_grad():
+        for sub in round_.subs:
+            for parameter in sub.parameters():
+                parameter += 0.3 * torch.randn_like(parameter)
+            for buffer in sub.buffers():
+                buffer += torch.rand(buffer.shape).to(buffer.dtype)
+    round_.aggregate()
+
+
+def output(model: nn.Module, dtype: torch.dtype) -> Tensor:
+    with torch.no_grad():
+        return forward(model.eval(), batch(dtype))
+
+
+def outputs(gist: GIST, m: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Those of the m sub-GCNs."""
+    return [output(sub, dtype) for sub in gist.begin_round(plan(m)).subs]
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> bool:
+    return bool((found - expected).abs().max() <= tolerance * expected.abs().max())
+
+
+def unchanged(gist: GIST, m: int) -> None:
+    """Take the m sub-GCNs out of Θ, and put them back."""
+    gist.begin_round(plan(m)).aggregate()
+
+
+@examples
+@given(
+    name=st.sampled_from(EXACT),
+    widths=st.lists(st.integers(8, 13), min_size=3, max_size=3),
+    m=st.sampled_from([1, 2, 3, 4, 8]),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_the_full_model_is_the_mean_of_its_sub_gcns(
+    name: str, widths: list[int], m: int, seed: int, dtype: torch.dtype
+) -> None:
+    """At the beginning and after training, for blocks of any sizes."""
+    gist = begun(name, widths, [Phase(m, 2, redraw_every=0)], seed, dtype)
+    for _ in range(3):
+        every = outputs(gist, m, dtype)
+        assert close(output(gist.model(), dtype), sum(every) / m, 1e-5 if dtype == torch.float32 else 1e-9)
+        shake(gist.begin_round(plan(m)))
+
+
+@examples
+@given(
+    name=st.sampled_from(EXACT), widths=st.lists(st.integers(8, 13), min_size=3, max_size=3), seed=st.integers(0, 99)
+)
+def test_a_merged_sub_gcn_is_the_mean_of_its_parts(name: str, widths: list[int], seed: int) -> None:
+    """From 8 to 1: what has been trained between the parts of a block stays there when blocks are merged again."""
+    gist = begun(name, widths, [Phase(8, 1)], seed, torch.float64)
+    for fewer, many in ((4, 8), (2, 4), (1, 2)):
+        shake(gist.begin_round(plan(many)))
+        before, parts = output(gist.model(), torch.float64), outputs(gist, many)
+        unchanged(gist, fewer)
+        assert close(output(gist.model(), torch.float64), before)
+        for r, merged in enumerate(outputs(gist, fewer)):
+            assert close(merged, (parts[r] + parts[r + fewer]) / 2)
+
+
+@examples
+@given(
+    name=st.sampled_from(EXACT),
+    widths=st.lists(st.integers(8, 13), min_size=3, max_size=3),
+    order=st.permutations([1, 2, 4, 8]),
+    seed=st.integers(0, 99),
+)
+def test_a_change_of_m_changes_no_output(name: str, widths: list[int], order: list[int], seed: int) -> None:
+    """Up and down: every sub-GCN is the mean of the narrow models in its block."""
+    gist = begun(name, widths, [Phase(8, 1)], seed, torch.float64)
+    before, parts = output(gist.model(), torch.float64), outputs(gist, 8)
+    for m in order:
+        unchanged(gist, m)
+        assert close(output(gist.model(), torch.float64), before)
+        for r, own in enumerate(outputs(gist, m)):
+            assert close(own, sum(parts[r::m]) / (8 // m))
+
+
+@examples
+@given(name=st.sampled_from(EXACT), m=st.sampled_from([1, 2, 3, 4]), seed=st.integers(0, 99), data=st.data())
+def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
+    name: str, m: int, seed: int, data: st.DataObject
+) -> None:
+    """Random cross weights: the sub-GCNs have the scale of narrow models, and writing them back changes nothing."""
+    widths = data.draw(st.lists(st.integers(8, 13), min_size=3, max_size=3))
+    gist = begun(name, widths, [Phase(4, 1)], seed, torch.float64)
+    training = Training(phases=(Phase(4, 1), Phase(m, 1)))
+    gist.begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
+    before = {name: tensor.clone() for name, tensor in gist.theta.tensors.items()}  # type: ignore[attr-defined]
+    gist.begin_round(Schedule(training, 1, 1).plan(1)).aggregate()
+    for key, tensor in gist.theta.tensors.items():  # type: ignore[attr-defined]
+        torch.testing.assert_close(tensor, before[key], rtol=1e-12, atol=0)
+
+
+# Copies.
+
+
+@examples
+@given(
+    name=st.sampled_from([*EXACT, *COPIED]),
+    sizes=st.lists(st.integers(2, 5), min_size=3, max_size=3),
+    m=st.sampled_from([2, 3, 4, 6]),
+    seed=st.integers(0, 99),
+)
+def test_copies_are_one_narrow_model(name: str, sizes: list[int], m: int, seed: int) -> None:
+    """Whatever m is next: also with layer norm and attention."""
+    units = 2 if name.startswith("pyg gat") else 1  # a head is a unit
+    widths = [units * m * size for size in sizes]
+    gist = begun(name, widths, [Phase(m, 3, copies=True)], seed, torch.float64)
+    for _ in range(3):
+        (narrow,) = (output(sub, torch.float64) for sub in gist.begin_round(plan(m, copies=True)).subs)
+        assert close(output(gist.model(), torch.float64), narrow)
+        stand_in = gist.stand_in(plan(m, copies=True))
+        assert stand_in is not None
+        assert close(output(stand_in, torch.float64), narrow)
+        for fewer in (each for each in (1, 2, m) if m % each == 0):
+            assert all(close(each, narrow) for each in outputs(gist, fewer))
+        round_ = gist.begin_round(plan(m, copies=True))
+        assert len(round_.subs) == 1
+        shake(round_)
+
+
+def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Iterator[dict[str, Tensor]]:
+    """Ordinary training of a narrow model on the whole graph, in torch alone: its tensors after every two steps."""
+    model = gist.build(widths)
+    fill(model, replace(gist.full_spec, widths=widths, stream=(0,)).initial_tensors())
+    optimizer = torch.optim.Adam(model.parameters(), weight_decay=training.weight_decay, fused=True)
+    model.train()
+    for step in range(0, int(training.epochs), training.local_steps):
+        with torch_stream(gist.seed, "dropout", step // training.local_steps, 0):
+            for k in range(training.local_steps):
+                optimizer.param_groups[0]["lr"] = training.rate((step + k) / training.epochs)
+                optimizer.zero_grad()
+                functional.cross_entropy(model(WHOLE.x, WHOLE.adj)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+                optimizer.step()
+        yield {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "batch"])
+@pytest.mark.parametrize("model", OURS)
+@pytest.mark.parametrize("m", [2, 4])
+def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, m: int) -> None:
+    """Bit for bit where m is a power of two, so that dividing by it loses nothing."""
+
+    def build(widths: Any) -> nn.Module:
+        return OURS[model](widths, dropout=0.4, norm=norm)
+
+    gist = GIST(build, (3 * m, 2 * m), m, seed=7)
+    training = Training(
+        phases=(Phase(m, 8, lr=0.03, copies=True),), cross_weights="zero", local_steps=2, schedule="cosine"
+    )
+    seen: list[dict[str, Tensor]] = []
+
+    def look(_: int, __: int) -> None:
+        stand_in = gist.stand_in(plan(m, copies=True))
+        assert stand_in is not None
+        seen.append({name: tensor.detach().clone() for name, tensor in named_tensors(stand_in).items()})
+
+    gist.fit(GRAPH, training, progress=False, advance=look)
+    alone = replace(training, phases=(), epochs=8, lr=0.03)
+    for own, expected in zip(seen[-4:], narrow_alone(gist, (3, 2), alone), strict=True):
+        for name, tensor in expected.items():
+            assert torch.equal(own[name], tensor), name
+
+
+@pytest.mark.parametrize("runner", ["in-turn", "fused"])
+def test_what_is_learned_of_copies_is_the_beginning_of_what_follows(runner: str) -> None:
+    """The copies part in the next phase, each by its own dropout, and are merged in the last."""
+
+    def build(widths: Any) -> nn.Module:
+        return OURS["graphsage"](widths, dropout=0.1, norm="layer")
+
+    gist = GIST(build, (16, 16), 4)
+    phases = [Phase(4, 40, copies=True), Phase(4, 80, redraw_every=0), Phase(1, 20, redraw_every=0)]
+    result = fit(gist, epochs=None, phases=phases, cross_weights="zero", lr=0.03, local_steps=4, runner=runner)
+    losses = [entry["loss"] for entry in result.history]
+    assert losses[-1] < losses[9] < losses[0]
+    assert abs(losses[10] - losses[9]) < 0.5 * abs(losses[9] - losses[0])

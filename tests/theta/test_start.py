@@ -1,0 +1,185 @@
+"""How Θ begins: at random as in the paper, with the scale of narrow models, or as narrow models side by side."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gistgnn import GIST
+from gistgnn.distributed import Ranks
+from gistgnn.layout.axes import named_tensors
+from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.settings import Phase, Training
+from gistgnn.theta import initial
+from gistgnn.theta.initial import write_initial
+from gistgnn.theta.mean import Mean
+from gistgnn.theta.ranks.sharded import Sharded
+from tests.distributed.launch import on_ranks
+from tests.helpers.models import OURS, USERS, C, F
+from tests.helpers.reference import held_positions
+from tests.theta.stores import equal, store, values
+
+KINDS = ["random", "zero"]
+
+
+def training(m: int, kind: str, *, copies: bool = False) -> Training:
+    return Training(phases=(Phase(m, 4, copies=copies, redraw_every=0), Phase(1, 1)), cross_weights=kind)
+
+
+def first(training: Training) -> RoundPlan:
+    return Schedule(training, 1, 1).plan(0)
+
+
+def begun(gist: GIST, training: Training) -> GIST:
+    gist.begin_run(training, first(training), resumed=False)
+    return gist
+
+
+def between(gist: GIST, name: str, plan: RoundPlan) -> Tensor:
+    """The entries of a tensor that no sub-GCN holds."""
+    assert isinstance(gist.theta.specs, dict)
+    tensor = values(gist.theta)[name]
+    outside = torch.ones_like(tensor, dtype=torch.bool)
+    for blocks in gist.partition_of(plan).blocks(plan.draw):
+        rows = [held_positions(dim, blocks, gist.theta.slices.features) for dim in gist.layout.dims[name]]
+        outside[torch.meshgrid(*map(torch.tensor, rows), indexing="ij")] = False
+    return tensor[outside]
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("model", ["gcn", "graphsage", "gat"])
+def test_zero_cross_weights_make_narrow_models_side_by_side(model: str, copies: bool) -> None:
+    own = training(4, "zero", copies=copies)
+    gist = begun(GIST(lambda w: OURS[model](w, norm="batch"), (8, 12), 4, seed=3), own)
+    assert (gist.next_round, gist.theta.round) == (0, 0)
+    for name in ("convs.0.weight", "convs.1.weight"):
+        assert not between(gist, name, first(own)).count_nonzero()
+    subs = gist.begin_round(replace(first(own), copies=False)).subs
+    narrow = [
+        replace(gist.full_spec, widths=(2, 3), stream=(0 if copies else i,)).initial_tensors() for i in range(len(subs))
+    ]
+    assert not torch.equal(narrow[0]["convs.0.weight"], narrow[1]["convs.0.weight"]) or copies
+    for i, sub in enumerate(subs):
+        for name, tensor in named_tensors(sub).items():
+            expected = narrow[i][name]
+            if tensor.is_floating_point() and tensor.shape == gist.theta.shapes[name]:  # all hold it, so Θ has the mean
+                expected = sum(each[name] for each in narrow) / 4
+            torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("m", [1, 2, 8])
+def test_the_sub_gcns_begin_with_the_scale_of_narrow_models(kind: str, m: int) -> None:
+    """Glorot's and torch's initial values depend on the width."""
+    gist = begun(GIST(OURS["graphsage"], (256, 256), m, seed=1), training(m, kind))
+    sub = gist.begin_round(first(training(m, kind))).subs[0]
+    narrow = OURS["graphsage"]((256 // m, 256 // m))
+    for name, tensor in named_tensors(sub).items():
+        if tensor.dim() == 2 and "0" not in name:
+            assert float(tensor.std()) == pytest.approx(float(named_tensors(narrow)[name].std()), rel=0.3), name
+
+
+def test_without_phases_theta_begins_as_in_the_paper() -> None:
+    gist = GIST(OURS["gcn"], (8, 8), 4)
+    plain = {name: tensor.clone() for name, tensor in gist.theta.tensors.items()}  # type: ignore[attr-defined]
+    begun(gist, training(4, "zero"))
+    assert not equal(values(gist.theta), plain)
+    assert equal(values(begun(gist, Training(4)).theta), plain) or gist.next_round == 0
+    assert equal(values(begun(GIST(OURS["gcn"], (8, 8), 4), Training(4)).theta), plain)
+
+
+class Masked(nn.Module):
+    """Has buffers along two split axes: of numbers, of integers and of flags."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        d1, d2 = widths
+        self.enter, self.out = nn.Linear(F, d1), nn.Linear(d2, C)
+        self.register_buffer("mix", torch.randn(d2, d1))
+        self.register_buffer("mask", torch.ones(d2, d1, dtype=torch.bool))
+        self.register_buffer("times", torch.ones(d2, d1, dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out((self.enter(x).relu() @ (self.mix * self.mask * self.times).t()).relu())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["memory", "host", "disk"])
+def test_buffers_between_blocks_are_scaled_like_weights(kind: str, place: str, tmp_path: Path) -> None:
+    """Those of floating-point numbers; a mask, a count and an index have no scale."""
+    own = training(2, kind)
+    gist = begun(GIST(Masked, (8, 8), 2, store=store(place, tmp_path)), own)
+    outside = between(gist, "mix", first(own))
+    assert bool(outside.count_nonzero()) == (kind == "random")
+    (sub, _) = gist.begin_round(first(own))
+    theta = values(gist.theta)
+    assert theta["mask"].all()
+    assert (theta["times"] == 1).all()
+    assert sub.mask.all()
+    assert (sub.times == 1).all()
+    assert float(sub.mix.std()) == pytest.approx(2**0.5 if kind == "random" else 1, rel=0.5)
+
+
+MODELS = {
+    "gcn": (lambda w: OURS["gcn"](w, norm="batch"), (8, 9)),
+    "residual": USERS["residual"],
+    "masked": (Masked, (8, 8)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_theta_begins_alike_in_memory_and_on_disk(model: str, kind: str, tmp_path: Path) -> None:
+    build, widths = MODELS[model]
+    found = [
+        values(begun(GIST(build, widths, 2, store=store(kind_of, tmp_path)), training(2, kind)).theta)
+        for kind_of in ("memory", "host", "disk")
+    ]
+    assert equal(found[0], found[1])
+    assert equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_start_is_written_in_pieces(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initial, "_STEP", 32)
+    gist = GIST(lambda w: OURS["graphsage"](w, norm="batch"), (16, 9), 3)
+    gains = Mean.of(gist.full_spec, gist.partition.split, None, zero=kind == "zero").gains(3)
+    spec = replace(gist.full_spec, gains=gains)
+    assert set(gains.values()) == {0.0 if kind == "zero" else 3**-0.5}
+    expected = spec.initial_tensors()
+    found = {name: torch.full_like(tensor, 7) for name, tensor in expected.items()}
+    pieces: list[str] = []
+
+    def put(name: str, start: int, written: Tensor) -> None:
+        pieces.append(name)
+        found[name].view(-1)[start : start + len(written)] = written
+
+    write_initial(spec, put)
+    assert equal(found, expected)
+    assert pieces.count("convs.1.weight") > 2
+
+
+def on_rank(ranks: Ranks, place: str) -> list[dict[str, Tensor]]:
+    found = []
+    for build in (OURS["gcn"], OURS["graphsage"]):
+        for kind in KINDS:
+            gist = begun(GIST(build, (8, 9), 3, store=place, ranks=ranks), training(3, kind))
+            theta = gist.theta
+            found.append(dict(theta.rows) if isinstance(theta, Sharded) else values(theta))
+    return found
+
+
+def test_ranks_begin_alike() -> None:
+    expected = [
+        values(begun(GIST(build, (8, 9), 3), training(3, kind)).theta)
+        for build in (OURS["gcn"], OURS["graphsage"])
+        for kind in KINDS
+    ]
+    for one, other, own in zip(*on_ranks(2, on_rank, "memory"), expected, strict=True):
+        assert equal(one, own)
+        assert equal(other, own)
+    for one, other, own in zip(*on_ranks(2, on_rank, "sharded"), expected, strict=True):
+        assert equal({name: torch.cat([one[name], other[name]]) for name in one}, own)
