@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gistgnn.round import Round as Round
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
+    from gistgnn.settings import Phase as Phase
     from gistgnn.settings import Training as Training
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ _HOMES = {
     "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
+    "Phase": "settings",
     "RankLostError": "errors",
     "Result": "session.result",
     "Round": "round",

@@ -103,6 +103,7 @@ class Schedule:
 
     Attributes:
         rounds: T.
+        phases: the numbers of every phase's rounds; where there are no phases, those of all rounds.
     """
 
     def __init__(self, training: Training, steps_per_epoch: int, workers: int) -> None:
@@ -119,6 +120,7 @@ class Schedule:
             steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
             draws = part.draws_after
         self.rounds = rounds
+        self.phases = [range(part.rounds_before, part.rounds_before + part.rounds) for part in self._parts]
 
     @property
     def steps(self) -> list[int]:

@@ -26,8 +26,9 @@ def test_without_options_every_value_is_the_default() -> None:
 def test_every_setting_of_training_is_an_option() -> None:
     values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
     values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
-    values |= {"patience": 4, "evaluate_every": 2}
-    assert values.keys() == {field.name for field in fields(Training)}
+    values |= {"patience": 4, "evaluate_every": 2, "redraw_every": 3, "cross_weights": "zero"}
+    instead = {"phases", "budget"}  # of epochs; see test_phases.py
+    assert values.keys() == {field.name for field in fields(Training)} - instead
     words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     config = config_of(make_parser().parse_args(["train", "--device", "cpu", *words]), 1, "memory")
     assert config.training == Training(**values)

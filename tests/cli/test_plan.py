@@ -158,3 +158,48 @@ def test_what_ranks_need_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, "'-1' is not a number of milliseconds >= 0", "plan", "--ranks", 2, "--latency", -1)
     refused(capsys, "m = 4096 is more than the widths allow", "plan", *WIDE, "--ranks", 4096)
     refused(capsys, "ranks is 8, more than any m (4)", "plan", *WIDE, "--ranks", 8, "--sub-gcns", 4)
+
+
+PHASES = ("--cross-weights", "zero", "--phases", "4:12,copies", "4:16,lr=0.005", "1:2.5")
+
+
+def test_phases_in_every_store(cli: Cli) -> None:
+    done = cli("plan", *WIDE, *PHASES, "--evaluate-every", 2, "--local-steps", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    rows = [(row["store"], row["number"], row["sub_gcns"], row["copies"], row["epochs"]) for row in plan["options"]]
+    phases = [(1, 4, True, 12), (2, 4, False, 16), (3, 1, False, 2.5)]
+    assert rows == [(store, *phase) for store in ("memory", "disk") for phase in phases]
+    assert [row["rounds"] for row in plan["options"]] == [6, 2, 1] * 2
+    assert [row["evaluations"] for row in plan["options"]] == [3, 1, 1] * 2
+    assert [total["store"] for total in plan["totals"]] == ["memory", "disk"]
+    for total in plan["totals"]:
+        own = [row for row in plan["options"] if row["store"] == total["store"]]
+        assert total["peaks"]["cpu"] == max(row["peaks"]["cpu"] for row in own)
+        assert total["moved"] == sum(row["rounds"] * row["moved_by_all"] for row in own)
+        times = [row["seconds"]["phase"] + row["evaluations"] * row["seconds"]["evaluation"] for row in own]
+        assert total["seconds"] == pytest.approx(sum(times))
+    assert plan["choice"] == {"store": "memory"}
+
+
+def test_the_tables_of_phases(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("plan", "--dataset", own_graph, "--hidden", 8, 8, *PHASES, "--store", "memory")
+    assert run(*options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "every phase fits with the parameters in memory (--store memory)"
+    rows = [line.split() for line in lines]
+    assert [row[:3] for row in rows if row[:2] == ["1", "4"]] == [["1", "4", "yes"]] * 2
+    assert [row[:2] for row in rows if row[:1] == ["all"]] == [["all", "memory"]] * 2
+    assert all(len(line) <= 80 for line in lines)
+    assert not any("…" in line for line in lines)
+    assert run(*options, "--no-measure") == 0
+    assert "s/phase" in capsys.readouterr().out
+
+
+def test_train_refuses_by_the_phase_that_cannot_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    peaks = [row["peaks"]["cpu"] for row in planned(capsys, *WIDE, *PHASES, "--no-measure")["options"][:3]]
+    limit = (peaks[1] + peaks[2]) / 2**31
+    train = ("train", *WIDE, *PHASES, "--out", tmp_path / "run", "--memory", limit)
+    refused(capsys, "phase 3 (m = 1) needs ", *train, leaves=tmp_path)
+    refused(capsys, "leave --sub-gcns out", "plan", *WIDE, *PHASES, "--sub-gcns", 2)
+    refused(capsys, "leave --ranks out", "plan", *WIDE, *PHASES, "--ranks", 2)

@@ -16,11 +16,13 @@ from gistgnn.graphs import DATASETS, Graph
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.ledger import rehearsing
 from gistgnn.planning.rates import flops
-from gistgnn.planning.rehearsal import Rehearsal, rehearse
+from gistgnn.planning.rehearsal import Rehearsal
+from gistgnn.planning.rehearsal import rehearse as rehearse_phases
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.settings import Training
+from gistgnn.theta.memory import InMemory
 from tests.helpers.refusals import refused
 
 F, C, N = 7, 3, 30
@@ -50,6 +52,11 @@ def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **op
     return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
 
 
+def rehearse(*run: Any, **limits: Any) -> Rehearsal:
+    [found] = rehearse_phases(*run, **limits)
+    return found
+
+
 def held(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
@@ -76,6 +83,7 @@ def test_sizes_are_those_of_real_sub_gcns(
     run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
     found, gist = rehearse(run, SIZES), run.trainer(GRAPH.num_features, GRAPH.num_classes)
     subs = list(gist.begin_round())
+    assert isinstance(gist.theta, InMemory)
     assert found.theta == held(gist.theta.tensors.values())
     assert found.full == sum(p.numel() for p in gist.model().parameters())
     assert found.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
@@ -98,6 +106,9 @@ def test_gradients_and_moments_are_counted(training: dict[str, Any], moments: in
     assert found.carried == [0, 0]
     carried = rehearse(config(training={**training, "optimizer_state": "carry"}), SIZES)
     assert carried.carried[0] == found.training - 2 * found.slices[0]
+    kept = rehearse(config(training={**training, "redraw_every": 2}), SIZES)
+    assert kept.carried == carried.carried
+    assert kept.peak("cpu") == carried.peak("cpu")
 
 
 def test_files_take_the_parameters_out_of_memory() -> None:
@@ -108,7 +119,7 @@ def test_files_take_the_parameters_out_of_memory() -> None:
     assert saved > memory.theta + others
     assert memory.peak("disk") == 3 * 2 * memory.theta  # of three checkpoints, with the best
     best = mapped.theta * 2  # and the one before
-    assert mapped.phases["aggregation"]["disk"] >= mapped.theta + sum(mapped.slices)
+    assert mapped.stages["aggregation"]["disk"] >= mapped.theta + sum(mapped.slices)
     assert mapped.peak("disk") >= mapped.theta + best
     assert memory.slices == mapped.slices
     with refused("store is 'tape', expected one of memory, host, disk, sharded"):

@@ -1,4 +1,4 @@
-"""`gistgnn plan`: say what a run would take of memory, disk and time, for several m and stores of the parameters."""
+"""`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
 
 import argparse
 import json
@@ -18,13 +18,14 @@ from gistgnn.cli.options import (
     milliseconds,
     natural,
 )
+from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import InputError
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
 
 if TYPE_CHECKING:
-    from gistgnn.planning import Plan, Spread
+    from gistgnn.planning import Option, PhasedPlan, Plan, Spread, Total
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +62,14 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Network, Resources, make_plan, spread
+    from gistgnn.planning import GraphSizes, Network, PhasedPlan, Resources, make_plan, spread
     from gistgnn.utils.console import spinner
 
     if args.ranks and not args.timed:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
-    config = config_of(args, sub_gcns=1, store="memory")
+    if args.budget:
+        return _choose(args)
+    config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
@@ -78,22 +81,53 @@ def run(args: argparse.Namespace) -> int:
         ranks = {"ranks": [{**asdict(each), "round": each.round} for each in spreads]} if spreads else {}
         print(json.dumps({**plan.as_dict(), **ranks}, indent=2))
     else:
-        _print(plan, spreads)
+        _print_graph(plan)
+        _print_phases(plan) if isinstance(plan, PhasedPlan) else _print_options(plan)
+        print(f"\n{plan.advice}")
+        if spreads:
+            print()
+            _print_ranks(spreads)
     return 0
 
 
-def _print(plan: "Plan", spreads: "list[Spread]") -> None:
+def _choose(args: argparse.Namespace) -> int:
+    """Print what a run with a budget would choose, and nothing else."""
+    from gistgnn.graphs import load
+    from gistgnn.session.budget import choose
+    from gistgnn.session.session import make_sampler
+
+    if args.sub_gcns:
+        raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+    config = config_of(args, 1, "memory")
+    graph = load(args.dataset, args.data_root)
+    gist = config.trainer(graph.num_features, graph.num_classes)
+    graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
+    sampler = make_sampler(gist, graph, config.sampler, config.inductive, shown=not args.json)
+    choice = choose(gist, sampler, config.training, args.budget)
+    if args.json:
+        print(json.dumps(choice.as_dict(), indent=2))
+        return 0
+    phases = " ".join(
+        f"{phase.sub_gcns}:{phase.epochs:.4g}{',copies' if phase.copies else ''}" for phase in choice.training.phases
+    )
+    print(f"{choice.reason}\nphases: {phases}, schedule {choice.training.schedule}, lr {choice.training.lr:g}")
+    return 0
+
+
+def _print_graph(plan: "Plan | PhasedPlan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
     print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk\n")
+
+
+def _print_options(plan: "Plan") -> None:
     memory, time = [], []
     for option in plan.options:
         first = (f"{option.sub_gcns}", option.store)
-        peak = max(size for place, size in option.peaks.items() if place != "disk")
-        held = (option.slice, option.training, option.activations, option.evaluation, peak, option.peaks["disk"])
+        held = (option.slice, option.training, option.activations, option.evaluation, *_peaks(option))
         memory.append((*first, "fits" if option.fits else "too large", *map(size, held)))
         moved = map(size, (option.moved, option.moved_by_all, option.data_parallel))
         time.append((*first, *moved, *(f"{value:.2g}" for value in (option.seconds or {}).values())))
@@ -102,10 +136,32 @@ def _print(plan: "Plan", spreads: "list[Spread]") -> None:
     print()
     columns = ("m", "store", "one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
     _table("a round's traffic with Θ; time, an estimate", columns, time)
-    print(f"\n{plan.advice}")
-    if spreads:
-        print()
-        _print_ranks(spreads)
+
+
+def _print_phases(plan: "PhasedPlan") -> None:
+    memory, time = [], []
+    for total in plan.totals:
+        for each in (option for option in plan.options if option.store == total.store):
+            first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
+            held = map(size, (each.slice, each.training, *_peaks(each)))
+            memory.append((*first, "fits" if each.fits else "too large", *held))
+            names = ("step", "round", "epoch", "evaluation", "phase")
+            seconds = [f"{each.seconds[name]:.2g}" if each.seconds else "" for name in names]
+            time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *seconds))
+        every = ("all", "", "", total.store)
+        memory.append((*every, "fits" if total.fits else "too large", "", "", *map(size, _peaks(total))))
+        seconds = [""] * 4 + ["" if total.seconds is None else f"{total.seconds:.2g}"]
+        time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
+    first = ("phase", "m", "copies", "store")
+    _table("memory (trained: with gradients and optimiser)", (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
+    print()
+    title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
+    _table(title, (*first, "rounds", "moves", "s/step", "s/round", "s/epoch", "s/eval.", "s/phase"), time)
+
+
+def _peaks(planned: "Option | Total") -> tuple[int, int]:
+    """Return the most that memory holds, and the most that the disk holds."""
+    return max(size for place, size in planned.peaks.items() if place != "disk"), planned.peaks["disk"]
 
 
 def _print_ranks(spreads: "list[Spread]") -> None:

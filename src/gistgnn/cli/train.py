@@ -139,13 +139,14 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         return 0
     from gistgnn.cli.evaluate import print_scores
     from gistgnn.io.models import model_path
+    from gistgnn.report.names import sub_gcns_name
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
     ensemble = config.get("method") == "ensemble"  # its result is the members at their best, not a round
     best = "each member at its best" if ensemble else f"at best validation (round {record['best_round']})"
     print_scores(
-        f"{record['graph']['name']}, {config['model']['name']}, {method}m = {config['sub_gcns']}",
+        f"{record['graph']['name']}, {config['model']['name']}, {method}{sub_gcns_name(record)}",
         {f"{split}, {best}": record[split] for split in ("validation", "test")}
         | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),

@@ -133,7 +133,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
     for name, (metavar, text) in settings.items():
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
         if name == "epochs":
-            extra |= {"default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
+            extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "lr":
             extra |= {"type": float, "default": None, "shown": f"{Training.lr:g}; with --budget {BUDGET_LR:g}"}
         add_field(group, Training, name, text, **extra)

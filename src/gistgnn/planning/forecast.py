@@ -1,4 +1,4 @@
-"""Plans a run for several m and stores of Θ: what each needs, and which of them fit."""
+"""Plans a run for several m, or for its phases, and several stores of Θ: what each needs, and which of them fit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.partition import Partition
 from gistgnn.planning.ledger import DISK
-from gistgnn.planning.rates import Rates, measure
-from gistgnn.planning.rehearsal import Rehearsal, rehearse
+from gistgnn.planning.option import Option, option_of
+from gistgnn.planning.phases import PhaseOption, Total, phase_options
+from gistgnn.planning.rates import measure
+from gistgnn.planning.rehearsal import rehearse
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.process_memory import available_bytes
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
+_ROWS = ("options", "totals")
 _SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
@@ -63,40 +67,18 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Option:
-    """What a run with one m and one store takes; sizes in bytes."""
-
-    sub_gcns: int
-    store: str
-    parameters: int  # of the largest sub-GCN, a number
-    slice: int  # the largest sub-GCN's parameters and buffers
-    training: int  # the same with gradients and the optimiser's state
-    activations: int  # what a step takes beyond what it leaves (of all sub-GCNs at once, where they are fused)
-    evaluation: int  # what an evaluation takes beyond what is there
-    method: str  # how the model is evaluated: "whole", "layers" or "parts"
-    moved: int  # from and to Θ in a round, by the sub-GCN that moves most
-    moved_by_all: int  # the same, by all sub-GCNs
-    data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
-    peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
-    phase: str  # the phase in which the device holds most
-    lacking: tuple[str, ...]  # the places that have too little
-    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation
-
-    @property
-    def fits(self) -> bool:
-        """Whether every place has enough."""
-        return not self.lacking
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A run for several m and stores."""
-
+class _Planned:
     graph: GraphSizes
     batch: GraphSizes  # the sizes of a step's batch
     parameters: int  # of the full model, a number
     theta: int  # bytes of Θ
     resources: Resources
+
+
+@dataclass(frozen=True)
+class Plan(_Planned):
+    """A run for several m and stores."""
+
     options: tuple[Option, ...]  # every m in every store
 
     @property
@@ -113,8 +95,7 @@ class Plan:
             least = min(self.options, key=lambda option: max(option.peaks.values()))
             return (
                 f"nothing fits: the least is m = {least.sub_gcns} with the parameters in "
-                f"{_PLACES[STORES[least.store].holds]}, and it lacks "
-                f"{' and '.join(_LACKING[place] for place in least.lacking)}; make --hidden smaller, or "
+                f"{_PLACES[STORES[least.store].holds]}, and it lacks {_lacks(least)}; make --hidden smaller, or "
                 "train by --sampler clusters"
             )
         why = "no smaller m fits"
@@ -122,14 +103,43 @@ class Plan:
             why = f"no m fits with the parameters in {_PLACES[STORES[first].holds]}"
         elif chosen.sub_gcns == min(option.sub_gcns for option in self.options):
             why = "it is the smallest m that was asked for"
-        where = f"{_PLACES[STORES[chosen.store].holds]} (--store {chosen.store})"
-        return f"choose m = {chosen.sub_gcns} with the parameters in {where}: {why}"
+        return f"choose m = {chosen.sub_gcns} with the parameters in {_where(chosen.store)}: {why}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
         options = [{**asdict(option), "fits": option.fits} for option in self.options]
         chosen = self.choice and {"sub_gcns": self.choice.sub_gcns, "store": self.choice.store}
         return {**asdict(self), "options": options, "choice": chosen, "advice": self.advice}
+
+
+@dataclass(frozen=True)
+class PhasedPlan(_Planned):
+    """A run with phases for several stores."""
+
+    options: tuple[PhaseOption, ...]  # every phase in every store
+    totals: tuple[Total, ...]  # of every store
+
+    @property
+    def choice(self) -> Total | None:
+        """The first store in which every phase fits."""
+        return next((total for total in self.totals if total.fits), None)
+
+    @property
+    def advice(self) -> str:
+        """A sentence that says what to choose."""
+        if self.choice:
+            return f"every phase fits with the parameters in {_where(self.choice.store)}"
+        least = min(self.totals, key=lambda total: max(total.peaks.values())).store
+        short = next(option for option in self.options if option.store == least and not option.fits)
+        return (
+            f"nothing fits: with the parameters in {_PLACES[STORES[least].holds]}, {short.name} lacks {_lacks(short)}; "
+            "give it more sub-GCNs, make --hidden smaller, or train by --sampler clusters"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what `gistgnn plan --json` prints."""
+        rows = {name: [{**asdict(each), "fits": each.fits} for each in getattr(self, name)] for name in _ROWS}
+        return {**asdict(self), **rows, "choice": self.choice and {"store": self.choice.store}, "advice": self.advice}
 
 
 def make_plan(
@@ -140,28 +150,43 @@ def make_plan(
     stores: Sequence[str] = PLANNED,
     *,
     timed: bool = True,
-) -> Plan:
-    """Plan a run for several m and stores of Θ.
+) -> Plan | PhasedPlan:
+    """Plan a run for several m and stores of Θ, or its phases for several stores.
 
     Args:
         config: the run; its own m is ignored.
         sizes: of its graph.
         resources: what there is.
-        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow.
+        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow. Phases have their own.
         stores: of `PLANNED`.
         timed: measure the machine, for about a second.
 
     Raises:
         InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
     """
-    every = sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
-    runs = [(replace(config, sub_gcns=m), store) for store in stores for m in every]
-    found = [rehearse(run, sizes, store, resources.base, resources.limits) for run, store in runs]
+    phased, limits = bool(config.training.phases), resources.limits
+    every = [config.sub_gcns] if phased else sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
+    runs = [(store, m) for store in stores for m in every]
+    rehearsed = [rehearse(replace(config, sub_gcns=m), sizes, store, resources.base, limits) for store, m in runs]
     rates = None
     if timed:
-        rates = measure([work for run in found for work in (run.step, run.scoring)], torch.device(config.device))
-    options = tuple(_option(*run, result, resources, rates) for run, result in zip(runs, found, strict=True))
-    return Plan(sizes, found[0].batch, found[0].full, found[0].theta, resources, options)
+        works = [work for run in rehearsed for found in run for work in (found.step, found.scoring)]
+        rates = measure(works, torch.device(config.device))
+    first = rehearsed[0][0]
+    shared = sizes, first.batch, first.full, first.theta, resources
+    planned = [(store, found) for (store, _), found in zip(runs, rehearsed, strict=True)]
+    if phased:
+        parts = [phase_options(store, found, limits, rates) for store, found in planned]
+        return PhasedPlan(*shared, tuple(chain(*parts)), tuple(map(Total.of, parts)))
+    return Plan(*shared, tuple(option_of(store, found, limits, rates) for store, [found] in planned))
+
+
+def _where(store: str) -> str:
+    return f"{_PLACES[STORES[store].holds]} (--store {store})"
+
+
+def _lacks(option: Option) -> str:
+    return " and ".join(_LACKING[place] for place in option.lacking)
 
 
 def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
@@ -173,38 +198,3 @@ def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence
             Partition(split, m, kind=config.partition)
             possible.append(m)
     return possible
-
-
-def _option(config: RunConfig, store: str, found: Rehearsal, resources: Resources, rates: Rates | None) -> Option:
-    device, limits, m = torch.device(config.device).type, resources.limits, config.sub_gcns
-    peaks = {place: found.peak(place) for place in limits}
-    moved = [2 * (size + moments) for size, moments in zip(found.slices, found.carried, strict=True)]
-    return Option(
-        sub_gcns=m,
-        store=store,
-        parameters=max(found.parameters),
-        slice=max(found.slices),
-        training=found.training,
-        activations=found.step.top - found.step.after,
-        evaluation=found.scoring.top - found.scoring.before,
-        method=found.method,
-        moved=max(moved),
-        moved_by_all=sum(moved),
-        data_parallel=2 * (m - 1) * found.theta * config.training.local_steps,
-        peaks=peaks,
-        phase=max(found.phases, key=lambda phase: found.phases[phase].get(device, 0)),
-        lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
-        seconds=_seconds(config, found, sum(moved), rates) if rates else None,
-    )
-
-
-def _seconds(config: RunConfig, found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
-    """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
-    training, m = config.training, config.sub_gcns
-    steps = training.steps(found.steps_per_epoch, m)
-    step, in_round = rates.seconds(found.step), min(training.local_steps, steps)
-    every = step if found.fused else m * step
-    exchange = 2 * moved / rates.copied  # read and written
-    epoch = (steps * every + steps / in_round * exchange) / training.epochs
-    round_ = in_round * every + exchange
-    return {"step": step, "round": round_, "epoch": epoch, "evaluation": rates.seconds(found.scoring)}

@@ -9,8 +9,10 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
-from gistgnn.planning.forecast import PLANNED, Option, Resources, make_plan, possible_sub_gcns
+from gistgnn.planning.forecast import PLANNED, Resources, make_plan, possible_sub_gcns
 from gistgnn.planning.ledger import DISK
+from gistgnn.planning.option import Option
+from gistgnn.planning.phases import PhaseOption
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
@@ -20,7 +22,7 @@ _AMPLE = 40  # times a run's parameters, features and edges: no run has come nea
 
 
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
-    """Refuse a run that cannot fit, and say what would.
+    """Refuse a run that cannot fit, and say what would. Of a run with phases it names the first that does not fit.
 
     Raises:
         InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
@@ -28,17 +30,19 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     m, method, config = config.sub_gcns, config.method, config.planned
     if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
         return
-    option = _plan(config, sizes, resources, config.sub_gcns, config.store)
-    if not option.lacking:
+    options = _options(config, sizes, resources, config.sub_gcns, config.store)
+    if not (lacking := [option for option in options if option.lacking]):
         return
-    short = option.lacking[0]
-    run = f"m = {m}" if method == "gist" else f"{method}, m = {m},"
+    option, short = lacking[0], lacking[0].lacking[0]
+    run, part = f"m = {m}" if method == "gist" else f"{method}, m = {m},", "phase"
+    if isinstance(option, PhaseOption):
+        run, part = option.name, "stage"
     needed, there = size(option.peaks[short]), size(resources.limits[short])
     if short == DISK:
         half = STORES[config.store].holds == "disk" and config.store_precision == "float32"
         ways = f"choose another --out{', or add --store-precision bf16' if half else ''}"
         raise InputError(f"{run} needs {needed} of the disk, {there} are free there: make room, {ways}")
-    where = f"{'memory' if short == 'cpu' else 'GPU memory'} (in its {option.phase} phase)"
+    where = f"{'memory' if short == 'cpu' else 'GPU memory'} (in its {option.phase} {part})"
     ways = _advice(config, sizes, resources, method)
     raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
@@ -46,8 +50,8 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     """Return the most memory that a run takes on its device, beside the process itself, by a rehearsal."""
     resources = replace(Resources.here(config.device), base=0)
-    peaks = _plan(config.planned, sizes, resources, config.planned.sub_gcns, config.store).peaks
-    return peaks["cuda" if config.device != "cpu" else "cpu"]
+    options = _options(config.planned, sizes, resources, config.planned.sub_gcns, config.store)
+    return max(option.peaks["cuda" if config.device != "cpu" else "cpu"] for option in options)
 
 
 def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
@@ -61,18 +65,23 @@ def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
     """Say what would fit; for other methods than GIST m does not decide it."""
-    every = [config.sub_gcns, *(m for m in possible_sub_gcns(config, sizes, _TRIED) if m != config.sub_gcns)]
+    own, phased = config.sub_gcns, bool(config.training.phases)
+    every = [own, *(m for m in possible_sub_gcns(config, sizes, () if phased else _TRIED) if m != own)]
     stores = [store for store in PLANNED if STORES[store].holds != "host" or config.device != "cpu"]
     for store in stores[stores.index(config.store) if config.store in stores else 0 :] if method == "gist" else ():
         option = "" if store == config.store else f" --store {store}"
         for m in every:
-            if (m, store) != (config.sub_gcns, config.store) and _plan(config, sizes, resources, m, store).fits:
-                return f"--sub-gcns {m}{option} would fit"
-    ways = ["make --hidden smaller"]
+            if (m, store) == (own, config.store):
+                continue
+            if all(each.fits for each in _options(config, sizes, resources, m, store)):
+                return f"{option.lstrip() if phased else f'--sub-gcns {m}{option}'} would fit"
+    ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
     ways += ["train by --sampler clusters"] * (config.sampler is None)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
-    return f"{'no m and no store would fit; ' if method == 'gist' else ''}{', or '.join(ways)}"
+    none = "no store would fit; " if phased else "no m and no store would fit; "
+    return f"{none if method == 'gist' else ''}{', or '.join(ways)}"
 
 
-def _plan(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> Option:
-    return make_plan(config, sizes, resources, [m], [store], timed=False).options[0]
+def _options(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> tuple[Option, ...]:
+    """Return what a run takes; with phases, what each takes."""
+    return make_plan(config, sizes, resources, [m], [store], timed=False).options

@@ -22,18 +22,18 @@ from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
-from gistgnn.planning.ledger import DISK, DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
-from gistgnn.round import Round
+from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
+from gistgnn.round import Manner, Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.registry import make_runner
-from gistgnn.runners.runner import Runner
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import Batch, ClusterSampling, expected_batch, forward
-from gistgnn.schedule import Stretch
+from gistgnn.sampling import ClusterSampling, expected_batch, forward
+from gistgnn.schedule import RoundPlan, Schedule, Stretch, check_phases
+from gistgnn.theta.mean import Mean
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.registry import STORES
 
-ROUNDS = STEPS = 2  # in the first, some memory is not there yet: moments, the best Θ
+ROUNDS = STEPS = 2  # of every phase; in the first, some memory is not there yet: moments, the best Θ
 _SCORED = 100  # bytes for a node while predictions are compared with labels
 
 _DEVICES = {"host": "cpu", "disk": DISK_DEVICE}  # by what a place holds Θ in; otherwise where the sub-GCNs train
@@ -41,8 +41,14 @@ _DEVICES = {"host": "cpu", "disk": DISK_DEVICE}  # by what a place holds Θ in; 
 
 @dataclass
 class Rehearsal:
-    """What a rehearsed run holds and computes; sizes in bytes."""
+    """What a phase of a rehearsed run holds and computes; sizes in bytes. A run without phases has one.
 
+    What is done before the first round, such as reading the graph, is part of the first phase.
+    """
+
+    first: RoundPlan  # what the phase's first round does
+    rounds: range  # the numbers of its rounds
+    epochs: float
     theta: int
     full: int  # parameters of the full model, a number
     slices: list[int]  # every sub-GCN's parameters and buffers
@@ -50,22 +56,23 @@ class Rehearsal:
     training: int  # the first sub-GCN with gradients and the optimiser's state
     carried: list[int]  # every sub-GCN's moments, where they are kept from round to round
     batch: GraphSizes  # the sizes of a step's batch
-    steps_per_epoch: int
-    phases: dict[str, dict[str, int]] = field(default_factory=dict)  # phase -> place -> the most that it holds
+    stages: dict[str, dict[str, int]] = field(default_factory=dict)  # stage -> place -> the most that it holds
     fused: bool = False  # the sub-GCNs train in one pass over each batch
     method: str = ""  # of evaluation: "whole", "layers" or "parts"
     step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all where they are fused
     scoring: Work = field(default_factory=Work)  # one evaluation
 
     def peak(self, place: str) -> int:
-        """Return the most bytes that a place holds in any phase."""
-        return max(places.get(place, 0) for places in self.phases.values())
+        """Return the most bytes that a place holds in any stage."""
+        return max(places.get(place, 0) for places in self.stages.values())
 
 
 def rehearse(
     config: RunConfig, sizes: GraphSizes, store: str = "memory", base: int = 0, limits: Mapping[str, int] | None = None
-) -> Rehearsal:
-    """Rehearse two rounds of a run by the method "gist" on tensors without memory.
+) -> list[Rehearsal]:
+    """Rehearse two rounds of every phase of a run by the method "gist" on tensors without memory.
+
+    The phases follow one another: what one leaves in memory is there in the next.
 
     Args:
         config: the run.
@@ -74,8 +81,11 @@ def rehearse(
         base: bytes that the process holds before.
         limits: bytes that may be held in each place; evaluation may take half of what is left.
 
+    Returns:
+        One entry for each phase; one for a run without phases.
+
     Raises:
-        InputError: an unknown store, or a model, m or setting out of range.
+        InputError: an unknown store, or a model, m, phase or setting out of range.
     """
     if store not in STORES:
         raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
@@ -88,24 +98,35 @@ def rehearse(
 
 
 class _Run:
-    """The phases of one run, in order."""
+    """The stages of one run, in order."""
 
     def __init__(self, gist: GIST, config: RunConfig, sizes: GraphSizes, store: str) -> None:
-        self._gist, self._config, self._sizes, self._training = gist, config, sizes, config.training
+        self._gist, self._config, self._sizes = gist, config, sizes
         place, self._device = STORES[store], torch.device(config.device)
         self._on_disk, self._streams = place.holds == "disk", place.streams
         self._theta_device = _DEVICES.get(place.holds, config.device)
         self._subs: dict[int, tuple[Widths, nn.Module]] = {}
         seen = sizes.training() if config.inductive else sizes
         self._expected = expected_batch(config.sampler, seen, config.model.layers)
-        self._found = self._sizes_of_models(self._expected.sizes(seen))
+        training, zero = config.training, config.training.cross_weights == "zero"
+        check_phases(training.phases, gist.partition)
+        self._mean = (
+            Mean.of(gist.full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
+        )
+        schedule = Schedule(training, self._expected.steps, gist.workers)
+        batch = self._expected.sizes(seen)
+        epochs = [phase.epochs for phase in training.phases] or [training.epochs]
+        parts = zip(schedule.phases, epochs, strict=True)
+        self._phases = [self._sizes_of_models(schedule.plan(part[0][0]), *part, batch) for part in parts]
+        self._found = self._phases[0]  # of the phase that is rehearsed
 
-    def _sizes_of_models(self, batch: GraphSizes) -> Rehearsal:
+    def _sizes_of_models(self, first: RoundPlan, rounds: range, epochs: float, batch: GraphSizes) -> Rehearsal:
         """Return what follows from shapes alone."""
-        gist, training = self._gist, self._training
+        gist, training = self._gist, first.training
         moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
-        keeps = training.optimizer_state == "carry" or gist.sub_gcns == 1
-        every = [gist.layout.widths([len(block) for block in blocks]) for blocks in gist.blocks(0)]
+        blocks_of = gist.partition_of(first).blocks(first.draw)
+        keeps = training.optimizer_state == "carry" or first.lasting or len(blocks_of) == 1
+        every = [gist.layout.widths([len(block) for block in blocks]) for blocks in blocks_of]
         models = {widths: self._build(widths, "meta") for widths in {*every, gist.widths}}
         size = {widths: bytes_of(named_tensors(model).values()) for widths, model in models.items()}
         numbers = {widths: sum(p.numel() for p in model.parameters()) for widths, model in models.items()}
@@ -113,6 +134,9 @@ class _Run:
         if moments == 2:  # Adam counts the steps of every parameter
             state = {widths: size + 4 * len(list(models[widths].parameters())) for widths, size in state.items()}
         return Rehearsal(
+            first=first,
+            rounds=rounds,
+            epochs=epochs,
             theta=size[gist.widths],
             full=numbers[gist.widths],
             slices=[size[widths] for widths in every],
@@ -120,62 +144,93 @@ class _Run:
             training=size[every[0]] + bytes_of(models[every[0]].parameters()) + state[every[0]],
             carried=[keeps * state[widths] for widths in every],
             batch=batch,
-            steps_per_epoch=self._expected.steps,
         )
 
-    def rehearse(self, ledger: Ledger, limits: Mapping[str, int]) -> Rehearsal:
+    def rehearse(self, ledger: Ledger, limits: Mapping[str, int]) -> list[Rehearsal]:
         """Go through the run."""
-        config, gist, found, self._ledger = self._config, self._gist, self._found, ledger
-        with self._phase("loading"):
-            graph = PlannedGraph(config, self._sizes)
-        with self._phase("parameters"):
-            theta = self._make_theta()
-        with self._phase("clustering"):
-            sampler = PlannedBatches(graph.seen, self._expected, ledger, config.sampler)
-        with self._phase("preparing evaluation"), torch.no_grad():
-            with ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
-                model = cast(GNN, self._build(gist.widths, config.device).eval())
-            reading = min(READING, found.theta) if self._streams else 0
-            evaluate, files = self._prepare_evaluation(model, graph.whole, limits, reading)
-        runner = self._make_runner(sampler)
-        for number in range(ROUNDS):
-            with self._phase("training"):
-                saved = self._saved(theta) if number else []  # while the last round's state is written
-                round_ = Round(theta, number, gist.blocks(0), self._sub_gcn, gist.input_axis)
-                prefetches = self._streams and gist.sub_gcns > 1 and not found.fused
-                ahead = filler(found.slices[-1] * prefetches)  # the next sub-GCN's slice
-                losses = runner(round_, sampler, self._training, Stretch(0, STEPS, STEPS), 0)
-                del saved, ahead
-            with self._phase("aggregation"):
-                round_.aggregate(losses)
-            with self._phase("evaluation"), torch.no_grad(), ledger.observed(self._device.type) as found.scoring:
-                block = filler(reading, config.device)
-                theta.load_into(model)
-                evaluate()
-                filler(_SCORED * self._sizes.nodes)
-                del block
-            with self._phase("keeping the best"):  # of a Θ in files, while the round is still in the journal
-                journal = filler(sum(found.slices) + sum(found.carried), DISK_DEVICE) if self._on_disk else None
-                theta.keep_best()  # the one before is there until this one is
-                del journal
-        found.step = sampler.steps[-1]
-        found.phases["evaluation"][DISK] = found.phases["evaluation"].get(DISK, 0) + files
-        return found
+        self._ledger, self._limits = ledger, limits
+        self._prepare()
+        for found in self._phases:
+            found.theta, found.method = self._found.theta, self._found.method
+        for number in range(ROUNDS * len(self._phases)):
+            self._found = self._phases[number // ROUNDS]
+            self._rehearse_round(number)
+        return self._phases
+
+    def _prepare(self) -> None:
+        """Go through what is done before the first round. The blocks' first values take less than training them."""
+        config, gist, found = self._config, self._gist, self._found
+        with self._stage("loading"):
+            self._graph = PlannedGraph(config, self._sizes)
+        with self._stage("parameters"):
+            self._theta = self._make_theta()
+        with self._stage("clustering"):
+            self._sampler = PlannedBatches(self._graph.seen, self._expected, self._ledger, config.sampler)
+        with self._stage("preparing evaluation"), torch.no_grad():
+            with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
+                self._model = cast(GNN, self._build(gist.widths, config.device).eval())
+            self._reading = min(READING, found.theta) if self._streams else 0
+            self._whole = self._prepare_evaluation(self._model, self._reading)
+        self._runner = make_runner(config.runner)
+        if isinstance(self._runner, Fused):  # it would try a step on copies, and tensors without values have none
+            shared = self._sampler.for_sub_gcn(0) is self._sampler
+            self._runner.fuses = shared and gist.input_axis is None
+
+    def _rehearse_round(self, number: int) -> None:
+        """Train, aggregate, evaluate and save once."""
+        found = self._found
+        plan = replace(found.first, fresh=number % ROUNDS == 0)
+        with self._stage("training"):
+            saved = self._saved() if number else []  # while the last round's state is written
+            self._round = round_ = self._begin_round(number, plan)  # the round before is there until this one is
+            together = len(round_.members) > 1
+            found.fused = together and isinstance(self._runner, Fused) and bool(self._runner.fuses)
+            prefetches = self._streams and together and not found.fused
+            ahead = filler(found.slices[-1] * prefetches)  # the next sub-GCN's slice
+            losses = self._runner(round_, self._sampler, plan.training, Stretch(0, STEPS, STEPS), 0)
+            found.step = self._sampler.steps[-1]
+            del saved, ahead
+        with self._stage("aggregation"):
+            round_.aggregate(losses)
+        self._rehearse_evaluation(number, plan)
+        with self._stage("keeping the best"):  # of a Θ in files, while the round is still in the journal
+            journal = filler(sum(found.slices) + sum(found.carried), DISK_DEVICE) if self._on_disk else None
+            self._theta.keep_best()  # the one before is there until this one is
+            del journal
+
+    def _rehearse_evaluation(self, number: int, plan: RoundPlan) -> None:
+        """Score the full model; after a round of copies, the narrow model that they are copies of."""
+        (evaluate, size), reading = self._whole, self._reading
+        if plan.copies:
+            with self._stage("evaluation"), torch.no_grad():
+                narrow = self._begin_round(number + 1, replace(plan, fresh=False), only=1).subs[0].eval()
+                if plan.fresh:
+                    self._narrow = self._prepare_evaluation(cast(GNN, narrow), 0)
+            (evaluate, size), reading = self._narrow, 0
+        files = filler(size, DISK_DEVICE)
+        with self._stage("evaluation"), torch.no_grad(), self._ledger.observed(self._device.type) as work:
+            block = filler(reading, self._config.device)
+            if not plan.copies:
+                self._theta.load_into(self._model)
+            evaluate()
+            filler(_SCORED * self._sizes.nodes)
+            del block, files
+        self._found.scoring = work
+
+    def _begin_round(self, number: int, plan: RoundPlan, only: int | None = None) -> Round:
+        """Begin a round as `GIST.begin_round` does; `only`: of this many sub-GCNs."""
+        blocks = self._gist.partition_of(plan).blocks(plan.draw)
+        scales = self._mean.scales(len(blocks)) if self._mean else {}
+        manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
+        return Round(self._theta, number, blocks[:only], self._sub_gcn, self._gist.input_axis, manner)
 
     @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
+    def _stage(self, name: str) -> Iterator[None]:
         """Note the most that every place holds in the block."""
         yield
-        known = self._found.phases.setdefault(name, {})
+        known = self._found.stages.setdefault(name, {})
         for place, size in self._ledger.peaks().items():
             known[place] = max(size, known.get(place, 0))
-
-    def _make_runner(self, sampler: PlannedBatches) -> Runner:
-        runner = make_runner(self._config.runner)
-        if isinstance(runner, Fused):  # it would try a step on copies, and tensors without values cannot be copied
-            together = self._gist.sub_gcns > 1 and sampler.for_sub_gcn(0) is sampler
-            self._found.fused = runner.fuses = together and self._gist.input_axis is None
-        return runner
 
     def _make_theta(self) -> InMemory:
         half = self._on_disk and self._config.store_precision == "bf16"
@@ -197,23 +252,21 @@ class _Run:
         with torch.device(device):
             return self._gist.build(widths)
 
-    def _saved(self, theta: InMemory) -> list[Tensor]:
+    def _saved(self) -> list[Tensor]:
         """Hold what checkpoints take on the disk: those that are kept, and a new one."""
         if self._on_disk:
             return []
-        size = sum(part.tensor.nbytes for part in theta.checkpoint().values())
+        size = sum(part.tensor.nbytes for part in self._theta.checkpoint().values())
         return [filler((KEPT + 1) * size, DISK_DEVICE)]
 
-    def _prepare_evaluation(
-        self, gnn: GNN, batch: Batch, limits: Mapping[str, int], reading: int
-    ) -> tuple[Callable[[], object], int]:
+    def _prepare_evaluation(self, gnn: GNN, reading: int) -> tuple[Callable[[], object], int]:
         """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files.
 
         Reading weights from where Θ lies takes ``reading`` bytes.
         """
-        wanted, sizes, device = self._config.evaluation, self._sizes, self._device
+        wanted, sizes, batch, device = self._config.evaluation, self._sizes, self._graph.whole, self._device
         left = [
-            (limits.get(place, 2**62) - self._ledger.account(place).live) // 2
+            (self._limits.get(place, 2**62) - self._ledger.account(place).live) // 2
             for place in dict.fromkeys(("cpu", device.type))
         ]
         least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so

@@ -60,8 +60,10 @@ def spread(
         sub_gcns: every m, which is left out where it is below W; None: m = W.
 
     Raises:
-        InputError: an m that the widths do not allow, or none that is as large as W.
+        InputError: an m that the widths do not allow, or none that is as large as W; or a run with phases.
     """
+    if config.training.phases:
+        raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
     pairs = [(w, m) for w in ranks for m in sub_gcns or [w] if m >= w]
     if alone := [w for w in ranks if w not in dict(pairs)]:
         most = max(sub_gcns or alone)
@@ -71,7 +73,7 @@ def spread(
         raise InputError(
             f"m = {too_many[0]} is more than the widths allow: give wider --hidden, or fewer --ranks or --sub-gcns"
         )
-    found = {m: rehearse(replace(config, sub_gcns=m), sizes) for m in wanted}
+    found = {m: rehearse(replace(config, sub_gcns=m), sizes)[0] for m in wanted}
     rates = measure([run.step for run in found.values()], torch.device(config.device))
     steps = {m: rates.seconds(run.step) / (m if run.fused else 1) for m, run in found.items()}
     return [_project(config, w, m, found[m], steps, network) for w, m in pairs]

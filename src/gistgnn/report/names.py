@@ -1,5 +1,6 @@
 """What reports and tables call things, and how they read a run's record."""
 
+import itertools
 from typing import Any
 
 METHODS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
@@ -11,6 +12,14 @@ COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parent
 def method_name(method: str, m: int) -> str:
     """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
     return ONE_DEVICE if m == 1 else METHODS.get(method, method)
+
+
+def sub_gcns_name(record: dict[str, Any]) -> str:
+    """Return m of a run, such as "m = 8"; of every phase, if there are phases: "m = 8 (copies), 8, 1"."""
+    config = record["config"]
+    phases = ((record.get("budget") or config)["training"].get("phases")) or [config]
+    names = [f"{phase['sub_gcns']}{' (copies)' if phase.get('copies') else ''}" for phase in phases]
+    return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
 
 
 def main_score(record: dict[str, Any]) -> str:

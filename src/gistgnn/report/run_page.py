@@ -6,7 +6,7 @@ from typing import Any
 
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
 from gistgnn.report.charts import Chart, Series, write_png
-from gistgnn.report.names import SCORES, bytes_sent, main_score, method_name
+from gistgnn.report.names import SCORES, bytes_sent, main_score, method_name, sub_gcns_name
 from gistgnn.report.page import render
 from gistgnn.utils.formats import duration, percent, size, size_unit, time_unit
 
@@ -31,7 +31,7 @@ def run_page(record: dict[str, Any]) -> str:
     """Return the page of a run, from the content of result.json. A section whose fields are missing is left out."""
     graph, config = record["graph"], record["config"]
     about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
-    method = method_label(config)
+    method = method_label(record)
     coverage = record.get("coverage")
     return render(
         "run.html",
@@ -56,14 +56,16 @@ def plot_curves(record: dict[str, Any], path: Path) -> None:
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
         score = replace(score, mark_label=f"best validation: test {percent(best['test'])}")
-    title = f"{record['graph']['name']}, {_model(record['config'])}, m = {record['config']['sub_gcns']}"
+    title = f"{record['graph']['name']}, {_model(record['config'])}, {sub_gcns_name(record)}"
     write_png([loss, score], title, path)
 
 
-def method_label(config: dict[str, Any]) -> str:
-    """Return how a run of this configuration trains, in words."""
-    m = config.get("sub_gcns", 1)
-    return f"{method_name(config.get('method', 'gist'), m)}, {'the full model' if m == 1 else f'm = {m}'}"
+def method_label(record: dict[str, Any]) -> str:
+    """Return how a run trains, in words."""
+    config, split = record["config"], sub_gcns_name(record)
+    whole = split == "m = 1"
+    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
+    return f"{method}, {'the full model' if whole else split}"
 
 
 def _model(config: dict[str, Any], *, short: bool = False) -> str:

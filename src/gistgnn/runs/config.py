@@ -130,7 +130,14 @@ class RunConfig:
 
     @property
     def planned(self) -> "RunConfig":
-        """The run of GIST that takes as much memory as this one."""
+        """The run of GIST that takes as much memory as this one; with a budget, the least that may be chosen."""
+        if self.training.budget:
+            from gistgnn.session.budget import even_parts, with_cycles
+
+            m = even_parts([width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims])[
+                -1
+            ]
+            return replace(self, sub_gcns=m, training=with_cycles(self.training, m, [1], 1))
         if self.method == "data-parallel":
             return replace(self, sub_gcns=1, method="gist")
         if self.method == "local-sgd":

@@ -98,7 +98,7 @@ def config_of(record: dict[str, Any]) -> RunConfig:
         fields["store"] = "disk"
     return RunConfig(
         model=ModelConfig(**model),
-        training=Training(**fields.pop("training")),
+        training=Training.from_dict(fields.pop("training")),
         sampler=from_description(fields.pop("sampler", None)),
         evaluation=Evaluation(**fields.pop("evaluation", {})),
         **fields,

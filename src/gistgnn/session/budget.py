@@ -91,19 +91,24 @@ def choose(trainer: Trainer, sampler: Sampler, training: Training, seconds: floa
 def candidates(trainer: Trainer) -> list[int]:
     """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
     spec, partition = trainer.full_spec, trainer.partition
-    possible = [1]
     widths = [partition.features[axis] for axis in partition.split]
     try:
         Mean.of(spec, partition.split, trainer.input_axis, zero=True)
     except InputError:  # copies side by side are not the same model
         widths = []
-    m = 2
-    while widths and all(width % m == 0 and width // m >= NARROWEST for width in widths):
-        possible.append(m)
-        m *= 2
+    possible = even_parts(widths)
     room = available_bytes(trainer.device)
     fitting = [m for m in possible if 6 * _bytes_of(narrow(spec, partition, m)) < room]
     return sorted(fitting or possible[-1:], reverse=True)
+
+
+def even_parts(widths: Sequence[int]) -> list[int]:
+    """Return every power of 2 that divides some widths into parts that are not narrower than `NARROWEST`; 1 always."""
+    possible, m = [1], 2
+    while widths and all(width % m == 0 and width // m >= NARROWEST for width in widths):
+        possible.append(m)
+        m *= 2
+    return possible
 
 
 def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:

@@ -177,7 +177,8 @@ class Session:
 
     def _warn_of_untrained(self) -> None:
         trainer, schedule = self._trainer, self.schedule
-        if not trainer.merges or not trainer.ranks.leads or self.finished or self._clock:
+        zero = self._training.cross_weights == "zero"  # then nothing untrained is in the model
+        if zero or not trainer.merges or not trainer.ranks.leads or self.finished:
             return
         counts = coverage_of(trainer.full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
