@@ -127,7 +127,7 @@ def test_fit_refuses_before_it_trains() -> None:
 def test_fit_is_evaluated_through_one_preparation(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     prepare = Evaluation.prepare
-    monkeypatch.setattr(Evaluation, "prepare", lambda *args: calls.append(args) or prepare(*args))
+    monkeypatch.setattr(Evaluation, "prepare", lambda *a, **k: calls.append(a) or prepare(*a, **k))
     result = fit(GIST(gcn(), (8,), 2), evaluation=Evaluation("layers"))
     assert len(result.history) > 1
     assert len(calls) == 1
