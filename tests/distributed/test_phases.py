@@ -47,7 +47,7 @@ def train_all(ranks: Ranks, store: str) -> list[dict[str, Any]]:
     return [fitted(number, ranks, store) for number in range(len(CASES))]
 
 
-@pytest.mark.parametrize(("count", "store"), [(2, "memory"), (2, "sharded"), (4, "sharded")])
+@pytest.mark.parametrize(("count", "store"), [(2, "memory"), (2, "sharded")])
 def test_ranks_train_the_theta_of_one_process(count: int, store: str) -> None:
     every = on_ranks(count, train_all, store)
     for number in range(len(CASES)):
