@@ -32,4 +32,4 @@ def test_a_killed_run_ends_with_the_theta_of_an_unbroken_one(tmp_path: Path) -> 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 def test_a_run_in_phases_that_is_killed_goes_on(tmp_path: Path) -> None:
     """Also where a phase begins, and the moments of the one before are removed."""
-    killed_again_and_again(tmp_path, 1, 1200, 131, "phases")
+    killed_again_and_again(tmp_path, 1, 1200, 53, "phases")
