@@ -154,6 +154,11 @@ class Training:
         """Whether the full model is the mean of its sub-GCNs; in the paper's method it is their sum."""
         return bool(self.phases) or self.cross_weights == "zero"
 
+    @property
+    def keeps_moments(self) -> bool:
+        """Whether moments stay with Θ between rounds: they are carried, or blocks last for several rounds."""
+        return self.optimizer_state == "carry" or self.redraw_every != 1
+
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON holds them, without those that older records do not name if they are unused."""
         default = {field.name: field.default for field in fields(self)}

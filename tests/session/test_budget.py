@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gistgnn import GIST, Result, Saving, Training
 from gistgnn.graphs import Graph
+from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from gistgnn.schedule import Schedule
 from gistgnn.session import budget, session
@@ -75,6 +76,9 @@ def test_parts_are_not_narrower_than_they_may_be() -> None:
     assert budget.candidates(make(200)) == [1]
     assert budget.candidates(make(2 * budget.NARROWEST + 1)) == [1], "two blocks would differ"
     assert budget.candidates(make(whole=[0])) == [1]
+    assert budget.candidates(make(partition="categorical")) == [1], "blocks of random sizes have no copies"
+    inputs = GIST(lambda w: GCN(w[0], w[1:], C), (WIDE, WIDE), input_axis=0)
+    assert budget.candidates(inputs) == [1], "copies see all input features"
 
 
 def test_a_model_that_is_not_its_copies_is_trained_as_usual() -> None:

@@ -46,7 +46,7 @@ def memory_of(
     own = slices[ranks.rank :: ranks.count] or slices
     if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
         share = ranks.count if place.shared else 1
-        carried = moments * theta if training.optimizer_state == "carry" or len(slices) == 1 else 0
+        carried = moments * theta if training.keeps_moments or len(slices) == 1 else 0
         held |= {"theta": theta // share, "best": theta // share, "moments": carried // share}
     one_at_a_time = place.streams and not place.shared
     return {**held, "sub_gcns": (2 + moments) * (max(own) if one_at_a_time else sum(own))}
@@ -54,7 +54,7 @@ def memory_of(
 
 def round_costs(training: Training, sub_gcns: int, workers: int, *, theta: int, slices: Sequence[int]) -> Costs:
     """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
-    carried = moments_of(training) if training.optimizer_state == "carry" and sub_gcns > 1 else 0
+    carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
     return costs(theta, [(1 + carried) * size for size in slices], workers, training.local_steps, sharded=True)
 
 

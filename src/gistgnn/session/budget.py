@@ -15,7 +15,7 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.schedule import RoundPlan, Schedule, check_phases
 from gistgnn.settings import Phase, Training
 from gistgnn.subtrain import subtrain
 from gistgnn.theta.mean import Mean
@@ -92,11 +92,12 @@ def candidates(trainer: Trainer) -> list[int]:
     """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
     spec, partition = trainer.full_spec, trainer.partition
     widths = [partition.features[axis] for axis in partition.split]
-    try:
-        Mean.of(spec, partition.split, trainer.input_axis, zero=True)
-    except InputError:  # copies side by side are not the same model
-        widths = []
     possible = even_parts(widths)
+    try:
+        check_phases([Phase(m, 1, copies=m > 1) for m in possible], partition, trainer.input_axis)
+        Mean.of(spec, partition.split, trainer.input_axis, zero=True)
+    except InputError:  # this model or partition cannot have copies
+        possible = [1]
     room = available_bytes(trainer.device)
     fitting = [m for m in possible if 6 * _bytes_of(narrow(spec, partition, m)) < room]
     return sorted(fitting or possible[-1:], reverse=True)

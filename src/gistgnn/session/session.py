@@ -141,8 +141,8 @@ class Session:
             self._scorer.description,
             trainer.theta.communication(self._training.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer.traffic(self._training, theta, slices)},
-            memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
+            {"workers": trainer.workers, **trainer.traffic(plan.training, theta, slices)},
+            memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
             progress.chosen,
@@ -153,9 +153,9 @@ class Session:
         trainer, ranks, saving, budget = self._trainer, self._trainer.ranks, self._options.saving, self._given.budget
         assert budget is not None
         saved = ranks.lead(lambda: Checkpoints(saving.path).newest_state() if saving and saving.resumes else None)
-        used = sum(saved["seconds"].values()) if saved else 0.0
+        used = sum(saved.get("seconds", {}).values()) if saved else 0.0
         left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
-        chosen: dict[str, Any] | None = saved and saved["chosen"]
+        chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
             chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._given, left).as_dict())
             log.info("%s", chosen["reason"])
