@@ -133,6 +133,11 @@ class Training:
             _check_number("budget", self.budget, above=True)
             if self.epochs or self.phases:
                 raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
+            for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
+            if self.schedule == "step":
+                raise InputError("schedule is 'step', but a budget trains by cosine cycles: leave one out")
         elif not self.phases:
             check_count("epochs", self.epochs)
         for name in ("local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):

@@ -179,6 +179,11 @@ def test_the_last_phase_grows_and_shrinks_with_the_time(machine: Callable[..., M
         ({"budget": -3}, "budget is -3"),
         ({"budget": 3.0, "epochs": 4}, "beside a budget"),
         ({"budget": float("nan")}, "budget is nan"),
+        ({"budget": 3.0, "local_steps": 7}, "local_steps is given beside a budget"),
+        ({"budget": 3.0, "evaluate_every": 2}, "evaluate_every is given beside a budget"),
+        ({"budget": 3.0, "redraw_every": 0}, "redraw_every is given beside a budget"),
+        ({"budget": 3.0, "cross_weights": "zero"}, "cross_weights is given beside a budget"),
+        ({"budget": 3.0, "schedule": "step"}, "schedule is 'step', but a budget"),
     ],
 )
 def test_bad_budgets(settings: dict[str, Any], said: str) -> None:
