@@ -94,9 +94,12 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         if first:
             print(f"gistgnn: interrupted; resume with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    record = gist.theta.read_on_rank_0(
-        lambda: write_run(out, result_json(config, graph, result, args.data_root, diverged), result.model, scale)
-    )
+
+    def write() -> dict[str, Any]:
+        described = result_json(config, graph, result, args.data_root, diverged, standardised=scale is not None)
+        return write_run(out, described, result.model, scale)
+
+    record = gist.theta.read_on_rank_0(write)
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
@@ -151,6 +154,9 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
-    print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
+    zeta = ", ".join(map(str, record["local_steps"]))
+    print(
+        f"{record['rounds']} rounds (ζ = {zeta}), {record['steps']} steps, {record['train_seconds']:.1f} s of training"
+    )
     print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
     return 0

@@ -17,7 +17,7 @@ from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import BUDGET_LR, CHOICES, PRECISIONS, Training
+from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     text, shown = "width of each hidden layer (of each head, for gat)", " ".join(map(str, ModelConfig.hidden))
     add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
-    add("norm", choices=NORMS)
+    add("norm", choices=NORMS, default=None, shown="layer for graphsage, else none")
     add("heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
@@ -124,14 +124,17 @@ def _add_batch_options(group: "Options") -> None:
     text = "the same for all sub-GCNs, or different ones (default: shared)"
     add("--batches", choices=("shared", "independent"), help=text)
     add("--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all")
-    text = "scale features to mean 0 and deviation 1 over the training nodes"
-    add("--standardise", action="store_true", help=text)
+    text = "scale features to mean 0 and deviation 1 over the training nodes (default: unless they are words)"
+    add("--standardise", action=argparse.BooleanOptionalAction, help=text)
 
 
 def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
     """Add the options of some settings of `Training`."""
     for name, (metavar, text) in settings.items():
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
+        extra["default"] = getattr(RunConfig.training, name)
+        if name == "local_steps":
+            extra |= {"shown": f"at most {LONGEST_ROUND}, and enough rounds to train all of Θ"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "lr":
@@ -153,15 +156,19 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     training = Training(**settings)
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
+    from gistgnn.graphs import find
+    from gistgnn.runs.run_folder import choose_device
+
+    norm = args.norm or ("layer" if args.model == "graphsage" else ModelConfig.norm)
+    known = find(args.dataset)
+    standardise = known.standardise if args.standardise is None and known else args.standardise
     method = getattr(args, "trained_by", RunConfig.method)
     if not METHODS[method].splits and (args.partition_dims or args.partition != RunConfig.partition):
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
 
-    from gistgnn.runs.run_folder import choose_device
-
     return RunConfig(
         dataset=args.dataset,
-        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, args.heads or ModelConfig.heads),
+        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, args.heads or ModelConfig.heads),
         sub_gcns=sub_gcns,
         method=method,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
@@ -172,7 +179,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         sampler=_sampler(args),
         runner=args.runner,
         inductive=args.inductive,
-        standardise=args.standardise,
+        standardise=standardise,
         evaluation=evaluation_of(args),
         store=store,
         store_precision=args.store_precision,

@@ -82,7 +82,8 @@ def spread(
 def _project(
     config: RunConfig, ranks: int, m: int, found: Rehearsal, steps: dict[int, float], network: Network
 ) -> Spread:
-    local_steps = config.training.local_steps
+    steps_of_each = config.training.steps(found.steps_per_epoch, m)
+    local_steps = config.training.steps_in_round(steps_of_each, m)
     slices = [size + moments for size, moments in zip(found.slices, found.carried, strict=True)]
     sent = costs(found.theta, slices, ranks, local_steps, sharded=True)
     training = local_steps * -(-m // ranks) * steps[m]
