@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NORMS = ("none", "layer", "batch")
+NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
 PARTITIONS = ("balanced", "categorical")
 
 _METHOD_HELP = (
@@ -138,7 +139,9 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "lr":
-            extra |= {"type": float, "default": None, "shown": f"{Training.lr:g}; with --budget {BUDGET_LR:g}"}
+            narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much"
+            shown = f"{Training.lr:g}; {narrow}, at most {HIGHEST_LR:g}; with --budget {BUDGET_LR:g}"
+            extra |= {"type": float, "default": None, "shown": shown}
         add_field(group, Training, name, text, **extra)
 
 
@@ -152,7 +155,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
     if settings["lr"] is None:
-        settings["lr"] = BUDGET_LR if args.budget else Training.lr
+        settings["lr"] = _learning_rate(args, sub_gcns)
     training = Training(**settings)
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
@@ -184,6 +187,16 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         store=store,
         store_precision=args.store_precision,
     )
+
+
+def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
+    """Return the learning rate if none is given: it grows as sub-GCNs become narrower than `NARROW`."""
+    if args.budget:
+        return BUDGET_LR
+    splits = METHODS[getattr(args, "trained_by", RunConfig.method)].splits
+    if args.phases or not splits:
+        return Training.lr
+    return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / max(args.hidden)), 1), HIGHEST_LR)
 
 
 def store_name(name: str) -> str:
