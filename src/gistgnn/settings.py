@@ -22,11 +22,11 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 
 PRECISIONS = ("float32", "bf16")
 
-LONGEST_ROUND = 20
-"""ζ where there are steps enough, as in the paper's small experiments."""
+SHORTEST_ROUND, LONGEST_ROUND = 5, 20
+"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is that of the paper's small experiments."""
 
 ROUNDS_PER_SUB_GCN = 4
-"""Rounds for each of m sub-GCNs, if ζ is not given: after 4m rounds (1 - 1/m)^(4m) < 2 % of Θ is not trained."""
+"""Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""
 
 BUDGET_LR = 0.005
 """The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
@@ -84,10 +84,10 @@ class Training:
 
     Args:
         epochs: E, passes over the training nodes; with `phases`, the sum of theirs, which need not be given.
-        local_steps: ζ, steps of every sub-GCN between two aggregations; None: at most 20, and so few that there are 4m
-            draws of the blocks: a weight between two split layers is trained in 4 of them on average.
+        local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and so few that there
+            are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
-            baseline (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
+            baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
         optimizer: "adam", "adamw" or "sgd".
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
@@ -199,7 +199,7 @@ class Training:
         if sub_gcns == 1 or not self.redraw_every:
             return LONGEST_ROUND
         rounds = ROUNDS_PER_SUB_GCN * sub_gcns * self.redraw_every
-        return min(max(steps // rounds, 1), LONGEST_ROUND)
+        return min(max(steps // rounds, SHORTEST_ROUND), LONGEST_ROUND)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1."""

@@ -17,7 +17,7 @@ from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, Training
+from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _METHOD_HELP = (
 _GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar and help
     "local_steps": ("N", "ζ, steps in a round"),
     "epochs": ("E", ""),
-    "training": (None, "E/m epochs for each sub-GCN, or E"),
+    "training": (None, "E/m epochs for each sub-GCN, or E, which is m times the work"),
     "redraw_every": ("K", "rounds between two draws of the blocks; 0 keeps the first ones"),
     "cross_weights": (None, "how weights between different blocks begin; zero makes Θ m narrow models side by side"),
     "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
@@ -135,7 +135,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
         extra["default"] = getattr(RunConfig.training, name)
         if name == "local_steps":
-            extra |= {"shown": f"at most {LONGEST_ROUND}, and enough rounds to train all of Θ"}
+            extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "lr":
