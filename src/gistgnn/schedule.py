@@ -59,6 +59,12 @@ class RoundPlan:
     epoch: float
 
     @property
+    def local_steps(self) -> int:
+        """ζ, also where it was chosen."""
+        assert self.training.local_steps is not None  # `Schedule` has chosen it
+        return self.training.local_steps
+
+    @property
     def rate(self) -> float:
         """The learning rate of the round's last step."""
         return self.stretch.rate(self.training, self.stretch.count - 1)

@@ -131,8 +131,6 @@ class Session:
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
         partition = trainer.partition_of(plan)
         blocks = partition.blocks(plan.draw)
-        settings = plan.training  # with ζ, also where it was chosen
-        assert settings.local_steps is not None
         theta, slices = theta_bytes(trainer.spec), slice_bytes(trainer.full_spec, blocks)
         place = trainer.store.place
         return Result(
@@ -141,9 +139,9 @@ class Session:
             self._monitor.interrupted,
             peak_memory_bytes(trainer.device),
             self._scorer.description,
-            trainer.theta.communication(settings.local_steps),
+            trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer.traffic(settings, theta, slices)},
+            {"workers": trainer.workers, **trainer.traffic(plan.training, theta, slices)},
             memory_of(self._graph, self._training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
