@@ -73,6 +73,16 @@ def told(training: Training, per_epoch: int) -> list[dict[str, Any]]:
     return found
 
 
+def test_steps_of_a_round_are_chosen_for_every_phase() -> None:
+    phases = (Phase(8, 2, copies=True), Phase(8, 100, redraw_every=0), Phase(4, 8), Phase(2, 100, redraw_every=2))
+    training = Training(phases=(*phases, Phase(1, 3)), redraw_every=1, cross_weights="zero")
+    schedule = Schedule(training, 60, 8)
+    assert schedule.local_steps == [20, 20, 7, 20, 20]
+    assert [schedule.plan(0).local_steps, schedule.plan(schedule.rounds - 1).local_steps] == [20, 20]
+    given_ = Training(phases=training.phases, local_steps=9, cross_weights="zero")
+    assert Schedule(given_, 60, 8).local_steps == [9] * 5
+
+
 @examples
 @given(training=trainings(), per_epoch=st.integers(1, 5))
 def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:

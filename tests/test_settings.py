@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.settings import Training, choose_training
+from gistgnn.settings import LONGEST_ROUND, SHORTEST_ROUND, Training, choose_training
 from tests.helpers.refusals import refused
 
 
@@ -49,7 +49,7 @@ def test_optimizers(name: str, kind: type) -> None:
             for name in ("epochs", "local_steps", "evaluate_every", "patience")
             for bad in (0, -3, 1.5, "2", True)
         ],
-        *[(name, None) for name in ("epochs", "local_steps", "evaluate_every")],
+        *[(name, None) for name in ("epochs", "evaluate_every")],
         *[("lr", bad) for bad in (0, 0.0, -1, math.nan, math.inf, "0.1", None)],
         *[("weight_decay", bad) for bad in (-1e-9, math.nan, math.inf, "0")],
         *[("momentum", bad) for bad in (-0.1, 1.0, 2, math.nan, 0.9)],  # the last: of Adam, which has none
@@ -64,6 +64,23 @@ def test_optimizers(name: str, kind: type) -> None:
 def test_a_value_out_of_range_is_refused(name: str, value: object) -> None:
     with refused(f"{name} is ", str(value)):
         Training(**{"epochs": 1, name: value})  # type: ignore[arg-type]
+
+
+@given(steps=st.integers(1, 10**6), m=st.integers(2, 64), every=st.integers(1, 4))
+def test_chosen_rounds_train_nearly_every_weight(steps: int, m: int, every: int) -> None:
+    zeta = Training(epochs=1, redraw_every=every).steps_in_round(steps, m)
+    assert SHORTEST_ROUND <= zeta <= LONGEST_ROUND
+    draws = -(-steps // zeta) // every
+    enough = (1 - 1 / m) ** draws < 0.02 and draws >= 4 * m
+    assert enough or zeta == SHORTEST_ROUND
+    longer_would_not_do = steps // (zeta + 1) < 4 * m * every
+    assert longer_would_not_do or zeta == LONGEST_ROUND
+    assert Training(epochs=1, local_steps=3).steps_in_round(steps, m) == 3
+
+
+def test_without_draws_rounds_are_long() -> None:
+    assert Training(epochs=1).steps_in_round(8, 1) == LONGEST_ROUND
+    assert Training(epochs=1, redraw_every=0).steps_in_round(8, 4) == LONGEST_ROUND
 
 
 def test_settings_are_given_as_a_whole_or_one_by_one() -> None:

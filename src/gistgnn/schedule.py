@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
@@ -59,6 +59,12 @@ class RoundPlan:
     epoch: float
 
     @property
+    def local_steps(self) -> int:
+        """ζ, also where it was chosen."""
+        assert self.training.local_steps is not None  # `Schedule` has chosen it
+        return self.training.local_steps
+
+    @property
     def rate(self) -> float:
         """The learning rate of the round's last step."""
         return self.stretch.rate(self.training, self.stretch.count - 1)
@@ -70,6 +76,7 @@ class _Part:
 
     phase: Phase | None  # None: the only one, with the trainer's m
     training: Training
+    local_steps: int
     workers: int
     steps: int
     epochs: float
@@ -80,7 +87,7 @@ class _Part:
 
     @property
     def rounds(self) -> int:
-        return -(-self.steps // self.training.local_steps)
+        return -(-self.steps // self.local_steps)
 
     @property
     def first_draw(self) -> int:
@@ -115,7 +122,9 @@ class Schedule:
             trained = workers if phase is None else 1 if phase.copies else phase.sub_gcns
             passes = phase.epochs if phase else training.epochs
             count = own.steps(steps_per_epoch, trained, passes)
-            part = _Part(phase, own, trained, count, passes, steps, rounds, epochs, draws)
+            zeta = own.steps_in_round(count, trained)
+            own = replace(own, local_steps=zeta)
+            part = _Part(phase, own, zeta, trained, count, passes, steps, rounds, epochs, draws)
             self._parts.append(part)
             steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
             draws = part.draws_after
@@ -127,10 +136,15 @@ class Schedule:
         """The steps of each sub-GCN in every phase."""
         return [part.steps for part in self._parts]
 
+    @property
+    def local_steps(self) -> list[int]:
+        """ζ of every phase."""
+        return [part.local_steps for part in self._parts]
+
     def plan(self, number: int) -> RoundPlan:
         """What round t does; the last round of a phase may be shorter."""
         part = next(part for part in self._parts if number < part.rounds_before + part.rounds)
-        place, zeta, every = number - part.rounds_before, part.training.local_steps, part.training.redraw_every
+        place, zeta, every = number - part.rounds_before, part.local_steps, part.training.redraw_every
         count = min(zeta, part.steps - place * zeta)
         first = part.steps_before + place * zeta
         carries = part.training.optimizer_state == "carry"

@@ -22,6 +22,12 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 
 PRECISIONS = ("float32", "bf16")
 
+SHORTEST_ROUND, LONGEST_ROUND = 5, 20
+"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is that of the paper's small experiments."""
+
+ROUNDS_PER_SUB_GCN = 4
+"""Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""
+
 BUDGET_LR = 0.005
 """The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
 
@@ -78,9 +84,10 @@ class Training:
 
     Args:
         epochs: E, passes over the training nodes; with `phases`, the sum of theirs, which need not be given.
-        local_steps: ζ, steps of every sub-GCN between two aggregations.
+        local_steps: ζ, steps of every sub-GCN between two aggregations; None: between 5 and 20, and so few that there
+            are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
-            baseline (section 2.2); "each" gives every sub-GCN all E epochs, as the paper's Table 1 does.
+            baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
         optimizer: "adam", "adamw" or "sgd".
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
@@ -106,7 +113,7 @@ class Training:
     """
 
     epochs: float = 0
-    local_steps: int = 20
+    local_steps: int | None = None
     training: str = "split"
     optimizer: str = "adam"
     lr: float = 0.01
@@ -140,8 +147,10 @@ class Training:
                 raise InputError("schedule is 'step', but a budget trains by cosine cycles: leave one out")
         elif not self.phases:
             check_count("epochs", self.epochs)
-        for name in ("local_steps", "evaluate_every", *(["patience"] if self.patience is not None else [])):
-            check_count(name, getattr(self, name))
+        check_count("evaluate_every", self.evaluate_every)
+        for name in ("local_steps", "patience"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
@@ -187,6 +196,20 @@ class Training:
         """Return how many steps each sub-GCN takes in some epochs; None: in the whole run."""
         steps = (self.epochs if epochs is None else epochs) * steps_per_epoch
         return max(1, round(steps / sub_gcns if self.training == "split" else steps))
+
+    def steps_in_round(self, steps: int, sub_gcns: int) -> int:
+        """Return ζ, chosen if it is not given.
+
+        Args:
+            steps: how many steps each sub-GCN takes.
+            sub_gcns: m.
+        """
+        if self.local_steps is not None:
+            return self.local_steps
+        if sub_gcns == 1 or not self.redraw_every:
+            return LONGEST_ROUND
+        rounds = ROUNDS_PER_SUB_GCN * sub_gcns * self.redraw_every
+        return min(max(steps // rounds, SHORTEST_ROUND), LONGEST_ROUND)
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1."""

@@ -78,7 +78,7 @@ def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Pa
     assert place
     other = cli(*RUN, "--out", "run", "--resume", "--lr", 0.5)
     assert other.returncode == 2
-    assert "lr was 0.01, now 0.5" in other.stderr
+    assert "lr was 0.04, now 0.5" in other.stderr
     file = next(place.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:1000])
     torn = cli(*RUN, "--out", "run", "--resume")

@@ -18,9 +18,49 @@ from gistgnn.theta.registry import STORES
 
 def test_without_options_every_value_is_the_default() -> None:
     config = config_of(make_parser().parse_args(["train", "--device", "cpu"]), 1, "memory")
-    assert config == RunConfig("digits")
-    assert config.training == Training(epochs=400)
+    assert config == RunConfig("digits", standardise=True)
+    assert config.training == Training(epochs=400, schedule="cosine", optimizer_state="carry")
     assert config.model == ModelConfig()
+
+
+@pytest.mark.parametrize(
+    ("words", "sub_gcns", "lr"),
+    [
+        ("", 1, 0.01),
+        ("", 4, 0.04),
+        ("", 8, 0.08),
+        ("", 16, 0.1),
+        ("--hidden 1024 1024", 4, 0.01),
+        ("--hidden 1024 512", 8, 0.02),
+        ("--hidden 4096", 8, 0.01),
+        ("--hidden 64", 4, 0.04),
+        ("--method local-sgd", 4, 0.01),
+        ("--method ensemble", 4, 0.04),
+        ("--phases 4:8 1:2", 4, 0.01),
+        ("--lr 0.5", 4, 0.5),
+        ("--budget 10s", 1, 0.005),
+    ],
+)
+def test_the_learning_rate_grows_as_sub_gcns_become_narrower(words: str, sub_gcns: int, lr: float) -> None:
+    args = make_parser().parse_args(["train", "--device", "cpu", *words.split()])
+    assert config_of(args, sub_gcns, "memory").training.lr == pytest.approx(lr)
+
+
+@pytest.mark.parametrize(
+    ("words", "standardise", "norm"),
+    [
+        ("--dataset cora", False, "none"),
+        ("--dataset cora --standardise", True, "none"),
+        ("--dataset Amazon-Computers", True, "none"),
+        ("--dataset digits --no-standardise", False, "none"),
+        ("--dataset synthetic:reddit@0.1 --model graphsage", True, "layer"),
+        ("--dataset own.npz --model graphsage --norm none", None, "none"),
+        ("--dataset own.npz --model gat --no-standardise", False, "none"),
+    ],
+)
+def test_features_and_norm_are_those_that_suit(words: str, standardise: bool | None, norm: str) -> None:
+    config = config_of(make_parser().parse_args(["train", "--device", "cpu", *words.split()]), 1, "memory")
+    assert (config.standardise, config.model.norm) == (standardise, norm)
 
 
 def test_every_setting_of_training_is_an_option() -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from .conftest import Cli
 
-QUICK = ("--hidden", 8, 8, "--local-steps", 3)
+QUICK = ("--hidden", 8, 8, "--local-steps", 3, "--schedule", "constant")
 KEPT = ("--redraw-every", 0, "--cross-weights", "zero")
 
 

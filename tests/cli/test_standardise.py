@@ -27,7 +27,7 @@ def graph(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def trained(tmp_path: Path, graph: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Path:
     out = tmp_path / "run"
-    status = run(*TRAIN, "--dataset", tmp_path / "own.npz", "--standardise", "--out", out)
+    status = run(*TRAIN, "--dataset", tmp_path / "own.npz", "--out", out)
     assert status == 0, capsys.readouterr().err
     return out
 
@@ -41,7 +41,8 @@ def test_evaluate_and_predict_scale_as_training_did(
     np.testing.assert_allclose(scale["std"][:3], x.std(axis=0)[:3], rtol=1e-5)
     assert scale["std"][3] == 1
     record = json.loads((trained / "result.json").read_text())
-    assert record["config"]["standardise"] is True
+    assert record["config"]["standardise"] is None  # the features decide
+    assert record["standardised"] is True
     capsys.readouterr()
     assert run("evaluate", trained, "--json") == 0
     assert json.loads(capsys.readouterr().out)["test"] == pytest.approx(record["test"])
@@ -73,6 +74,6 @@ def test_a_missing_or_damaged_file(trained: Path, tmp_path: Path, capsys: pytest
 
 
 def test_a_run_that_replaces_it_leaves_no_file_of_it(trained: Path, tmp_path: Path) -> None:
-    assert run(*TRAIN, "--dataset", tmp_path / "own.npz", "--out", trained, "--overwrite") == 0
+    assert run(*TRAIN, "--dataset", tmp_path / "own.npz", "--no-standardise", "--out", trained, "--overwrite") == 0
     assert not (trained / "features.safetensors").exists()
     assert run("evaluate", trained) == 0

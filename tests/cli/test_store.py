@@ -12,7 +12,7 @@ from tests.helpers.commands import Forked
 from .conftest import Cli
 from .in_process import refused, run
 
-TRAIN = ("train", "--hidden", 64, 64, "--epochs", 40, "--local-steps", 2, "--optimizer-state", "carry")
+TRAIN = ("train", "--hidden", 64, 64, "--epochs", 80, "--local-steps", 2, "--no-standardise")
 
 
 def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.helpers.commands import command, environment
 
 from .conftest import Cli, arrays
 
-QUICK = ("--hidden", 8, 8, "--epochs", 12, "--local-steps", 3, "--training", "each")
+QUICK = ("--hidden", 8, 8, "--epochs", 12, "--local-steps", 3, "--training", "each", "--no-standardise")
 
 
 def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
@@ -25,6 +25,8 @@ def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_grap
         assert all(0 <= value <= 1 for value in record[split].values())
         assert set(record["last"][split]) == set(record[split])
     assert record["rounds"] == 4
+    assert record["local_steps"] == [3]
+    assert record["standardised"] is False
     assert record["steps"] == 24
     assert [entry["round"] for entry in record["history"]] == [1, 2, 3, 4]
     assert record["train_seconds"] > 0

@@ -62,3 +62,16 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         path.unlink() if damaged is None else path.write_bytes(damaged)
         with refused(f"{path} cannot be read", "train the run again"):
             Standardisation.load(path)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    nonzero=st.floats(0, 1),
+    negative=st.booleans(),
+)
+def test_words_alone_are_not_scaled(shape: tuple[int, int], nonzero: float, negative: bool) -> None:
+    x = torch.zeros(shape).flatten()
+    count = round(nonzero * len(x))
+    x[:count] = -0.5 if negative else 0.5
+    words = count / len(x) < 0.1 and not (negative and count)
+    assert Standardisation.suits(x.view(shape)) is not words

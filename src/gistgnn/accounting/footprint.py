@@ -54,6 +54,7 @@ def memory_of(
 
 def round_costs(training: Training, sub_gcns: int, workers: int, *, theta: int, slices: Sequence[int]) -> Costs:
     """Bytes that a worker sends in a round, with each sub-GCN on its own worker and Θ shared out to the workers."""
+    assert training.local_steps is not None  # a run's schedule has chosen it
     carried = moments_of(training) if training.keeps_moments and sub_gcns > 1 else 0
     return costs(theta, [(1 + carried) * size for size in slices], workers, training.local_steps, sharded=True)
 

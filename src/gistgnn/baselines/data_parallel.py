@@ -73,7 +73,7 @@ class DataParallel(GIST):
     def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Bytes that a worker sends: the gradients of Θ, averaged after every step."""
         costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
-        return {"bytes_per_step": costs.data_parallel / training.local_steps}
+        return {"bytes_per_step": costs.local_sgd}
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         return training, independent(sampler, self.method)

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +95,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         if first:
             print(f"gistgnn: interrupted; resume with the same command and --out {out} --resume", file=sys.stderr)
         return 130
-    record = gist.theta.read_on_rank_0(
-        lambda: write_run(out, result_json(config, graph, result, args.data_root, diverged), result.model, scale)
-    )
+    describe = partial(result_json, config, graph, result, args.data_root, diverged, standardised=scale is not None)
+    record = gist.theta.read_on_rank_0(lambda: write_run(out, describe(), result.model, scale))
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
@@ -151,6 +151,8 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
-    print(f"{record['rounds']} rounds, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
+    zeta = ", ".join(map(str, record.get("local_steps", [])))  # earlier versions do not have it
+    rounds = f"{record['rounds']} rounds" + (f" (ζ = {zeta})" if zeta else "")
+    print(f"{rounds}, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
     print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
     return 0

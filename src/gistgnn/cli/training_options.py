@@ -17,7 +17,7 @@ from gistgnn.nn import MODELS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import BUDGET_LR, CHOICES, PRECISIONS, Training
+from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import ALIASES, STORES
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NORMS = ("none", "layer", "batch")
+NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
 PARTITIONS = ("balanced", "categorical")
 
 _METHOD_HELP = (
@@ -36,7 +37,7 @@ _METHOD_HELP = (
 _GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar and help
     "local_steps": ("N", "ζ, steps in a round"),
     "epochs": ("E", ""),
-    "training": (None, "E/m epochs for each sub-GCN, or E"),
+    "training": (None, "E/m epochs for each sub-GCN, or E, which is m times the work"),
     "redraw_every": ("K", "rounds between two draws of the blocks; 0 keeps the first ones"),
     "cross_weights": (None, "how weights between different blocks begin; zero makes Θ m narrow models side by side"),
     "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
@@ -64,7 +65,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     text, shown = "width of each hidden layer (of each head, for gat)", " ".join(map(str, ModelConfig.hidden))
     add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
-    add("norm", choices=NORMS)
+    add("norm", choices=NORMS, default=None, shown="layer for graphsage, else none")
     add("heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
@@ -124,18 +125,23 @@ def _add_batch_options(group: "Options") -> None:
     text = "the same for all sub-GCNs, or different ones (default: shared)"
     add("--batches", choices=("shared", "independent"), help=text)
     add("--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all")
-    text = "scale features to mean 0 and deviation 1 over the training nodes"
-    add("--standardise", action="store_true", help=text)
+    text = "scale features to mean 0 and deviation 1 over the training nodes (default: unless they are words)"
+    add("--standardise", action=argparse.BooleanOptionalAction, help=text)
 
 
 def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
     """Add the options of some settings of `Training`."""
     for name, (metavar, text) in settings.items():
         extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
+        extra["default"] = getattr(RunConfig.training, name)
+        if name == "local_steps":
+            extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "lr":
-            extra |= {"type": float, "default": None, "shown": f"{Training.lr:g}; with --budget {BUDGET_LR:g}"}
+            narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much"
+            shown = f"{Training.lr:g}; {narrow}, at most {HIGHEST_LR:g}; with --budget {BUDGET_LR:g}"
+            extra |= {"type": float, "default": None, "shown": shown}
         add_field(group, Training, name, text, **extra)
 
 
@@ -149,19 +155,21 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
     if settings["lr"] is None:
-        settings["lr"] = BUDGET_LR if args.budget else Training.lr
+        settings["lr"] = _learning_rate(args, sub_gcns)
     training = Training(**settings)
-    if args.heads is not None and args.model != "gat":
-        raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
+    model = _model(args)
+    from gistgnn.graphs import find
+    from gistgnn.runs.run_folder import choose_device
+
+    known = find(args.dataset)
+    standardise = known.standardise if args.standardise is None and known else args.standardise
     method = getattr(args, "trained_by", RunConfig.method)
     if not METHODS[method].splits and (args.partition_dims or args.partition != RunConfig.partition):
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
 
-    from gistgnn.runs.run_folder import choose_device
-
     return RunConfig(
         dataset=args.dataset,
-        model=ModelConfig(args.model, tuple(args.hidden), args.dropout, args.norm, args.heads or ModelConfig.heads),
+        model=model,
         sub_gcns=sub_gcns,
         method=method,
         partitioned=tuple(args.partition_dims) if args.partition_dims else None,
@@ -172,11 +180,29 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         sampler=_sampler(args),
         runner=args.runner,
         inductive=args.inductive,
-        standardise=args.standardise,
+        standardise=standardise,
         evaluation=evaluation_of(args),
         store=store,
         store_precision=args.store_precision,
     )
+
+
+def _model(args: argparse.Namespace) -> ModelConfig:
+    """Return the model that the options describe."""
+    if args.heads is not None and args.model != "gat":
+        raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
+    norm = args.norm or ("layer" if args.model == "graphsage" else ModelConfig.norm)
+    return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, args.heads or ModelConfig.heads)
+
+
+def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
+    """Return the learning rate if none is given: it grows as sub-GCNs become narrower than `NARROW`."""
+    if args.budget:
+        return BUDGET_LR
+    splits = METHODS[getattr(args, "trained_by", RunConfig.method)].splits
+    if args.phases or not splits:
+        return Training.lr
+    return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / max(args.hidden)), 1), HIGHEST_LR)
 
 
 def store_name(name: str) -> str:

@@ -114,11 +114,12 @@ def _graph(dataset: str, data_root: str) -> Graph:
 def _train(config: RunConfig, data_root: str, **callbacks: Any) -> Record:
     """Train one run in this process; `callbacks` are arguments of `GIST.fit`."""
     graph = _graph(config.dataset, data_root)
-    if scale := config.scale(graph):
+    scale = config.scale(graph)
+    if scale:
         graph = scale.graph(graph)
     trainer = config.trainer(graph.num_features, graph.num_classes)
     try:
         result = config.fit(trainer, graph, progress=False, **callbacks)
     except DivergedError as error:  # a learning rate may be too high: the scores so far count
-        return {**result_json(config, graph, error.result, data_root), "diverged": str(error)}
-    return result_json(config, graph, result, data_root)
+        return result_json(config, graph, error.result, data_root, error, standardised=scale is not None)
+    return result_json(config, graph, result, data_root, standardised=scale is not None)

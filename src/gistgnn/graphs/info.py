@@ -19,6 +19,7 @@ class DatasetInfo:
         split: how train, val and test were chosen.
         task: ``"single-label"`` or ``"multi-label"``.
         row_normalised: True: every row of features is divided by its sum. False: features are as in the source.
+        standardise: whether `gistgnn train` scales the features unless told otherwise: see "Defaults" in RESULTS.md.
         reader: the module of `gistgnn.graphs` that reads it.
         nonzero: share of the features that are not 0; 1 if unknown.
         source: where the reader finds it: the class of PyG and its ``name`` argument, or the name in OGB.
@@ -34,6 +35,7 @@ class DatasetInfo:
     split: str
     task: Literal["single-label", "multi-label"] = "single-label"
     row_normalised: bool = False
+    standardise: bool = True
     reader: str = "pyg"
     nonzero: float = 1.0
     source: tuple[str, ...] = ()
@@ -48,15 +50,15 @@ _ALL = (
     DatasetInfo(
         "cora", "citations among machine learning papers, by topic; words as features (Planetoid)",
         nodes=2_708, edges=10_556, features=1_433, classes=7, train=140, split=_PUBLIC,
-        source=("Planetoid", "Cora"), row_normalised=True, nonzero=0.0127),
+        source=("Planetoid", "Cora"), row_normalised=True, nonzero=0.0127, standardise=False),
     DatasetInfo(
         "citeseer", "citations among computer science papers, by topic; words as features (Planetoid)",
         nodes=3_327, edges=9_104, features=3_703, classes=6, train=120, split=_PUBLIC,
-        source=("Planetoid", "CiteSeer"), row_normalised=True, nonzero=0.0085),
+        source=("Planetoid", "CiteSeer"), row_normalised=True, nonzero=0.0085, standardise=False),
     DatasetInfo(
         "pubmed", "citations among papers on diabetes, by type; TF-IDF words as features (Planetoid)",
         nodes=19_717, edges=88_648, features=500, classes=3, train=60, split=_PUBLIC,
-        source=("Planetoid", "PubMed"), row_normalised=True, nonzero=0.1002),
+        source=("Planetoid", "PubMed"), row_normalised=True, nonzero=0.1002, standardise=False),
     DatasetInfo(
         "amazon-computers", "computers bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
         nodes=13_752, edges=491_722, features=767, classes=10, train=8_251, split=_DRAWN,
@@ -68,11 +70,11 @@ _ALL = (
     DatasetInfo(
         "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur et al., 2018)",
         nodes=18_333, edges=163_788, features=6_805, classes=15, train=11_000, split=_DRAWN,
-        source=("Coauthor", "CS"), row_normalised=True, nonzero=0.0088),
+        source=("Coauthor", "CS"), row_normalised=True, nonzero=0.0088, standardise=False),
     DatasetInfo(
         "coauthor-physics", "joint papers in physics, by field of the author; keywords (Shchur et al., 2018)",
         nodes=34_493, edges=495_924, features=8_415, classes=5, train=20_696, split=_DRAWN,
-        source=("Coauthor", "Physics"), row_normalised=True, nonzero=0.0039),
+        source=("Coauthor", "Physics"), row_normalised=True, nonzero=0.0039, standardise=False),
     DatasetInfo(
         "reddit", "posts with a commenter in common, by community; raw text features (GraphSAGE)",
         nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public (by day of the post)",

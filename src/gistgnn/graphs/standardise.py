@@ -12,6 +12,8 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs.graph import Graph
 from gistgnn.io.whole_files import replacing
 
+WORDS_BELOW = 0.1  # share of features that are not 0
+
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
@@ -27,6 +29,12 @@ class Standardisation:
         std, mean = torch.std_mean(x, dim=0, correction=0)
         constant = x.amin(dim=0) == x.amax(dim=0)  # rounding may make its standard deviation greater than 0
         return cls(mean, torch.where(constant | (std == 0), 1.0, std))
+
+    @staticmethod
+    def suits(x: Tensor) -> bool:
+        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative."""
+        words = int(torch.count_nonzero(x)) < WORDS_BELOW * x.numel() and float(x.min()) >= 0
+        return not words
 
     def features(self, x: Tensor) -> Tensor:
         """Return scaled features: [N, F].

@@ -36,10 +36,11 @@ class PlannedGraph:
         filler(sizes.edges * 9)  # keys of the edges, which are compared with their neighbours
         if sizes.reader == "pyg":  # and the arrays that it has parsed, which Python frees late
             self._on_host += [filler(_PYG), torch.empty_like(nodes[0]), torch.empty_like(edges)]
-        if config.standardise:
+        standardise = sizes.nonzero >= SPARSE_BELOW if config.standardise is None else config.standardise
+        if standardise:
             self._on_host[0] = torch.empty_like(nodes[0])
             filler(bytes_of(nodes[:1]))
-        batch = partial(Batch, sparse=sizes.nonzero < SPARSE_BELOW and not config.standardise)
+        batch = partial(Batch, sparse=sizes.nonzero < SPARSE_BELOW and not standardise)
         on_device = torch.device(config.device)
         x, y = (tensor.to(on_device) for tensor in self._on_host[:2])
         self.whole = self.seen = batch(x, edges.to(on_device), y, _indices(sizes.train, device=on_device))

@@ -59,7 +59,7 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
         method=found.method,
         moved=max(moved),
         moved_by_all=sum(moved),
-        data_parallel=2 * (first.workers - 1) * found.theta * first.training.local_steps,
+        data_parallel=2 * (first.workers - 1) * found.theta * first.local_steps,
         peaks=peaks,
         phase=max(found.stages, key=lambda stage: found.stages[stage].get(device, 0)),
         lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),

@@ -82,7 +82,7 @@ def spread(
 def _project(
     config: RunConfig, ranks: int, m: int, found: Rehearsal, steps: dict[int, float], network: Network
 ) -> Spread:
-    local_steps = config.training.local_steps
+    local_steps = found.first.local_steps
     slices = [size + moments for size, moments in zip(found.slices, found.carried, strict=True)]
     sent = costs(found.theta, slices, ranks, local_steps, sharded=True)
     training = local_steps * -(-m // ranks) * steps[m]

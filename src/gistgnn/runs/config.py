@@ -80,7 +80,8 @@ class RunConfig:
         sampler: how batches are made; None: every step sees the whole graph.
         runner: where the sub-GCNs of a round train, "in-turn" or "fused".
         inductive: train on the subgraph of the training nodes alone.
-        standardise: scale features to mean 0 and deviation 1 over the training nodes.
+        standardise: scale features to mean 0 and deviation 1 over the training nodes; None: unless they are words (see
+            `gistgnn.graphs.Standardisation.suits`).
         evaluation: how models are run on the whole graph.
         store: where Θ lies between rounds, "memory", "host", "disk" or "sharded".
         store_precision: type of the numbers in the files of "disk", "float32" or "bf16".
@@ -94,11 +95,11 @@ class RunConfig:
     partition: str = "balanced"
     seed: int = 0
     device: str = "cpu"
-    training: Training = field(default=Training(epochs=400))
+    training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))
     sampler: "Sampling | None" = None
     runner: str = "in-turn"
     inductive: bool = False
-    standardise: bool = False
+    standardise: bool | None = False
     evaluation: "Evaluation" = field(default_factory=_default_evaluation)
     store: str = "memory"
     store_precision: str = "float32"
@@ -209,7 +210,8 @@ class RunConfig:
         """Return how the features of the graph have to be scaled before training; None: not at all."""
         from gistgnn.graphs import Standardisation
 
-        return Standardisation.of(graph) if self.standardise else None
+        wanted = Standardisation.suits(graph.x) if self.standardise is None else self.standardise
+        return Standardisation.of(graph) if wanted else None
 
     def fit(self, gist: "GIST", graph: "Graph", **hooks: Any) -> "Result":
         """Train with these settings; `hooks` are the arguments of `GIST.fit` that do not change the result."""

@@ -8,6 +8,7 @@ standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,13 @@ CHECKPOINTS = "checkpoints"
 
 
 def result_json(
-    config: RunConfig, graph: Graph, result: Result, data_root: str, diverged: DivergedError | None = None
+    config: RunConfig,
+    graph: Graph,
+    result: Result,
+    data_root: str,
+    diverged: DivergedError | None = None,
+    *,
+    standardised: bool = False,
 ) -> dict[str, Any]:
     """Return what result.json holds; its entry "diverged" is the message of a run that diverged."""
     sizes = {
@@ -45,7 +52,13 @@ def result_json(
         "classes": graph.num_classes,
         "multi_label": graph.multi_label,
     }
-    record = {"config": config.as_dict(), "data_root": data_root, "graph": sizes, **result.as_dict()}
+    record = {
+        "config": config.as_dict(),
+        "data_root": data_root,
+        "graph": sizes,
+        "standardised": standardised,
+        **result.as_dict(),
+    }
     return {**record, "diverged": str(diverged)} if diverged else record
 
 
@@ -123,6 +136,7 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     taken = sum(tensor.nbytes for tensor in model.state_dict().values())
     wide = taken > available_bytes(torch.device("cpu")) // 4
+    config = replace(config, standardise=record.get("standardised", config.standardise))
     return config, record, stored_model(model, find_model(out), above=LARGE if wide else None)
 
 

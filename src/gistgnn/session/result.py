@@ -25,6 +25,7 @@ class Result:
         memory: bytes that are held during the whole run (see `gistgnn.accounting.footprint`).
         partition: the axes, their features and blocks.
         budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
+        local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
     """
 
@@ -40,6 +41,7 @@ class Result:
     partition: list[dict[str, Any]] = field(default_factory=list)
     coverage: dict[str, Any] = field(default_factory=dict)
     budget: dict[str, Any] | None = None
+    local_steps: list[int] = field(default_factory=list)
 
     @property
     def test(self) -> dict[str, float] | None:

@@ -139,13 +139,14 @@ class Session:
             self._monitor.interrupted,
             peak_memory_bytes(trainer.device),
             self._scorer.description,
-            trainer.theta.communication(self._training.local_steps),
+            trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
             {"workers": trainer.workers, **trainer.traffic(plan.training, theta, slices)},
             memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
             progress.chosen,
+            self.schedule.local_steps,
         )
 
     def _choose(self) -> dict[str, Any]:
