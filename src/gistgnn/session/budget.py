@@ -30,7 +30,7 @@ NARROWEST = 128  # features of a part; narrower ones learn worse, and are not fa
 FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
 ENOUGH = 10  # first cycles after which more width is worth more than more epochs
 ROUNDS = 20  # about so many in a run, in which the time is watched
-SCORED_EPOCHS = 4  # about so many between evaluations
+SCORED_EVERY = 5  # rounds between evaluations, which the end of each cycle has as well
 TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
 
@@ -156,7 +156,7 @@ def with_cycles(training: Training, sub_gcns: int, lengths: Sequence[int], steps
         local_steps=local_steps,
         schedule="cosine",
         cross_weights="zero" if sub_gcns > 1 else "random",
-        evaluate_every=max(SCORED_EPOCHS * steps_per_epoch // local_steps, 1),
+        evaluate_every=SCORED_EVERY,
     )
 
 
