@@ -24,7 +24,7 @@ def record(m: int, scores: list[float], seconds: list[float], method: str = "gis
         for k, (score, time) in enumerate(zip(scores, seconds, strict=True))
     ]
     return {
-        "config": {"method": method, "sub_gcns": m},
+        "config": {"method": method, "sub_gcns": m, "training": {}},
         "graph": {"multi_label": False},
         "test": {"accuracy": scores[-1]},
         "train_seconds": seconds[-1],

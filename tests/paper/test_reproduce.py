@@ -10,14 +10,15 @@ import pytest
 
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
-from gistgnn.paper.large_graphs import clusters_of, large_run
+from gistgnn.paper.large_graphs import clusters_of, in_phases, large_run
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
 from gistgnn.paper.table6_local_sgd import LocalSgdTable
 from gistgnn.paper.table7_ensemble import EnsembleTable
-from gistgnn.runs.config import ModelConfig
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
@@ -25,16 +26,16 @@ FORTY = ("--clusters", 40)
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
-    "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 4, "95.46"),
-    "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 8, "84.73"),
+    "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 7, "95.46"),
+    "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 14, "84.73"),
     "ultrawide": (
         ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
         4,
         "OOM",
     ),
     "ladies": (("--layers", 2, "--epochs", 4, "--local-steps", 1), 3, "2.90x"),
-    "local-sgd": (("--epochs", 2, "--local-steps", 1), 7, "93.40"),
-    "ensemble": (("--epochs", 2, "--local-steps", 1), 7, "11.95"),
+    "local-sgd": (("--epochs", 2, "--local-steps", 1), 10, "93.40"),
+    "ensemble": (("--epochs", 2, "--local-steps", 1), 10, "11.95"),
     "theory": (
         ("--widths", 256, 64, "--sub-gcns", 2, 1, "--local-steps", 1, 2, "--epochs", 4, "--seeds", 1, "--nodes", 12),
         4,
@@ -104,6 +105,26 @@ def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:
         run = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
         rounds = 80 * 300 / m / 50
         assert 24 <= rounds / run.training.evaluate_every <= 40
+
+
+def test_a_recipe_takes_as_many_steps_as_the_run_of_the_paper() -> None:
+    def steps(run: RunConfig) -> int:
+        schedule = Schedule(run.training, 150, run.sub_gcns)
+        return sum(plan.stretch.count * plan.workers for plan in map(schedule.plan, range(schedule.rounds)))
+
+    for width, m, parts, rates in (
+        (256, 2, [2], [0.005]),
+        (256, 4, [4, 2], [0.01, 0.005]),
+        (256, 8, [8, 2], [0.02, 0.005]),
+        (64, 4, [4, 1], [0.04, 0.01]),
+        (1024, 8, [8], [0.005]),
+    ):
+        run = large_run("reddit", ModelConfig("graphsage", (width, width)), m, 24, 50, "cpu")
+        recipe = in_phases(run)
+        assert [phase.sub_gcns for phase in recipe.training.phases] == parts
+        assert [phase.lr for phase in recipe.training.phases] == rates
+        assert [phase.copies for phase in recipe.training.phases] == [part > 1 for part in parts]
+        assert steps(recipe) == steps(run) == 24 * 150
 
 
 @pytest.mark.parametrize(

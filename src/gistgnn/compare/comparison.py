@@ -11,7 +11,7 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
-from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name
+from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig
 
 NOTES = (
@@ -27,7 +27,7 @@ class Row:
     """One method with one m, over all seeds. Tuples hold one value per seed.
 
     Args:
-        method: "gist", or one of `gistgnn.baselines`.
+        method: "gist", "phases", or one of `gistgnn.baselines`.
         sub_gcns: m, or the number of workers or members.
         score: test score at the best validation score, in percent; 0 if training diverged before the first score.
         seconds: training time, without evaluation.
@@ -163,7 +163,7 @@ def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row
 def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float]) -> Row:
     reached = tuple(map(_seconds_to, group, goals))
     return Row(
-        method=group[0]["config"].get("method", "gist"),
+        method=method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
         score=tuple(map(score_of, group)),
         seconds=tuple(record["train_seconds"] for record in group),
@@ -186,7 +186,7 @@ def score_of(record: Record) -> float:
 def curve_of(record: Record) -> dict[str, Any]:
     """Return a run's loss and test score against epochs, seconds and bytes, for the report."""
     history = record["history"]
-    method, m = record["config"].get("method", "gist"), record["config"]["sub_gcns"]
+    method, m = method_of(record), record["config"]["sub_gcns"]
     name = method_name(method, m)
     return {
         "label": name if m == 1 else f"{name}, m = {m}",

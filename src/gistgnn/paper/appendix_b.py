@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gistgnn.compare.comparison import Row
 from gistgnn.compare.turns import Record
 from gistgnn.paper.experiment import Chart, GroupedExperiment, Series, Verdict, paper_cells
-from gistgnn.paper.large_graphs import describe_clusters, graphsage, large_run
+from gistgnn.paper.large_graphs import PHASES_NOTE, describe_clusters, graphsage, in_phases, large_run
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import mean_sd
 
@@ -44,7 +44,8 @@ class AppendixB(GroupedExperiment):
         # In turn, because local SGD's workers draw different batches and cannot be fused.
         settings = self.epochs, self.local_steps, self.device, "in-turn"
         baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
-        return [baseline, *(replace(run, method=method) for run in split for method in (self.rival, "gist"))]
+        both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
+        return [baseline, *both, *map(in_phases, split)]
 
     def _settings(self) -> str:
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
@@ -52,18 +53,19 @@ class AppendixB(GroupedExperiment):
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, after {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout "
             f"0.2; {self.seeds} seed(s). {describe_clusters(self.datasets)}. The runs take turns on one machine, and "
-            f"the workers of a run train one after another. {paper}"
+            f"the workers of a run train one after another. {PHASES_NOTE} {paper}"
         )
 
     def _cells(self, dataset: str, row: Row, times: list[str], unit: str) -> list[str]:
-        paper = None if row.sub_gcns == 1 else self.paper[row.method][WORKERS.index(row.sub_gcns)]
+        papers = self.paper.get(row.method) if row.sub_gcns > 1 else None
+        paper = papers[WORKERS.index(row.sub_gcns)] if papers else None
         return [dataset, str(row.sub_gcns), row.name, mean_sd(row.score), *times, *paper_cells(paper, unit)]
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Return the other method's row and GIST's, for every m."""
     gist = {row.sub_gcns: row for row in rows if row.method == "gist"}
-    return [(row, gist[row.sub_gcns]) for row in rows if row.method != "gist"]
+    return [(row, gist[row.sub_gcns]) for row in rows if row.method not in ("gist", "phases")]
 
 
 def higher_score(where: str, gist: Row, other: Row) -> Verdict:
@@ -75,7 +77,7 @@ def higher_score(where: str, gist: Row, other: Row) -> Verdict:
 def score_chart(dataset: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> Chart:
     """Return the first seed's test scores by epoch."""
     # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-    baseline, *others = zip(rows, records, strict=True)
+    baseline, *others = [pair for pair in zip(rows, records, strict=True) if pair[0].method != "phases"]
     series = [
         Series.of_scores(row.label, record, "epoch", dashed=row.method != "gist")
         for row, (record, *_) in (*others, baseline)

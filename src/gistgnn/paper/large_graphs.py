@@ -1,11 +1,21 @@
 """What the experiments on large graphs share: clusters, batches, and how often models are scored (appendix A.3)."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gistgnn.graphs import find
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Training
+from gistgnn.settings import Phase, Training
+
+ENOUGH = 128  # features of a part: wider ones learn no more in an epoch (RESULTS.md, "The frontier ...")
+RATE, OF = 0.0025, 256  # highest learning rate of a part, and of this width; it falls with the width
+NARROW_SHARE = 0.75  # of the epochs, with parts that are narrower than ENOUGH
+
+PHASES_NOTE = (
+    "Rows in phases are not the paper's method: with the same number of steps, one narrow part trains and is copied "
+    "into all blocks (docs/how-to/phases.md)."
+)
 
 CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the paper's c, and the sizes of its graphs
 
@@ -59,3 +69,26 @@ def large_run(
         inductive=True,
         standardise=True,
     )
+
+
+def in_phases(run: RunConfig) -> RunConfig:
+    """Return a run of our own recipe, with as many steps and as narrow ones, in place of the paper's method.
+
+    One part of 1/m of the width trains and is copied into all m blocks. If it has fewer than `ENOUGH` features, it does
+    so at a constant rate, and wider parts take the last steps: see "At equal epochs" in benchmarks/RESULTS.md.
+    """
+    m, model = run.sub_gcns, run.model
+    width = min(model.hidden) * (model.heads if model.name == "gat" else 1)
+    last = next(few for few in range(m, 0, -1) if m % few == 0 and (width // few >= ENOUGH or few == 1))
+    epochs = run.training.epochs * (NARROW_SHARE if last < m else 0)
+    narrow = Phase(m, epochs, _rate(run, width // m), "constant", copies=True) if epochs else None
+    wide = Phase(last, run.training.epochs - epochs, _rate(run, width // last), "cosine", copies=last > 1)
+    phases = (narrow, wide) if narrow else (wide,)
+    every = run.training.evaluate_every * m  # one part has m times the rounds that m parts have
+    training = replace(run.training, phases=phases, cross_weights="zero", evaluate_every=every)
+    return replace(run, training=training)
+
+
+def _rate(run: RunConfig, width: int) -> float:
+    """The learning rate of a part: in inverse proportion to its width."""
+    return min(run.training.lr, RATE) * OF / width

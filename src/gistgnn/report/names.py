@@ -3,7 +3,13 @@
 import itertools
 from typing import Any
 
-METHODS = {"gist": "GIST", "data-parallel": "data parallel", "local-sgd": "local SGD", "ensemble": "ensemble"}
+METHODS = {
+    "gist": "GIST",
+    "phases": "GIST in phases",
+    "data-parallel": "data parallel",
+    "local-sgd": "local SGD",
+    "ensemble": "ensemble",
+}
 ONE_DEVICE = "one device"
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
@@ -12,6 +18,12 @@ COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parent
 def method_name(method: str, m: int) -> str:
     """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
     return ONE_DEVICE if m == 1 else METHODS.get(method, method)
+
+
+def method_of(record: dict[str, Any]) -> str:
+    """Return the key of `METHODS` that a run is trained by."""
+    config = record["config"]
+    return "phases" if config["training"].get("phases") else str(config.get("method", "gist"))
 
 
 def sub_gcns_name(record: dict[str, Any]) -> str:
