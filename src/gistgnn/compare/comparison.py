@@ -161,7 +161,7 @@ def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row
 
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float]) -> Row:
-    reached = tuple(map(_seconds_to, group, goals))
+    reached = tuple(map(seconds_to, group, goals))
     return Row(
         method=method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
@@ -174,13 +174,18 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[fl
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
         seconds_to=reached,
-        speedup_to=_speedup(list(map(_seconds_to, baseline, goals)), reached),
+        speedup_to=_speedup(list(map(seconds_to, baseline, goals)), reached),
     )
 
 
 def score_of(record: Record) -> float:
     """Return a run's test score at its best validation score, in percent; 0 if it diverged before the first score."""
     return 100 * record["test"][main_score(record)] if record["test"] else 0.0
+
+
+def seconds_to(record: Record, goal: float) -> float | None:
+    """Return a run's training time until its test score was `goal` percent for the first time; None: never."""
+    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
 def curve_of(record: Record) -> dict[str, Any]:
@@ -227,10 +232,6 @@ def _note_on_steps(run: RunConfig) -> str:
     if run.training.training == "each":
         return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
     return "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
-
-
-def _seconds_to(record: Record, goal: float) -> float | None:
-    return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
 def _full_time(record: Record) -> float | None:

@@ -150,7 +150,33 @@ class Experiment(ABC):
         return outcome
 
 
-Part = tuple[list[list[str]], list[Verdict], list[Chart]]  # rows of a table, verdicts and charts
+@dataclass(frozen=True)
+class Group:
+    """The results of runs that took turns.
+
+    Args:
+        rows: one for each run, the baseline first.
+        records: of each row, by seed.
+        alone: seconds of inference of each row, if its models run one after another; () if not measured.
+    """
+
+    rows: Sequence[Row]
+    records: Sequence[Sequence[Record]] = ()
+    alone: Sequence[float] = ()
+
+    @property
+    def gist(self) -> tuple[Row, list[Row]]:
+        """The baseline's row, and the paper's method's rows."""
+        return self.rows[0], [row for row in self.rows[1:] if row.method == "gist"]
+
+    @property
+    def ours(self) -> list[Row]:
+        """The rows of our own recipe, which are not the paper's."""
+        return [row for row in self.rows if row.method == "phases"]
+
+
+Key = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
+Part = tuple[list[list[str]], list[Chart]]  # rows of a table, and charts
 
 
 @dataclass(frozen=True)
@@ -160,30 +186,33 @@ class GroupedExperiment(Experiment):
     columns: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def _groups(self) -> Mapping[tuple[Any, ...], list[RunConfig]]:
-        """Return the runs of each group, the baseline first, by what they share: the data set, and other settings."""
+    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+        """Judge the paper's claims by the groups' results; whatever is needed stands in the groups."""
 
     @abstractmethod
-    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
-        """Return what a group adds to the outcome, from its results: one row for each run, and the records by seed."""
+    def _groups(self) -> Mapping[Key, list[RunConfig]]:
+        """Return the runs of each group, the baseline first."""
+
+    @abstractmethod
+    def _part(self, key: Key, group: Group) -> Part:
+        """Return what a group adds to the table and to the charts."""
 
     @abstractmethod
     def _note(self) -> str:
         """Return the note under the table."""
 
+    def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
+        """Train the runs of a group that are missing, and return the results of all."""
+        return Group(*compare(store, runs, self.seeds, self.name))
+
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """See `Experiment`."""
-        compared = {key: compare(store, runs, self.seeds, self.name) for key, runs in self._groups().items()}
-        parts = [self._part(key, *results, store) for key, results in compared.items()]
-        rows, verdicts, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
-        return Outcome(self.columns, rows, self._note(), verdicts, charts)
+        groups = {key: self._measure(key, runs, store) for key, runs in self._groups().items()}
+        parts = [self._part(key, group) for key, group in groups.items()]
+        rows, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
+        return Outcome(self.columns, rows, self._note(), self.verdicts(groups), charts)
 
 
 def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
     """Return the cells for two of the paper's numbers: a score, and another one in the format `second`."""
     return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]
-
-
-def points_lost(rows: Sequence[Row]) -> str:
-    """Say how many points of the baseline's score, in the first row, the other rows lose."""
-    return "points lost: " + ", ".join(f"m = {row.sub_gcns}: {rows[0].mean - row.mean:.2f}" for row in rows[1:])

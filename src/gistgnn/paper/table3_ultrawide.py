@@ -14,6 +14,7 @@ from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import load
+from gistgnn.paper import table3_claims
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict, paper_cells
 from gistgnn.paper.large_graphs import describe_clusters, graphsage, large_run
 from gistgnn.planning import GraphSizes, Resources, make_plan
@@ -73,7 +74,7 @@ class UltraWide(Experiment):
         for dataset, layers in itertools.product(self.datasets, self.layers):
             rows = self._train(dataset, layers, store)
             cells += self._cells(dataset, layers, rows)
-            verdicts += self._verdicts(dataset, layers, rows)
+            verdicts += self.verdicts(dataset, layers, rows)
             charts.append(self._chart(dataset, layers, rows))
         return Outcome(COLUMNS, cells, self._note(), verdicts, charts)
 
@@ -107,23 +108,9 @@ class UltraWide(Experiment):
             cells.append([dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, *paper])
         return cells
 
-    def _verdicts(self, dataset: str, layers: int, rows: Rows) -> list[Verdict]:
-        wide, most = max(self.widths), max(self.sub_gcns)
-        scores = [rows[most, d].mean for d in sorted(self.widths) if (most, d) in rows]
-        fits, fits_alone = (most, wide) in rows, (1, wide) in rows
-        where = f"{dataset}, L = {layers}"
-        return [
-            Verdict(
-                f"{where}: GIST trains a width that does not fit on one device",
-                fits and not fits_alone if most > 1 and 1 in self.sub_gcns else None,
-                f"d = {wide}: one device {'fits' if fits_alone else 'OOM'}, m = {most} {'fits' if fits else 'OOM'}",
-            ),
-            Verdict(
-                f"{where}: with m = {most}, F1 rises with the width",
-                scores == sorted(scores) if len(scores) > 1 else None,
-                ", ".join(f"{score:.2f}" for score in scores),
-            ),
-        ]
+    def verdicts(self, dataset: str, layers: int, rows: Rows) -> list[Verdict]:
+        """Judge the paper's claims for one data set and L."""
+        return table3_claims.judge(f"{dataset}, L = {layers}", layers, rows, self.widths, self.sub_gcns)
 
     def _chart(self, dataset: str, layers: int, rows: Rows) -> Chart:
         series = []
