@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
-from gistgnn.compare.turns import Record
-from gistgnn.paper.experiment import Chart, GroupedExperiment, Series, Verdict, paper_cells
+from gistgnn.paper.experiment import Chart, Group, GroupedExperiment, Key, Series, Verdict, paper_cells
 from gistgnn.paper.large_graphs import PHASES_NOTE, describe_clusters, graphsage, in_phases, large_run
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import mean_sd
@@ -37,7 +36,7 @@ class AppendixB(GroupedExperiment):
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
-    def _groups(self) -> dict[tuple[Any, ...], list[RunConfig]]:
+    def _groups(self) -> dict[Key, list[RunConfig]]:
         return {(dataset,): self._runs(dataset) for dataset in self.datasets}
 
     def _runs(self, dataset: str) -> list[RunConfig]:
@@ -74,10 +73,11 @@ def higher_score(where: str, gist: Row, other: Row) -> Verdict:
     return Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores)
 
 
-def score_chart(dataset: str, rows: Sequence[Row], records: Sequence[Sequence[Record]]) -> Chart:
+def score_chart(dataset: str, group: Group) -> Chart:
     """Return the first seed's test scores by epoch."""
     # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-    baseline, *others = [pair for pair in zip(rows, records, strict=True) if pair[0].method != "phases"]
+    results = zip(group.rows, group.records, strict=True)
+    baseline, *others = [pair for pair in results if pair[0].method != "phases"]
     series = [
         Series.of_scores(row.label, record, "epoch", dashed=row.method != "gist")
         for row, (record, *_) in (*others, baseline)

@@ -40,6 +40,7 @@ class DepthWidth(GridFigure):
         ends = min(self.widths), max(self.widths)
         narrow, wide = (statistics.fmean(means[dataset, L, d] for L in self.layers) for d in ends)
         best = {L: max(means[dataset, L, d] for d in self.widths) for L in self.layers}
+        fewest, each = min(best), ", ".join(f"{L} layers {score:.2f}" for L, score in best.items())
         return [
             Verdict(
                 f"{dataset}: wider models score higher",
@@ -48,8 +49,13 @@ class DepthWidth(GridFigure):
             ),
             Verdict(
                 f"{dataset}: deeper models are no better",
-                best[max(best)] <= best[min(best)] if len(best) > 1 else None,
-                "best width of each: " + ", ".join(f"{L} layers {score:.2f}" for L, score in best.items()),
+                best[max(best)] <= best[fewest] if len(best) > 1 else None,
+                f"best width of each: {each}",
+            ),
+            Verdict(
+                f"{dataset}: two layers perform best",
+                best[fewest] == max(best.values()) if fewest == 2 and len(best) > 1 else None,
+                f"best width of each: {each}",
             ),
         ]
 

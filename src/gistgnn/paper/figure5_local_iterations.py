@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,7 +44,17 @@ class LocalIterations(GridFigure):
             claim = f"{dataset}, m = {m}: accuracy hardly depends on ζ (at most {ROBUST:g} points)"
             holds = high - low <= ROBUST if len(scores) > 1 else None
             verdicts.append(Verdict(claim, holds, f"{low:.2f} to {high:.2f}"))
-        return verdicts
+        return [*verdicts, self._falls_slightly(dataset, means)]
+
+    def _falls_slightly(self, dataset: str, means: Means) -> Verdict:
+        """Judge "test accuracy decreases slightly as ζ increases" (appendix A.3)."""
+        ends = min(self.local_steps), max(self.local_steps)
+        few, many = (statistics.fmean(means[dataset, m, zeta] for m in self.sub_gcns) for zeta in ends)
+        return Verdict(
+            f"{dataset}: accuracy falls slightly as ζ grows (by at most {ROBUST:g} points)",
+            0 < few - many <= ROBUST if len(set(ends)) > 1 else None,
+            f"mean over m: ζ = {ends[0]} {few:.2f}, ζ = {ends[1]} {many:.2f}",
+        )
 
     def _settings(self) -> str:
         return (

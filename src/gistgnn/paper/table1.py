@@ -18,10 +18,10 @@ from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
 from gistgnn.paper.small_graphs import DROPOUT, small_run
+from gistgnn.paper.table1_claims import Dims, judge
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import mean_sd
 
-Dims = tuple[int, ...]  # the dimensions d_l that are partitioned
 Cell = tuple[str, int]  # a data set and a place in ROWS
 Candidate = tuple[float, float]  # learning rate, weight decay
 ROWS: tuple[tuple[int, Dims], ...] = ((1, ()), *itertools.product((2, 4, 8), ((0, 1, 2), (0, 1), (1, 2))))
@@ -67,7 +67,15 @@ class Table1(Experiment):
         records = by_seeds(store.run_all(configs, jobs, f"{self.seeds} seeds"), self.seeds)
         scores = {cell: list(map(score_of, seeds)) for cell, seeds in zip(cells, records, strict=True)}
         rows = [row_of(*cell, chosen[cell], scores[cell], seeds) for cell, seeds in zip(cells, records, strict=True)]
-        return Outcome(COLUMNS, rows, self._note(), self._verdicts(scores), centred=COLUMNS[2:5])
+        return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores), centred=COLUMNS[2:5])
+
+    def verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
+        """Judge the paper's claims, by the accuracy of each seed in percent."""
+        ours = {
+            dataset: {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
+            for dataset in self.datasets
+        }
+        return judge(ours, {dataset: dict(zip(ROWS, PAPER[dataset], strict=True)) for dataset in PAPER})
 
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one of ROWS."""
@@ -118,18 +126,6 @@ class Table1(Experiment):
             "of all evaluations, which is what the authors' scripts print. Each row's learning rate and weight decay "
             f"are chosen from {rates} and {decays} by validation accuracy: {searched}."
         )
-
-    def _verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
-        verdicts = []
-        for dataset in self.datasets:
-            mean = {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
-            base, hidden, inputs = mean[1, ()], mean[8, (1, 2)], mean[8, (0, 1, 2)]
-            for claim, score, holds in (
-                ("partitioning d_1 and d_2 costs at most 3 points at m = 8", hidden, base - hidden <= 3),
-                ("partitioning d_0 too costs 10 points or more at m = 8", inputs, base - inputs >= 10),
-            ):
-                verdicts.append(Verdict(f"{dataset}: {claim}", holds, f"baseline {base:.2f}, m = 8 {score:.2f}"))
-        return verdicts
 
 
 def row_of(

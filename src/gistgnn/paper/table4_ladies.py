@@ -48,6 +48,7 @@ TABLE2 = {layers: Reddit.paper["graphsage", WIDTH, layers] for layers in PRINTED
 class Ladies(GroupedExperiment):
     """Table 4; see `Experiment`. Epochs are split over the sub-GCNs. `layers` are every L, the number of hidden layers.
 
+    GraphSAGE on batches of clusters, as in Table 2, trains beside it: the paper compares the speed-ups of both.
     No local steps: 500 on graphs of Reddit's shape, 50 on smaller ones, which take fewer steps.
     """
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
 from gistgnn.compare.comparison import Row
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.turns import Record
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.paper.appendix_b import WORKERS, AppendixB, higher_score, pairs, score_chart
-from gistgnn.paper.experiment import Part, Verdict
+from gistgnn.paper.experiment import Group, Key, Part, Verdict
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import forward, whole_graph
 from gistgnn.utils.formats import duration
 
 PASSES = 5  # of each model, for the median
+SAME = 1.25  # times of a few passes that differ by less count as equal
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,43 @@ class EnsembleTable(AppendixB):
         "gist": ((96.40, 1.81), (96.16, 1.81), (95.46, 1.81)),
     }
 
-    def _part(self, key: tuple[Any, ...], rows: list[Row], records: list[list[Record]], store: RunStore) -> Part:
-        (dataset,) = key
-        runs, graph = self._runs(dataset), load(dataset, store.data_root)
+    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+        """See `GroupedExperiment`."""
+        return [verdict for (dataset,), group in groups.items() for verdict in self._judge(dataset, group)]
+
+    def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
+        group, graph = super()._measure(key, runs, store), load(runs[0].dataset, store.data_root)
         scale = runs[0].scale(graph)
         alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
+        return replace(group, alone=alone)
+
+    def _part(self, key: Key, group: Group) -> Part:
+        (dataset,) = key
         cells = []
-        for row, seconds in zip(rows, alone, strict=True):
+        for row, seconds in zip(group.rows, group.alone, strict=True):
             times = [duration(row.time), duration(row.inference) if row.inference else "–", duration(seconds)]
             cells.append(self._cells(dataset, row, times, "{:.2f} s"))
-        return cells, list(self._verdicts(dataset, rows, alone)), [score_chart(dataset, rows, records)]
+        return cells, [score_chart(dataset, group)]
 
-    def _verdicts(self, dataset: str, rows: Sequence[Row], alone: Sequence[float]) -> Iterator[Verdict]:
-        seconds = {(row.method, row.sub_gcns): time for row, time in zip(rows, alone, strict=True)}
-        for other, gist in pairs(rows):
-            m = gist.sub_gcns
-            where = f"{dataset}, m = {m}"
+    def _judge(self, dataset: str, group: Group) -> Iterator[Verdict]:
+        seconds = {(row.method, row.sub_gcns): time for row, time in zip(group.rows, group.alone, strict=True)}
+        for other, gist in pairs(group.rows):
+            where = f"{dataset}, m = {gist.sub_gcns}"
             yield higher_score(where, gist, other)
-            shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
-            ratio = seconds["ensemble", m] / seconds["gist", m]
-            (_, ensemble), (_, single) = (self.paper[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
-            yield Verdict(
-                f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
-                ratio >= 0.75 * m,
-                f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the "
-                "paper",
-            )
+            yield self._burdensome(where, gist, other, seconds)
+        yield _same_for_every_m(dataset, [seconds["gist", gist.sub_gcns] for _, gist in pairs(group.rows)])
+
+    def _burdensome(self, where: str, gist: Row, other: Row, seconds: Mapping[tuple[str, int], float]) -> Verdict:
+        """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
+        m = gist.sub_gcns
+        shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
+        ratio = seconds["ensemble", m] / seconds["gist", m]
+        (_, ensemble), (_, single) = (self.paper[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
+        return Verdict(
+            f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
+            ratio >= 0.75 * m,
+            f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
+        )
 
     def _note(self) -> str:
         return (
@@ -74,6 +85,15 @@ class EnsembleTable(AppendixB):
             f"computes everything again for every model, as if m models ran one after another (median of {PASSES} "
             "passes)."
         )
+
+
+def _same_for_every_m(dataset: str, seconds: Sequence[float]) -> Verdict:
+    """Judge "do not suffer from increased inference time as the number of sub-GCNs is increased" (caption)."""
+    claim = (
+        f"{dataset}: GIST's inference takes as long for every m (the longest is at most {SAME:g} times the shortest)"
+    )
+    times = ", ".join(f"m = {m}: {duration(time)}" for m, time in zip(WORKERS, seconds, strict=True))
+    return Verdict(claim, max(seconds) <= SAME * min(seconds), times)
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph) -> list[float]:

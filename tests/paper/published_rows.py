@@ -1,0 +1,66 @@
+"""The paper's own numbers, in the form of the results of runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gistgnn.compare.comparison import Row
+from gistgnn.paper import table3_ultrawide, table4_ladies
+from gistgnn.paper.appendix_b import WORKERS, AppendixB
+from gistgnn.paper.experiment import Group, Key
+from gistgnn.paper.published import Published
+from gistgnn.paper.table2_large_graphs import SUB_GCNS, LargeGraphs
+
+Groups = dict[Key, Group]
+REACHED, FIRST_AT = 88.86, 10_000  # the wide model's F1 with m = 8, and when one device comes to it (section 5.2)
+
+
+def row(method: str, m: int, score: float, seconds: float, speedup: float = 1.0) -> Row:
+    return Row(method, m, (score,), (seconds,), speedup, 0.0, (), (0,), (None,), None)
+
+
+def record(*history: tuple[float, float]) -> dict[str, Any]:
+    """Return what is read of a run's record, from the seconds and the F1 of its evaluations."""
+    entries = [{"train_seconds": seconds, "test": score / 100} for seconds, score in history]
+    return {"graph": {}, "test": {"accuracy": history[-1][1] / 100}, "history": entries}
+
+
+def group(rows: tuple[Published, ...], *curve: tuple[float, float]) -> Group:
+    """Return the group of a baseline and GIST; `curve` is the beginning of the baseline's."""
+    results = [row("gist", m, line.f1, line.seconds, line.speedup) for m, line in zip(SUB_GCNS, rows, strict=True)]
+    records = [[record((line.seconds, line.f1))] for line in rows]
+    return Group(results, [[record(*curve, (rows[0].seconds, rows[0].f1))], *records[1:]])
+
+
+def table2(kind: type[LargeGraphs], dataset: str) -> Groups:
+    cells = {(dataset, *cell): rows for cell, rows in kind.paper.items()}
+    wide = (dataset, "graphsage", 4096, 2)
+    return {key: group(rows, *([(FIRST_AT, REACHED)] if key == wide else [])) for key, rows in cells.items()}
+
+
+def table3(layers: int) -> dict[tuple[int, int], Row]:
+    cells = {
+        (m, d): numbers
+        for (L, m), line in table3_ultrawide.PAPER.items()
+        if layers == L
+        for d, numbers in zip(table3_ultrawide.WIDTHS, line, strict=True)
+    }
+    return {(m, d): row("gist", m, pair[0], 3600 * pair[1]) for (m, d), pair in cells.items() if pair}
+
+
+def table4() -> Groups:
+    tables = {table4_ladies.LADIES: table4_ladies.PAPER, table4_ladies.CLUSTERS: table4_ladies.TABLE2}
+    return {("reddit", L, batches): group(rows) for batches, paper in tables.items() for L, rows in paper.items()}
+
+
+def appendix_b(kind: type[AppendixB]) -> Groups:
+    """Return the group of Table 6 or 7. The seconds of both are times of training and of inference."""
+    pairs = [(method, m, *kind.paper[method][i]) for i, m in enumerate(WORKERS) for method in (kind.rival, "gist")]
+    rows = [row("gist", 1, 96.09, 105.78), *(row(*pair) for pair in pairs)]
+    return {("reddit",): Group(rows, (), [one.time for one in rows])}
+
+
+def changed(groups: Mapping[Key, Group], key: Key, m: int, **values: Any) -> Groups:
+    """Return the groups with other values in GIST's row with this m."""
+    rows = [replace(one, **values) if (one.method, one.sub_gcns) == ("gist", m) else one for one in groups[key].rows]
+    return {**groups, key: replace(groups[key], rows=rows)}

@@ -1,0 +1,192 @@
+"""The claims that the code judges are the paper's: by the paper's own numbers, each of them holds."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gistgnn.paper.experiment import Group, Verdict
+from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.paper.table1 import PAPER as TABLE1
+from gistgnn.paper.table1 import ROWS, Table1
+from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
+from gistgnn.paper.table3_ultrawide import UltraWide
+from gistgnn.paper.table4_ladies import Ladies
+from gistgnn.paper.table6_local_sgd import LocalSgdTable
+from gistgnn.paper.table7_ensemble import EnsembleTable
+from tests.paper.published_rows import Groups, appendix_b, changed, table2, table3, table4
+
+REDDIT, AMAZON, LADIES = table2(Reddit, "reddit"), table2(Amazon2M, "amazon2m"), table4()
+SCORES = {(name, index): [score] for name, scores in TABLE1.items() for index, score in enumerate(scores)}
+SAGE, GAT = ("reddit", "graphsage", 256, 2), ("reddit", "gat", 256, 4)
+NARROW, WIDE = ("amazon2m", "graphsage", 400, 3), ("amazon2m", "graphsage", 4096, 2)
+
+
+def reddit(groups: Groups = REDDIT) -> list[Verdict]:
+    return Reddit.at("full").verdicts(groups)
+
+
+def amazon2m(groups: Groups = AMAZON) -> list[Verdict]:
+    return Amazon2M.at("full").verdicts(groups)
+
+
+def ladies(groups: Groups = LADIES) -> list[Verdict]:
+    return Ladies.at("full").verdicts(groups)
+
+
+def ultrawide() -> list[Verdict]:
+    experiment = UltraWide.at("full")
+    return [verdict for L in experiment.layers for verdict in experiment.verdicts("amazon2m", L, table3(L))]
+
+
+JUDGED: dict[str, Callable[[], list[Verdict]]] = {
+    "table1": lambda: Table1.at("full").verdicts(SCORES),
+    "reddit": reddit,
+    "amazon2m": amazon2m,
+    "ultrawide": ultrawide,
+    "ladies": ladies,
+    "local-sgd": lambda: LocalSgdTable.at("full").verdicts(appendix_b(LocalSgdTable)),
+    "ensemble": lambda: EnsembleTable.at("full").verdicts(appendix_b(EnsembleTable)),
+}
+WITHOUT_NUMBERS = {"depth-width", "local-iterations", "theory"}  # the paper has curves, or a theorem
+CLAIMS = {"table1": 21, "reddit": 32, "amazon2m": 26, "ultrawide": 19, "ladies": 27, "local-sgd": 6, "ensemble": 7}
+
+
+def test_every_table_is_judged() -> None:
+    assert set(JUDGED) | WITHOUT_NUMBERS == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_every_claim_holds_by_the_papers_own_numbers(name: str) -> None:
+    verdicts = JUDGED[name]()
+    assert [verdict for verdict in verdicts if verdict.holds is not True] == []
+    assert len(verdicts) == CLAIMS[name]
+    assert len({verdict.claim for verdict in verdicts}) == len(verdicts)
+
+
+def test_what_is_commented_out_in_the_paper_is_labelled() -> None:
+    for verdict in ladies():
+        hidden = "m = 8" in verdict.claim or "L = 4" in verdict.claim
+        assert ("commented out" in verdict.claim) == hidden
+        assert hidden or "m = 8" not in verdict.measured
+
+
+@given(shift=st.floats(-60, 4), factor=st.floats(0.01, 100))
+def test_a_verdict_compares(shift: float, factor: float) -> None:
+    """Verdicts depend on differences of scores and on ratios of times."""
+
+    def moved(group: Group) -> Group:
+        rows = [replace(row, score=(row.mean + shift,), seconds=(row.time * factor,)) for row in group.rows]
+        return replace(group, rows=rows)
+
+    for judge, groups in ((reddit, REDDIT), (ladies, LADIES), (amazon2m, AMAZON)):
+        assert all(verdict.holds for verdict in judge({key: moved(group) for key, group in groups.items()}))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "failing"),
+    [
+        (reddit(changed(REDDIT, SAGE, 8, speedup=0.9)), ["GIST trains faster", "at least 1.32x"]),
+        (reddit(changed(REDDIT, SAGE, 4, score=(96.5,))), ["highest F1 with m = 2", "m = 4 is faster than m = 2"]),
+        (reddit(changed(REDDIT, GAT, 8, speedup=6.3)), ["nearly linear", "reaches 7.90x"]),
+        (amazon2m(changed(AMAZON, NARROW, 2, score=(90.5,))), ["(narrow): GIST has a lower F1", "loses less F1"]),
+        (amazon2m(changed(AMAZON, NARROW, 2, speedup=1.2)), ["reduces training time significantly"]),
+        (
+            amazon2m(changed(AMAZON, WIDE, 2, score=(89.6,))),
+            ["at a cost of at most 1 point", "loses less F1", "no more"],
+        ),
+        (amazon2m(changed(AMAZON, WIDE, 4, speedup=1.6)), ["gains more speed"]),
+        (
+            ladies(changed(LADIES, ("reddit", 2, "LADIES"), 4, score=(88.2,))),
+            ["no more than in the paper", "against m = 2"],
+        ),
+        (
+            ladies(changed(LADIES, ("reddit", 3, "LADIES"), 4, speedup=1.4)),
+            ["speed-up of 3.00x", "faster than", "gains more"],
+        ),
+    ],
+)
+def test_a_claim_can_fail(verdicts: list[Verdict], failing: list[str]) -> None:
+    wrong = [verdict.claim for verdict in verdicts if verdict.holds is False]
+    assert len(wrong) == len(failing)
+    for claim in failing:
+        assert any(claim in other for other in wrong), wrong
+
+
+def test_one_device_has_to_take_long_to_the_same_score() -> None:
+    early = table2(Amazon2M, "amazon2m")
+    early[WIDE].records[0][0]["history"][0]["train_seconds"] = 9_000
+    assert [verdict.claim for verdict in amazon2m(early) if not verdict.holds] == [
+        "amazon2m, graphsage 4096, L = 2: one device takes 2.5 times as long to the F1 that m = 8 reaches"
+    ]
+    early[WIDE].records[0][0]["history"] = [{"train_seconds": 9_000, "test": 0.5}]
+    assert all(verdict.holds for verdict in amazon2m(early))
+
+
+@pytest.mark.parametrize(
+    ("changes", "failing"),
+    [
+        ({(2, 8192): {"score": (90.5,)}}, ["to a higher F1"]),
+        ({(2, 8192): {"seconds": (10_400.0,)}}, ["1.86x faster"]),
+        ({(8, 32768): {"score": (88.8,)}}, ["with m = 8, F1 rises"]),
+        ({(2, d): {"score": (90.5,)} for d in (8192, 16384, 32768)}, ["only GIST can train", "higher F1"]),
+    ],
+)
+def test_a_claim_on_width_can_fail(changes: dict[tuple[int, int], dict[str, tuple[float]]], failing: list[str]) -> None:
+    rows = table3(2)
+    rows |= {cell: replace(rows[cell], **values) for cell, values in changes.items()}  # type: ignore[arg-type]
+    wrong = [verdict.claim for verdict in UltraWide.at("full").verdicts("amazon2m", 2, rows) if not verdict.holds]
+    assert len(wrong) == len(failing)
+    assert all(any(claim in other for other in wrong) for claim in failing), wrong
+
+
+def test_a_width_that_does_not_fit_where_the_papers_did() -> None:
+    rows = {cell: row for cell, row in table3(2).items() if cell[1] <= 4096}
+    held = {verdict.claim: verdict.holds for verdict in UltraWide.at("full").verdicts("amazon2m", 2, rows)}
+    assert list(held.values()) == [False, False, None, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("row", "score", "failing"),
+    [
+        ((8, (1, 2)), 79.4, ["partitioning d_1 and d_2 costs at most 2, 2, 2 points"]),
+        ((2, (1, 2)), 79.4, ["d_1 and d_2 costs at most", "alone is best"]),
+        ((8, (0, 1)), 75.0, ["partitioning d_0, d_1 costs more"]),
+        ((4, (0, 1, 2)), 80.6, ["partitioning d_0, d_1, d_2 costs more"]),
+    ],
+)
+def test_a_claim_of_table1_can_fail(row: tuple[int, tuple[int, ...]], score: float, failing: list[str]) -> None:
+    verdicts = Table1.at("full").verdicts({**SCORES, ("cora", ROWS.index(row)): [score]})
+    wrong = [verdict.claim for verdict in verdicts if not verdict.holds]
+    assert len(wrong) == len(failing)
+    assert all(any(claim in other for other in wrong) for claim in failing), wrong
+
+
+def test_what_was_not_run_is_not_shown_and_says_why() -> None:
+    only = {key: group for key, group in REDDIT.items() if key[1] == "graphsage"}
+    narrow = {key: group for key, group in AMAZON.items() if key[2] == 400}
+    gat = {key: group for key, group in REDDIT.items() if key[1] == "gat"}
+    no_clusters = {key: group for key, group in LADIES.items() if key[2] == "LADIES"}
+    for verdicts, count in ((reddit(only), 1), (amazon2m(narrow), 1), (reddit(gat), 3), (ladies(no_clusters), 3)):
+        open_ = [verdict for verdict in verdicts if verdict.holds is not True]
+        assert len(open_) == count
+        assert all(verdict.holds is None and "not run" in verdict.measured for verdict in open_)
+    cora = replace(Table1.at("full"), datasets=("cora",)).verdicts(SCORES)
+    assert [verdict.holds for verdict in cora].count(None) == 1
+
+
+def test_times_of_runs_that_diverged_show_nothing() -> None:
+    diverged = changed(REDDIT, SAGE, 8, speedup=None, score=(0.0,))
+    open_ = [verdict.claim for verdict in reddit(diverged) if verdict.holds is None]
+    assert len(open_) == 4, open_
+    assert all(verdict.holds is not False for verdict in reddit(diverged))
+
+
+def test_rows_in_phases_are_ours() -> None:
+    phases = [replace(row, method="phases") for row in REDDIT[SAGE].gist[1]]
+    more = {**REDDIT, SAGE: replace(REDDIT[SAGE], rows=[*REDDIT[SAGE].rows, *phases])}
+    (ours,) = [verdict for verdict in reddit(more) if verdict not in reddit()]
+    assert "ours, in phases" in ours.claim
+    assert ours.holds
