@@ -23,7 +23,7 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 PRECISIONS = ("float32", "bf16")
 
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20
-"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is that of the paper's small experiments."""
+"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
 
 ROUNDS_PER_SUB_GCN = 4
 """Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""
@@ -94,16 +94,18 @@ class Training:
         momentum: momentum of SGD; the other optimisers have none.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
             Both follow the progress of the whole run, not of a round.
-        optimizer_state: "reset" starts a new optimiser in every round, as the authors do; "carry" lets the moments
-            travel with the parameters. With m = 1 they are always kept: the baseline is ordinary training.
+        optimizer_state: "reset" starts a new optimiser in every round, as the authors' code does (the paper does not
+            say); "carry" lets the moments travel with the parameters. With m = 1 they are always kept: the baseline is
+            ordinary training.
         precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters, moments, sparse
             products and the loss stay in float32.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
         evaluate_every: rounds between evaluations.
         phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
-        redraw_every: K, rounds between two draws of the blocks: 1 is the paper's; 0 keeps the first blocks.
-        cross_weights: how weights between different blocks begin: "random", as the paper has it, or "zero", which makes
+        redraw_every: K, rounds between two draws of the blocks: 1 is the paper's (section 2.2); 0 keeps the first
+            blocks.
+        cross_weights: how weights between different blocks begin: "random", as in Algorithm 1, or "zero", which makes
             Θ m narrow models side by side.
         budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
             chosen by measuring steps (see `gistgnn.session.budget`); None: no limit.

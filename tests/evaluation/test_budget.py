@@ -64,7 +64,7 @@ from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, forward
 torch.set_num_threads(1)
 name, budget = sys.argv[1], int(sys.argv[2])
-nodes, options = 60_000, {"heads": 2} if name == "gat" else {}
+nodes, options = 30_000, {"heads": 2} if name == "gat" else {}
 x, edge_index = torch.randn(nodes, 16), torch.randint(nodes, (2, 240_000))
 batch = Batch(x, edge_index, torch.zeros(nodes), torch.arange(0))
 width = 256 if name == "gat" else 512
@@ -82,7 +82,7 @@ with torch.no_grad():
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gat"])
 def test_the_budget_is_kept(name: str) -> None:
-    one_layer = 60_000 * 512 * 4
+    one_layer = 30_000 * 512 * 4
     line = [sys.executable, "-c", MEASURE, name, str(one_layer // 2)]
     by_layers, whole = subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
     grown, how = by_layers.split(maxsplit=1)

@@ -173,9 +173,9 @@ def test_the_plan_says_where_every_phase_fits() -> None:
 
 
 def test_the_refusal_names_the_phase() -> None:
-    run = run_of(COPIES, APART, WHOLE, width=1024)
+    run = run_of(COPIES, APART, WHOLE, width=512)
     copies, _, whole = plan_of(run).options
-    parting = run_of(COPIES, KEPT, width=1024)
+    parting = run_of(COPIES, KEPT, width=512)
     files = plan_of(run, store="disk").totals[0].peaks
     require_room(run, SIZES, replace(AMPLE, host=whole.peaks["cpu"]))
     with refused("phase 3 (m = 1) needs ", " stage), ", "--store disk would fit; --memory GIB"):

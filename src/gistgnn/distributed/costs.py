@@ -26,9 +26,10 @@ def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, 
     """Count the bytes that W ranks send in a round.
 
     With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back. The rank owns 1/W of it
-    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|: O(d²/m) for each sub-GCN (section 3 of the paper). With all of
-    Θ on every rank, a trained slice goes to the W - 1 other ranks. An average over all ranks is a ring's:
-    2 (W - 1)/W |Θ| for each rank.
+    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|. Of a d × d matrix between two split layers a slice holds d²/m²
+    entries, and all m slices d²/m: the O(d_i d_{i-1} / M) of section 2.3 of the paper, for all M = m machines together.
+    With all of Θ on every rank, a trained slice goes to the W - 1 other ranks. An average over all ranks is a ring's:
+    2 (W - 1)/W |Θ| for each rank, O(W d²) for all ranks, as in section 2.3.
 
     Args:
         theta: bytes of Θ.

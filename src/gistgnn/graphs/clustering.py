@@ -1,4 +1,4 @@
-"""Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2.2)."""
+"""Cluster of Algorithm 1: partition the nodes into c clusters, as in Cluster-GCN (section 2)."""
 
 import contextlib
 import hashlib

@@ -16,9 +16,12 @@ from gistgnn.graphs.info import DatasetInfo
 def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterator[None]:
     """Download missing raw ``files`` of a folder inside the block: connections time out, and stdout stays empty.
 
+    Folders that are still empty afterwards are removed, if they were not there before.
+
     Raises:
         InputError: any error of the block; the message says which files to put where.
     """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(30.0)  # seconds; the downloaders of PyG and ogb set none
     try:
@@ -31,6 +34,9 @@ def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterat
         ) from error
     finally:
         socket.setdefaulttimeout(before)
+        for place in missing:
+            with contextlib.suppress(OSError):  # it is not empty: something was downloaded
+                place.rmdir()
 
 
 @contextlib.contextmanager

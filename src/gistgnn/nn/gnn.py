@@ -105,7 +105,7 @@ class GNN(nn.Module, ABC):
         widths: d_1, d_2, ..., the width of every hidden layer; at least one.
         out_features: number of classes.
         dropout: probability of zeroing a hidden feature in training, in [0, 1).
-        norm: "none", "layer" (without parameters, as in the paper), or "batch" (``nn.BatchNorm1d``).
+        norm: "none", "layer" (without parameters, as in the authors' code), or "batch" (``nn.BatchNorm1d``).
 
     Raises:
         InputError: no width, a width below 1, a dropout outside [0, 1), or an unknown norm.

@@ -81,7 +81,8 @@ class Experiment(ABC):
     """A table or figure of the paper. A new one is a subclass and an entry in `registry.py`.
 
     Args:
-        scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper.
+        scale: "small": within 20 minutes on an ordinary machine, often on synthetic graphs; "full": as in the paper
+            (docs/explanation/provenance.md).
         datasets: names.
         seeds: runs of each row.
         epochs: of a run; the subclass says whether they are split over the sub-GCNs.

@@ -1,4 +1,4 @@
-"""Figure 4: GCNs of several depths and widths on one device (appendix A.2)."""
+"""Figure 4: GCNs of several depths and widths on one device (appendix A.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 5: how often sub-GCNs are merged (appendix A.2)."""
+"""Figure 5: how often sub-GCNs are merged (appendix A.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the experiments on large graphs share: clusters, batches, and how often models are scored (appendix A.3)."""
+"""What the experiments on large graphs share: clusters, batches, and how often models are scored (appendix A.4)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the pape
 
 
 def graphsage(width: int, layers: int) -> ModelConfig:
-    """Return the paper's GraphSAGE with `layers` hidden layers."""
+    """Return GraphSAGE with `layers` hidden layers; norm and dropout are those of the authors' code."""
     return ModelConfig("graphsage", (width,) * layers, dropout=0.2, norm="layer")
 
 

@@ -1,4 +1,4 @@
-"""GCNs on small graphs: the runs of Table 1, and the form of Figures 4 and 5 (appendix A.2).
+"""GCNs on small graphs: the runs of Table 1, and the form of Figures 4 and 5 (appendix A.3).
 
 The paper does not give the learning rate and weight decay. 0.01 and 5e-4 on one device, 0.05 and 0 for sub-GCNs are
 what the search for Table 1 on Cora chooses most often.

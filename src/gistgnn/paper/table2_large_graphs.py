@@ -1,8 +1,10 @@
 """Table 2: GIST on large graphs, Reddit and Amazon2M, against one device.
 
-Settings of appendix A.3: 80 epochs with ζ = 500 on Reddit, 400 with ζ = 5000 on Amazon2M, Adam at 0.01 without weight
-decay, 15,000 clusters with 10 in a batch. Epochs are split over the sub-GCNs, and training sees only the subgraph of
-the training nodes. A smaller graph has proportionally fewer clusters, so that batches are as large as the paper's.
+Settings of appendix A.4: 80 epochs with ζ = 500 on Reddit, 400 with ζ = 5000 on Amazon2M, Adam without weight decay,
+15,000 clusters with 10 in a batch. Epochs are split over the sub-GCNs (section 2.2). The paper gives no learning rate;
+0.01 is one of those in the authors' code. As there, training sees only the subgraph of the training nodes. A smaller
+graph has proportionally fewer clusters, so that batches are as large as the paper's.
+docs/explanation/provenance.md says where each setting comes from.
 """
 
 from __future__ import annotations

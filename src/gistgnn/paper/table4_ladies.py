@@ -1,10 +1,10 @@
 """Table 4: GIST with layer sampling: a GCN 256 wide, with two to four hidden layers, trained by LADIES.
 
-Settings of appendix A.3: 80 epochs split over the sub-GCNs, Adam, no weight decay, ζ = 500. The paper does not give
-the rest. LADIES is as in its authors' code: 512 output nodes, 512 nodes a layer, rows normalised. The learning rate is
-0.01, divided by 10 at 50 % and 75 % of the run, and dropout is 0.2. On graphs of Reddit's shape the rate is 0.001, as
-LADIES' authors have it, because scores keep falling back at 0.01; there, features are standardised and training is
-inductive, as in section 5.2.
+Settings of appendices A.6 and A.4: 80 epochs split over the sub-GCNs, Adam, no weight decay, ζ = 500. The paper does
+not give the rest. As in the code of LADIES' authors, a batch has 512 output nodes, and rows are normalised; they draw
+64 nodes a layer, we 512. The learning rate is 0.01, divided by 10 at 50 % and 75 % of the run, and dropout is 0.2. On
+graphs of Reddit's shape the rate is 0.001, as LADIES' authors have it, because scores keep falling back at 0.01; there,
+features are standardised and training is inductive, as in the GIST authors' code for clusters.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class ClusterSampling(Sampling):
         method: "metis", which cuts few edges, or "random", for comparison.
         batches: see `Sampling`.
         precompute: the first layer sums over all of the graph's edges, not only the batch's: ĀX is computed once, as
-            in Cluster-GCN. Only models of `gistgnn.nn` whose first layer sums x itself use it.
+            in Cluster-GCN. In the paper a batch sees its own edges alone (section 2.2). Only models of
+            `gistgnn.nn` whose first layer sums x itself use it.
 
     Raises:
         InputError: a value out of its range; `sampler` compares c with the graph's nodes.

@@ -46,7 +46,7 @@ class Draw(ABC):
 class NodeDraw(Draw):
     """Draws one node u with probability P(u) ∝ Σ_v Ã_vu², where Ã = D̃^-1 (A + I) (GraphSAINT, section 3.3).
 
-    The paper uses D^-1 A, which never draws a node without outgoing edges.
+    GraphSAINT uses D^-1 A, which never draws a node without outgoing edges.
     """
 
     def __init__(self, structure: Structure) -> None:

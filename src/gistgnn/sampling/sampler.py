@@ -73,7 +73,7 @@ class Sampling(ABC):
     A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`.
 
     Args:
-        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' experiments;
+        batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' code;
             "independent": each sub-GCN draws its own.
 
     Attributes:

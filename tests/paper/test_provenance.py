@@ -1,0 +1,162 @@
+"""What docs/explanation/provenance.md says of our settings is what the code does, at full scale."""
+
+import importlib
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gistgnn.graphs.info import DATASETS
+from gistgnn.paper.experiment import Experiment, GroupedExperiment
+from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.paper.small_graphs import GridFigure
+from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
+from gistgnn.paper.table3_ultrawide import UltraWide
+from gistgnn.runs.config import RunConfig
+
+PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
+NAMES = sorted(set(EXPERIMENTS) - {"theory"})  # appendix A has no settings of the theory's
+
+# The numbers of appendix A, by section: the page has to name each in the column of the paper.
+APPENDIX_A = {
+    "A.1": "2,708 5,429 7 1,433 3,312 4,723 6 3,703 19,717 44,338 3 500 169,343 1.2M 40 128 232,965 11.6 41 602 2.5 "
+    "61.8 47 100",
+    "A.2": "8 32G 56 2.40 256",
+    "A.3": "two four eight 20 100 400 10× 50 75 five three 256",
+    "A.4": "256 15,000 80 500 10 two four 400 4096 5000",
+    "A.5": "4096 5,000",
+    "A.6": "256 two three",
+}
+
+
+def section_rows() -> Iterator[tuple[list[str], list[str]]]:
+    """The experiments that the heading above a row names, and the row's cells."""
+    experiments: list[str] = []
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("## "):
+            experiments = re.findall(r"`([\w-]+)`", line)
+        elif line.startswith("| ") and not line.startswith("| ---"):
+            yield experiments, [cell.strip() for cell in line.strip("| ").split(" | ")]
+
+
+def values_in(cell: str) -> list[str]:
+    """The values in code type with which a cell begins."""
+    begin = re.match(r"`[^`]+`(?:[,;] `[^`]+`)*", cell)
+    return re.findall(r"`([^`]+)`", begin.group()) if begin else []
+
+
+def experiment_of(name: str) -> Experiment:
+    module, kind = EXPERIMENTS[name].home.split(":")
+    found: type[Experiment] = getattr(importlib.import_module(f"gistgnn.paper.{module}"), kind)
+    return found.at("full")
+
+
+def runs_of(experiment: Experiment) -> list[RunConfig]:
+    """The runs of an experiment that are the paper's, not those of our own recipe."""
+    if isinstance(experiment, Table1):
+        rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
+        return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
+    if isinstance(experiment, GridFigure):
+        return [experiment._run_of(*cell) for cell in itertools.product(experiment.datasets, *experiment._axes())]
+    if isinstance(experiment, UltraWide):
+        axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
+        return [experiment.config(*cell) for cell in itertools.product(*axes)]
+    assert isinstance(experiment, GroupedExperiment)
+    runs = itertools.chain.from_iterable(experiment._groups().values())
+    return [run for run in runs if not run.training.phases]
+
+
+def total_width(run: RunConfig) -> int:
+    return run.model.hidden[0] * (run.model.heads if run.model.name == "gat" else 1)
+
+
+def of_model(name: str, value: Callable[[RunConfig], Any]) -> Callable[[RunConfig], Any]:
+    return lambda run: value(run) if run.model.name == name else None
+
+
+# The rows that are checked, and how their value is read from a run; None: the row does not apply to it.
+SETTINGS: dict[str, Callable[[RunConfig], Any]] = {
+    "data sets": lambda run: run.dataset,
+    "model": lambda run: run.model.name,
+    "epochs": lambda run: run.training.epochs,
+    "training": lambda run: run.training.training,
+    "ζ": lambda run: run.training.local_steps,
+    "ζ of GIST": lambda run: run.training.local_steps if run.method == "gist" else None,
+    "optimiser": lambda run: run.training.optimizer,
+    "optimiser's state": lambda run: run.training.optimizer_state,
+    "schedule": lambda run: run.training.schedule,
+    "learning rate": lambda run: run.training.lr,
+    "weight decay": lambda run: run.training.weight_decay,
+    "hidden layers": lambda run: len(run.model.hidden),
+    "widths": total_width,
+    "m": lambda run: run.sub_gcns,
+    "dropout": lambda run: run.model.dropout,
+    "norm": lambda run: run.model.norm,
+    "norm of GraphSAGE": of_model("graphsage", lambda run: run.model.norm),
+    "norm of GAT": of_model("gat", lambda run: run.model.norm),
+    "heads of GAT": of_model("gat", lambda run: run.model.heads),
+    "inductive": lambda run: run.inductive,
+    "features standardised": lambda run: run.standardise,
+    "clusters": lambda run: run.sampler.clusters,  # type: ignore[union-attr]
+    "clusters in a batch": lambda run: run.sampler.clusters_per_batch,  # type: ignore[union-attr]
+    "clustering": lambda run: run.sampler.method,  # type: ignore[union-attr]
+    "precompute": lambda run: run.sampler.precompute,  # type: ignore[union-attr]
+    "output nodes of a batch": lambda run: run.sampler.batch_size,  # type: ignore[union-attr]
+    "nodes of a layer": lambda run: run.sampler.nodes_per_layer,  # type: ignore[union-attr]
+    "rows normalised": lambda run: run.sampler.row_normalise,  # type: ignore[union-attr]
+    "parts": lambda run: run.evaluation.parts,
+}
+# What every experiment has to say.
+NEEDED = {"data sets", "epochs", "training", "learning rate", "weight decay", "hidden layers", "widths", "m", "seeds"}
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:,}" if value >= 1000 else f"{value:g}"
+    return str(value)
+
+
+def as_texts(values: Iterable[Any]) -> set[str]:
+    return {as_text(value) for value in values if value is not None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_settings_are_those_of_the_code(name: str) -> None:
+    experiment = experiment_of(name)
+    runs = runs_of(experiment)
+    said = {cells[0]: set(values_in(cells[-1])) for names, cells in section_rows() if name in names}
+    done = {setting: as_texts(map(SETTINGS[setting], runs)) for setting in said if setting in SETTINGS}
+    done["seeds"] = {as_text(experiment.seeds)}
+    assert {setting: said.get(setting) for setting in done} == done
+    assert set(done) >= NEEDED
+
+
+def test_every_value_in_code_type_that_is_read_is_checked() -> None:
+    ours = {cells[0] for names, cells in section_rows() if names and re.match(r"`[\w.,]+`", cells[-1])}
+    assert ours - set(SETTINGS) == {"seeds"}
+
+
+def test_the_data_sets_are_ours() -> None:
+    names = {"PubMed": "pubmed", "Cora": "cora", "CiteSeer": "citeseer", "ogbn-arxiv": "ogbn-arxiv"}
+    names |= {"Reddit": "reddit", "Amazon2M": "amazon2m"}
+    said = {names[cells[0]]: values_in(cells[2]) for _, cells in section_rows() if cells[0] in names}
+    infos = {name: DATASETS[name] for name in names.values()}
+    assert said == {
+        name: [f"{number:,}" for number in (info.nodes, info.edges, info.classes, info.features)]
+        for name, info in infos.items()
+    }
+
+
+@pytest.mark.parametrize("section", APPENDIX_A)
+def test_every_number_of_appendix_a_has_a_row(section: str) -> None:
+    rows = [cells[1] for _, cells in section_rows() if len(cells) > 2]
+    cited = " ".join(cell for cell in rows if section in cell)
+    if section == "A.1":  # the table of the data sets has its section in its heading
+        cited = " ".join(cell for cell in rows if cell.count(";") == 3)
+    words = set(re.findall(r"[\w.,×]*\w", cited)) | set(re.findall(r"[\w,]+×", cited))
+    assert [number for number in APPENDIX_A[section].split() if number not in words] == []
