@@ -15,6 +15,7 @@ from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.small_graphs import GridFigure
 from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
 from gistgnn.paper.table3_ultrawide import UltraWide
+from gistgnn.paper.table4_ladies import SUB_GCNS, Ladies
 from gistgnn.runs.config import RunConfig
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
@@ -63,6 +64,9 @@ def runs_of(experiment: Experiment) -> list[RunConfig]:
         return [experiment._run_of(*cell) for cell in itertools.product(experiment.datasets, *experiment._axes())]
     if isinstance(experiment, UltraWide):
         axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
+        return [experiment.config(*cell) for cell in itertools.product(*axes)]
+    if isinstance(experiment, Ladies):  # its runs on clusters are Table 2's
+        axes = experiment.datasets, experiment.layers, SUB_GCNS
         return [experiment.config(*cell) for cell in itertools.product(*axes)]
     assert isinstance(experiment, GroupedExperiment)
     runs = itertools.chain.from_iterable(experiment._groups().values())
