@@ -1,13 +1,14 @@
-"""What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`, about five minutes.
+"""What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`, about two minutes.
 
-docs/theory.md predicts a plateau for rounds well below d_1. This script trains for many more rounds, and prints Markdown
-tables: the error, its prediction, what moves the weights, and the round from which `ProvedBound` says nothing.
+docs/theory.md predicts a plateau for rounds well below d_1. This script trains for many more rounds and prints
+Markdown tables: the error, its prediction, what moves the weights, and the round from which `ProvedBound` says nothing.
 """
 
 import argparse
 import math
 import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -37,8 +38,8 @@ def train_fast(
     """Train as `gistgnn.theory.train` does with ζ = 1, in NumPy, and yield four numbers after 0, 1, ... rounds.
 
     It keeps Z = X̂Θ in place of Θ: a step changes z_r by η a_r / √d_1 X̂X̂' I_r Ā (y − ŷ^(j)). Θ_0, a and the blocks are
-    those of `make_gist`. The numbers are the error ‖y − ŷ(t)‖², Σ_r ‖h_r‖² (the norms of the outputs of all neurons), the
-    share of the pairs of a neuron and a node in which the neuron is off, and the largest ‖G^(j)(t) − G^∞‖.
+    those of `make_gist`. The numbers: the error ‖y − ŷ(t)‖²; Σ_r ‖h_r‖², where h_r is what neuron r adds to mŷ; the
+    share of the pairs of a neuron and a node in which the neuron is off; the largest ‖G^(j)(t) − G^∞‖.
 
     Args:
         problem: the graph, X and y.
@@ -79,6 +80,11 @@ def window(values: Sequence[float], t: int) -> float:
     return float(np.mean(values[t - t // 5 : t + 1]))
 
 
+def name_of(from_zero: bool) -> str:
+    """Return what y is, for a table."""
+    return "ŷ(0)" if from_zero else "±1"
+
+
 def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[list[str]]:
     """Yield a row for every run and every look: the error, its prediction, and what moves the weights."""
     eta = recommended_step(problem, M)
@@ -93,7 +99,7 @@ def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[l
         for t in looks:
             left, said = window(errors, t), window(predicted, t)
             yield [
-                *(f"{d_1:,}", "ŷ(0)" if from_zero else "±1", f"{t:,}", f"{t / d_1:.2g}"),
+                *(f"{d_1:,}", name_of(from_zero), f"{t:,}", f"{t / d_1:.2g}"),
                 *(f"{left:.1e}", f"{said:.1e}", f"{left / said:.2g}", f"{norms[t]:.2g}", f"{off[t]:.2f}"),
             ]
 
@@ -101,8 +107,8 @@ def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[l
 def drift_rows(problem: Problem) -> Iterator[list[str]]:
     """Yield a row for every width: ρ / λ_0 after the first rounds, and the round at which it reaches 1."""
     eta, lambda_0 = recommended_step(problem, M), least_eigenvalue(problem, M)
-    for d_1 in DRIFT_WIDTHS:
-        settings = {"d_1": d_1, "m": M, "step_size": eta, "rounds": d_1 // 4, "from_zero": False}
+    for d_1, from_zero in product(DRIFT_WIDTHS, (False, True)):
+        settings = {"d_1": d_1, "m": M, "step_size": eta, "rounds": d_1 // 4, "from_zero": from_zero}
         first = reached = math.nan
         for t, at in enumerate(train_fast(problem, **settings, seed=0, every=CHECK_EVERY)):
             if t == 0:
@@ -110,7 +116,7 @@ def drift_rows(problem: Problem) -> Iterator[list[str]]:
             if at[DRIFT] >= lambda_0:
                 reached = t
                 break
-        yield [f"{d_1:,}", f"{first:.2f}", f"{reached:,.0f}", f"{reached / d_1:.2g}"]
+        yield [f"{d_1:,}", name_of(from_zero), f"{first:.2f}", f"{reached:,.0f}", f"{reached / d_1:.2g}"]
 
 
 def print_table(title: Sequence[str], rows: Iterator[list[str]]) -> None:
@@ -131,7 +137,7 @@ def main() -> None:
     titles = ("d_1", "y", "rounds", "rounds / d_1", "error", "… predicted", "ratio", "Σ‖h_r‖²", "neurons off")
     print_table(titles, error_rows(problem, args.seeds, looks))
     print()
-    print_table(("d_1", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem))
+    print_table(("d_1", "y", "ρ/λ_0 at the start", "rounds to ρ = λ_0", "… / d_1"), drift_rows(problem))
     print(f"\n{args.seeds} seeds, {time.monotonic() - started:.0f} s")
 
 

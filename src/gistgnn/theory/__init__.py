@@ -16,6 +16,7 @@ Ours: `leading_order` (the error that GIST adds, to leading order in 1/d_1), `pr
 prints) and `measure_training` (what training does).
 """
 
+from gistgnn.theory.a_priori import GuaranteedWidth
 from gistgnn.theory.assumptions import Check, check
 from gistgnn.theory.bounds import Bound, ProvedBound
 from gistgnn.theory.example_problems import complete, karate, load_problem, ring
@@ -29,6 +30,7 @@ from gistgnn.theory.problem import Problem
 __all__ = [
     "Bound",
     "Check",
+    "GuaranteedWidth",
     "LeadingOrder",
     "OneHiddenGCN",
     "Prediction",
