@@ -150,7 +150,9 @@ def _kernel_claims(lines: _Lines) -> list[Claim]:
             f"{local['met']} of {local['trained']} sub-GCNs meet them{slowest}",
         ),
         (
-            "Lemma error_term_bound: the disagreement of the sub-GCNs falls no faster than it allows, as d_1 → ∞",
+            "Lemma error_term_bound: the disagreement of the sub-GCNs falls no faster than it allows, as d_1 → ∞ "
+            "(an example; it fails for every y where the error is small, and the theorem is then neither proved nor "
+            "refuted)",
             lemma["fall"] <= lemma["allowed"],
             f"y = 0, m = 2, ζ = 2: it falls by {lemma['fall']:.3g}, allowed is {lemma['allowed']:.3g}",
         ),
@@ -165,13 +167,14 @@ def _neighbourhood_claims(lines: _Lines) -> list[Claim]:
     numbers = ", ".join(f"{slope:.3f} for m = {m}, ζ = {zeta}" for (m, zeta), slope in pairs) or "one width"
     unsettled = (None, f"the initial error is not gone after {ENOUGH // 2} rounds")
     first, longer, wider = lines.widest
-    (m, zeta), grows = REMAINING[0], "the neighbourhood grows with"
+    (m, zeta), grows = REMAINING[0], "the plateau grows with"
     as_zeta, as_m = f"{grows} ζ", f"{grows} m, as (m−1)²/m²"
     by_zeta = _grows("ζ", (1, 4), [first, longer], float) if settled else unsettled
     by_m = _grows_with_m((2, 4), [first, wider]) if settled else unsettled
     return [
         (
-            f"the neighbourhood falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; m = {m}, ζ = {zeta})",
+            f"the plateau, in rounds well below d_1, falls as 1/d_1 (exponent within {ONE_TOLERANCE:g}; "
+            f"m = {m}, ζ = {zeta})",
             abs(slopes[0] + 1.0) <= ONE_TOLERANCE if several and settled else None,
             numbers if settled else unsettled[1],
         ),
@@ -186,7 +189,7 @@ def _neighbourhood_claims(lines: _Lines) -> list[Claim]:
 
 def _step_claim(lines: _Lines) -> Claim:
     small, large = lines.steps
-    claim = f"the neighbourhood does not depend on η (η/{GENTLE} and η; d_1 = {lines.middle:,}, m = 2, ζ = 1)"
+    claim = f"the plateau does not depend on η (η/{GENTLE} and η; d_1 = {lines.middle:,}, m = 2, ζ = 1)"
     if not _settled(large):
         return claim, None, f"the initial error is not gone after {ENOUGH // 2} rounds"
     ratio, leading = (small[kind] / large[kind] for kind in ("measured", "leading"))
@@ -204,7 +207,8 @@ def _round_claims(lines: _Lines) -> list[Claim]:
         (as_zeta, abs(slope - 1.0) <= ONE_TOLERANCE, f"exponent {slope:.3f} for ζ = 1 to 4"),
         (f"what a round adds grows with m, as (m−1)²/m² (η/{SHORT})", *_grows_with_m(SPLITS, lines.added_m)),
         (
-            f"ours: the measurements are the leading order in 1/d_1, within {LEADING_TOLERANCE:.0%}",
+            f"ours (heuristic): in rounds well below d_1, the measurements are the leading order in 1/d_1, within "
+            f"{LEADING_TOLERANCE:.0%}",
             all(abs(ratio - 1.0) <= LEADING_TOLERANCE for ratio in ratios),
             f"{min(ratios):.2f} to {max(ratios):.2f} times the leading order, in {len(ratios)} measurements",
         ),
