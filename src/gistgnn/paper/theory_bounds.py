@@ -150,7 +150,7 @@ class Theory(Experiment):
             f"means over {self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is "
             f"(1 − ε)/2.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of the theorem, without "
             "its error term; predicted, which is the error at infinite width plus what GIST adds to leading order in "
-            "1/d_1 (heuristic, for rounds well below d_1). Error left at the end: measured; predicted; the bound of the "
+            "1/d_1 (heuristic, for rounds far below d_1). Error left at the end: measured; predicted; the bound of the "
             "theorem with its constants as printed, and corrected (docs/theory.md); the proved bound, as a mean over "
             "the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, because it says nothing about the others. γ = 1/2."
         )

@@ -91,8 +91,8 @@ def predicted_error(
 ) -> Tensor:
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
 
-    It is heuristic, and for rounds well below d_1 (see the module). The first part has an error of order d_1^-1/2, which
-    exceeds the second part while the first is the larger of both.
+    It is heuristic, and for rounds well below d_1 (see the module). The first part has an error of order d_1^-1/2. That
+    error exceeds the second part while the first is the larger of both.
     d_1 is the width, sub_gcns m, local_steps ζ, step_size η; N is sampled. It raises what `LeadingOrder.of` raises.
     """
     added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
