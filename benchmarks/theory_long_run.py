@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def train_fast(
     """
     gist = make_gist(problem, d_1, m, seed)
     z = np.ascontiguousarray((problem.x_hat @ global_weights(gist)).T.numpy())  # [d_1, n]
-    a = gist.model().a.numpy() / math.sqrt(d_1)
+    a = gist.model().get_buffer("a").numpy() / math.sqrt(d_1)
     a_bar, inner = problem.a_bar.numpy(), (problem.x_hat @ problem.x_hat.T).numpy()
     G = limit_kernel(problem, m).numpy()
     y = a_bar @ (np.maximum(z, 0.0).T @ a) / m if from_zero else problem.y.numpy()
@@ -89,7 +90,7 @@ def error_rows(problem: Problem, seeds: int, looks: Sequence[int]) -> Iterator[l
     """Yield a row for every run and every look: the error, its prediction, and what moves the weights."""
     eta = recommended_step(problem, M)
     for d_1, from_zero in RUNS:
-        settings = {"d_1": d_1, "m": M, "step_size": eta, "rounds": looks[-1], "from_zero": from_zero}
+        settings: dict[str, Any] = {"d_1": d_1, "m": M, "step_size": eta, "rounds": looks[-1], "from_zero": from_zero}
         runs = [list(train_fast(problem, **settings, seed=seed)) for seed in range(seeds)]
         if from_zero:  # at infinite width there is no error then
             predicted = LeadingOrder.of(problem, d_1, M, 1, eta).after(looks[-1]).tolist()
@@ -108,7 +109,7 @@ def drift_rows(problem: Problem) -> Iterator[list[str]]:
     """Yield a row for every width: ρ / λ_0 after the first rounds, and the round at which it reaches 1."""
     eta, lambda_0 = recommended_step(problem, M), least_eigenvalue(problem, M)
     for d_1, from_zero in product(DRIFT_WIDTHS, (False, True)):
-        settings = {"d_1": d_1, "m": M, "step_size": eta, "rounds": d_1 // 4, "from_zero": from_zero}
+        settings: dict[str, Any] = {"d_1": d_1, "m": M, "step_size": eta, "rounds": d_1 // 4, "from_zero": from_zero}
         first = reached = math.nan
         for t, at in enumerate(train_fast(problem, **settings, seed=0, every=CHECK_EVERY)):
             if t == 0:

@@ -1,6 +1,7 @@
 """The width that guarantees lazy training: its parts against runs, and its growth."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,13 @@ def test_it_grows_as_the_square_of_the_rounds_and_is_far_below_that_of_the_theor
 
 def test_refused_settings() -> None:
     p = orthogonal()
-    good = {"sub_gcns": 2, "local_steps": 1, "step_size": recommended_step(p, 2), "rounds": 10, "delta": 0.1}
+    good: dict[str, Any] = {
+        "sub_gcns": 2,
+        "local_steps": 1,
+        "step_size": recommended_step(p, 2),
+        "rounds": 10,
+        "delta": 0.1,
+    }
     for name, value, message in [
         ("step_size", 1.01 / greatest_eigenvalue(p, 2), "1/λ_max"),
         ("step_size", math.nan, "step_size is nan"),
