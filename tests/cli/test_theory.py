@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gistgnn.theory import Bound, Prediction, Problem, check, complete, karate, least_eigenvalue
+from gistgnn.theory import Bound, GuaranteedWidth, Prediction, Problem, check, complete, karate, least_eigenvalue
 from gistgnn.theory.example_problems import scale_inputs
 from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.cli.in_process import refused, run
@@ -48,6 +48,7 @@ def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str
     assert prediction["round_factor"] == bound.contraction
     assert prediction["neighbourhood"] == bound.neighbourhood
     assert prediction["lambda_0"] == least_eigenvalue(p, 3)
+    assert prediction["guaranteed_width"] == GuaranteedWidth(p, 3, 2, prediction["step_size"], 100, 0.1).width
     assert prediction["initial"] == expected_initial_error(p, 3)
 
 
@@ -63,6 +64,7 @@ def test_the_text_output(tmp_path: Path) -> None:
     assert "all hold" in done.stdout.splitlines()
     assert "prediction" in done.stdout.splitlines()
     assert "a tenth of the error in 318 rounds" in done.stdout
+    assert "plateau for t well below 4,096 rounds (heuristic)" in done.stdout
     assert [*tmp_path.iterdir()] == []
 
 
@@ -149,7 +151,7 @@ def test_numbers_that_a_float_hardly_holds(capsys: pytest.CaptureFixture[str]) -
         assert run("theory", "check", "complete:6", *options) == 0
         printed = capsys.readouterr().out
         assert ("a tenth of the error in 1 round" in printed) == (options[1] == 5000)
-        assert ("shrinks it by 1 − ηλ_0/2                " in printed and "  –" in printed) == (options[1] == 8)
+        assert ("shrinks it by 1 − ηλ_0/2                    " in printed and "  –" in printed) == (options[1] == 8)
 
 
 def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(

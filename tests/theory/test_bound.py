@@ -18,7 +18,7 @@ from gistgnn.theory import (
 from gistgnn.theory.bounds import kernel_drift
 from gistgnn.theory.local_lemmas import kernel_width, local_factor, movement_bound, proof_step
 from gistgnn.theory.measure_training import exponent, measure_contraction
-from gistgnn.theory.model import global_weights, sample_next_errors
+from gistgnn.theory.model import global_weights, sample_next_errors, start_without_error
 from gistgnn.theory.round_lemmas import (
     deviation_bound,
     disagreement,
@@ -131,6 +131,22 @@ def test_the_error_lemma_fails_at_large_width() -> None:
     assert sum(measured) > 2 * sum(allowed)
     assert limit.fall > 2 * sum(allowed) / len(allowed)
     assert limit.fall > 10 * limit.allowed  # γ = 1, d_1 = ∞
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_the_error_lemma_fails_for_every_y_once_the_error_is_small(from_zero: bool) -> None:
+    """ι_t is at least (2/γ)(2 − ηλ_0) times what the lemma allows as d_1 → ∞, for y = ŷ(0), and for ±1 in the end."""
+    base, m, zeta, d_1 = orthogonal(6), 2, 3, 2**14
+    eta, lambda_0 = recommended_step(base, m), least_eigenvalue(base, m)
+    gist, p = start_without_error(base, d_1, m, 5) if from_zero else (make_gist(base, d_1, m, 5), base)
+    train(gist, p, 0 if from_zero else 25, zeta, eta)
+    fall, allowed = 0.0, 0.0
+    for _ in range(10):
+        trace = train_round(gist, p, zeta, eta)
+        assert float((p.y - trace.before).norm()) < 0.1 * trace.deviation()
+        fall += float(disagreement(trace.outputs[:, 0]) - disagreement(trace.outputs[:, zeta])) / m**2
+        allowed += eta * lambda_0 / (2 * m) * float(trace.local_errors(p.y)[:, :zeta].sum())  # γ = 1
+    assert fall >= 0.97 * 2 * (2 - eta * lambda_0) * allowed
 
 
 def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:

@@ -83,10 +83,11 @@ def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:
         return
     print("\nprediction" + (", as if all assumptions held" if failing else ""))
     for label, value in _lines(prediction):
-        print(f"  {label:<52} {value}")
+        print(f"  {label:<56} {value}")
 
 
 def _lines(p: "Prediction") -> list[tuple[str, str]]:
+    guaranteed = "–" if p.guaranteed_width is None else f"{p.guaranteed_width:.2e}"
     return [
         ("λ_0, λ_max of G^∞", f"{p.lambda_0:.4g}, {p.lambda_max:.4g}"),
         ("η (the largest η of the proof)", f"{p.step_size:.4g} ({p.proof_step:.3g})"),
@@ -94,11 +95,12 @@ def _lines(p: "Prediction") -> list[tuple[str, str]]:
         ("a local step shrinks it by 1 − ηλ_0/2", "–" if p.local_factor is None else _near_one(p.local_factor)),
         (f"a round of ζ = {p.local_steps}, by the theorem", _factor(p.round_factor)),
         ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p.limit_factor is None else _factor(p.limit_factor)),
-        (f"error that remains at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
-        ("error that remains, corrected constants", f"{p.corrected_neighbourhood:.3g}"),
-        ("error that remains, to leading order in 1/d_1", "–" if p.leading is None else f"{p.leading:.3g}"),
+        (f"the theorem's error term at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
+        ("… with corrected constants", f"{p.corrected_neighbourhood:.3g}"),
+        (f"plateau for t well below {p.width:,} rounds (heuristic)", "–" if p.leading is None else f"{p.leading:.3g}"),
         (f"d_1 for positive kernels (T = {p.rounds}, δ = {p.delta:g})", f"{p.kernel_width:.2e}"),
-        ("d_1 that the proof of the theorem needs", f"{p.theorem_width:.2e}"),
+        ("d_1 that the proof of the theorem (with a gap) needs", f"{p.theorem_width:.2e}"),
+        ("d_1 that keeps ρ ≤ λ_0/2 for T rounds (proved)", guaranteed),
     ]
 
 

@@ -1,4 +1,6 @@
-"""Section 4 and appendix C of the paper as code. docs/theory.md lists and derives every correction to the paper.
+"""Section 4 and appendix C of the paper as code.
+
+docs/theory.md has the statements and our own, and docs/theory-corrections.md derives every correction to the paper.
 
 Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the number of sub-GCNs,
 `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and `delta` δ; `x_hat` is X̂ = ĀX, [n, d].
@@ -10,12 +12,13 @@ In the order of the appendix:
 - `assumptions` (C.2): whether the assumptions hold on a graph; `argument_checks`: whether numbers are in range.
 - `gram` and `kernel` (C.4): H and K, and the GIST kernel G = ĀHĀ.
 - `local_lemmas` (C.4), `round_lemmas` (C.5): the lemmas about local training and about merging.
-- `bounds` (C.3, C.5): the theorem's bound, as printed and corrected; and ours, which is proved.
+- `bounds` (C.3, C.5): the theorem's bound, as printed and corrected; and ours, which is proved, given a measured ρ.
 
-Ours: `leading_order` (the error that GIST adds, to leading order in 1/d_1), `prediction` (what `gistgnn theory check`
-prints) and `measure_training` (what training does).
+Ours: `a_priori` (a width that guarantees ρ), `leading_order` (a heuristic for the error that GIST adds),
+`prediction` (what `gistgnn theory check` prints) and `measure_training` (what training does).
 """
 
+from gistgnn.theory.a_priori import GuaranteedWidth
 from gistgnn.theory.assumptions import Check, check
 from gistgnn.theory.bounds import Bound, ProvedBound
 from gistgnn.theory.example_problems import complete, karate, load_problem, ring
@@ -29,6 +32,7 @@ from gistgnn.theory.problem import Problem
 __all__ = [
     "Bound",
     "Check",
+    "GuaranteedWidth",
     "LeadingOrder",
     "OneHiddenGCN",
     "Prediction",

@@ -1,14 +1,17 @@
 """The bound of the theorem (appendix C.3, C.5), and one of the same form that is proved (ours).
 
-No form of the theorem is proved. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the trained weights in Δ
-depend on a, so the lemma fails at large d_1. The proved bound holds in every run in which ρ < λ_0. Let Ĝ be the kernel
+The theorem is neither proved nor refuted, in any form. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the
+trained weights in Δ depend on a. At large d_1 the lemma fails for every y, as soon as the error is small. The proved
+bound does not take the theorem's place: it is a posteriori, because ρ is measured in the run. Let Ĝ be the kernel
 of a local step (`secant_kernel`), ‖Ĝ − G^∞‖ <= ρ < λ_0 in all steps of all sub-GCNs, and η <= 1/λ_max(G^∞). With
 q = 1 − ηλ_0, c = (q + ηρ)^ζ and κ = c − q^ζ,
 
     ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t,    V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
 
-E V_t² (`expected_deviation`) is about constant, and ρ falls as d_1^-1/2. So the squared neighbourhood (κV / (1 − c))²
-falls as 1/d_1; it is zero for one sub-GCN. This bound needs neither γ nor a mean over a. See docs/theory.md.
+While Θ is near Θ_0, E V_t² (`expected_deviation`) is about constant, and ρ falls as d_1^-1/2 at a fixed t. So the
+squared neighbourhood (κV / (1 − c))² falls as 1/d_1; it is zero for one sub-GCN. In complete:6 with m = 2, ρ exceeds
+λ_0 after 0.06 to 0.07 d_1 rounds, and the bound says nothing from then on. `a_priori` has a width that keeps
+ρ <= λ_0/2 for T rounds. See docs/theory.md.
 """
 
 import math
@@ -88,7 +91,7 @@ class Bound:
 
     @property
     def neighbourhood(self) -> float:
-        """The error that remains as t → ∞, the geometric sum of the errors of all rounds: `round_error` / α.
+        """The limit of the bound as t → ∞, the geometric sum of the errors of all rounds: `round_error` / α.
 
         It hardly depends on ζ, because α is proportional to ηζ while ηζλ_0 is small. The O() of the theorem keeps the
         factor ζ by using α >= ηλ_0 (1 − γ) / 2, and leaves out 1 / (λ_0 (1 − γ)).
@@ -129,11 +132,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class ProvedBound:
-    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c).
+    """‖y − ŷ(t)‖ <= c^t ‖y − ŷ(0)‖ + κ V (1 − c^t) / (1 − c), for the rounds in which ‖Ĝ − G^∞‖ <= ρ < λ_0.
 
     Args:
         lambda_0: λ_min(G^∞).
-        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run, or a bound on it.
+        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, which `kernel_drift` measures, or a bound on it from
+            `GuaranteedWidth`.
         step_size: η, at most 1/λ_max(G^∞).
         local_steps: ζ.
 
@@ -150,7 +154,9 @@ class ProvedBound:
         check_lambda_0(self.lambda_0)
         if not 0 <= self.rho < self.lambda_0:
             expected = f"less than λ_0 = {self.lambda_0:.3g}"
-            raise InputError(f"ρ is {self.rho:.3g}, expected {expected}: increase the width; ρ falls as 1 / √width")
+            raise InputError(
+                f"ρ is {self.rho:.3g}, expected {expected}: increase the width or stop earlier; ρ grows with the rounds"
+            )
         if not 0 < self.step_size * self.lambda_0 <= 1:
             most = f"1/λ_max(G^∞), which is below 1/λ_0 = {1 / self.lambda_0:.3g}"
             raise InputError(f"step_size is {self.step_size}, expected one above 0 and at most {most}")
@@ -166,7 +172,7 @@ class ProvedBound:
         return self.contraction - (1.0 - self.step_size * self.lambda_0) ** self.local_steps
 
     def neighbourhood(self, deviation: float) -> float:
-        """Return (κV / (1 − c))², the error that remains as t → ∞; V bounds all V_t, or is √E V_t² for the mean."""
+        """Return (κV / (1 − c))², the limit of the bound; V bounds all V_t, or is √E V_t² for the mean."""
         return (self.kappa * deviation / (1.0 - self.contraction)) ** 2
 
     def after(self, error: float, deviation: float) -> float:

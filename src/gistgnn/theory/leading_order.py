@@ -1,12 +1,15 @@
-"""The error that GIST adds, to leading order in 1/d_1 (ours): not a bound, but what the error tends to.
+"""The error that GIST adds, to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound nor a limit.
 
 While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/theory.md derives ν_t, and
 
     N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
 
 the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a neuron θ in the kernel.
-The error that remains as t → ∞ has the covariance C = Q^ζ C Q^ζ + N. The expectation over θ ~ N(0, I) contains four
-indicators. It has no closed form, so it is sampled.
+If it went on like this, the error would settle at a plateau of covariance C = Q^ζ C Q^ζ + N. The plateau is one for
+rounds well below d_1 only: within about d_1 rounds, local training moves Θ far from Θ_0 (docs/theory.md), and the
+error leaves the plateau, downwards or upwards. For small ηζλ the plateau is proportional to ηζ.
+
+The expectation over θ ~ N(0, I) contains four indicators. It has no closed form, so it is sampled.
 
 Three things are left out: terms of order 1/d_1²; neurons that change their sign within a round; and, while e(t) is
 large, the difference between contraction by the finite kernels and by G^∞, a part of e(t) that falls as d_1^-1/2.
@@ -28,7 +31,7 @@ _NUMBERS_AT_ONCE = 2**22  # the most numbers of the sampled kernels in memory at
 
 @dataclass(frozen=True, eq=False)
 class LeadingOrder:
-    """The error that GIST adds, to leading order in 1/d_1."""
+    """The error that GIST adds in rounds well below d_1, to leading order in 1/d_1: heuristic."""
 
     noise: Tensor  # the diagonal of N in the eigenvectors of G^∞, [n]
     kept: Tensor  # the share of the squared error that a round keeps in each eigenvector, (1 − ηλ_i)^2ζ, [n]
@@ -39,8 +42,9 @@ class LeadingOrder:
     ) -> "LeadingOrder":
         """Compute N from samples of θ; its relative standard error is about 1/√samples.
 
-        N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While η is fixed and ηζλ is small, the error that a
-        round adds is proportional to ζ²(m−1)/m⁴. What remains is proportional to ζ(m−1)/m³, because λ is to 1/m.
+        N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While ηζλ is small, the error that a round adds is
+        proportional to η²ζ²(m−1)/m⁴. The plateau is proportional to ηζ(m−1)/m³, because λ is to 1/m. So it goes as
+        (m−1)/m³ for a fixed η, and as (m−1)/m⁴ for the theorem's η, which is proportional to 1/m.
 
         Raises:
             InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
@@ -60,7 +64,7 @@ class LeadingOrder:
 
     @property
     def remaining(self) -> float:
-        """tr C, the error neighbourhood."""
+        """tr C, the plateau of the error in rounds well below d_1."""
         return float((self.noise / (1.0 - self.kept)).sum())
 
     def after(self, rounds: int) -> Tensor:
@@ -87,7 +91,8 @@ def predicted_error(
 ) -> Tensor:
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
 
-    The first part has an error of order d_1^-1/2, which exceeds the second part while the first is the larger of both.
+    It is heuristic, and for rounds well below d_1 (see the module). The first part has an error of order d_1^-1/2. That
+    error exceeds the second part while the first is the larger of both.
     d_1 is the width, sub_gcns m, local_steps ζ, step_size η; N is sampled. It raises what `LeadingOrder.of` raises.
     """
     added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)

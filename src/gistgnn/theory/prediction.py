@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gistgnn.theory.a_priori import GuaranteedWidth
 from gistgnn.theory.argument_checks import check_lambda_0, check_settings, check_stable
 from gistgnn.theory.bounds import Bound
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
@@ -21,7 +22,7 @@ SAMPLES = 2000
 class Prediction:
     """The prediction of E‖y − ŷ(t)‖² at one setting.
 
-    m is `sub_gcns`, ζ `local_steps`, d_1 `width`, η `step_size` and γ `gamma`. The two widths below also depend on T,
+    m is `sub_gcns`, ζ `local_steps`, d_1 `width`, η `step_size` and γ `gamma`. The widths below also depend on T,
     which is `rounds`, and on δ, which is `delta`: the probability that the bounds fail.
     """
 
@@ -37,11 +38,12 @@ class Prediction:
     local_factor: float | None  # 1 − ηλ_0/2, for a local step (Lemma local_converge); None if η > 1/λ_max(G^∞)
     round_factor: float  # γ + (1 − γ)(1 − ηλ_0/2)^ζ, for a round (the theorem)
     limit_factor: float | None  # (1 − ηλ_0)^2ζ, for a round as d_1 → ∞; None if η > 1/λ_max(G^∞)
-    neighbourhood: float  # the error that remains as t → ∞ by the theorem, with the printed constants
+    neighbourhood: float  # the theorem's bound as t → ∞, with the printed constants
     corrected_neighbourhood: float  # the same with corrected constants
-    leading: float | None  # the error that remains to leading order in 1/d_1; None if n > `SAMPLED_NODES`
+    leading: float | None  # the plateau for rounds well below d_1 (heuristic); None if n > `SAMPLED_NODES`
     kernel_width: int  # a d_1 at which Lemma PD_GISTK holds
-    theorem_width: int  # the d_1 that the proof of the theorem needs
+    theorem_width: int  # the d_1 that the proof of the theorem needs; that proof has a gap
+    guaranteed_width: int | None  # a d_1 that keeps ρ <= λ_0/2 in T rounds (proved); None if η > 1/λ_max(G^∞)
     rounds: int
     delta: float
 
@@ -82,6 +84,7 @@ class Prediction:
             leading=LeadingOrder.of(problem, width, m, zeta, eta, samples=SAMPLES).remaining if small else None,
             kernel_width=kernel_width(problem, m, rounds, delta),
             theorem_width=corrected.width(rounds, delta, initial),
+            guaranteed_width=GuaranteedWidth(problem, m, zeta, eta, rounds, delta).width if contracts else None,
             rounds=rounds,
             delta=delta,
         )

@@ -52,7 +52,10 @@ def deviation_bound(n: int, m: int) -> float:
 
 @dataclass(frozen=True)
 class ErrorTerm:
-    """Both sides of Lemma error_term_bound, at t = 0, y = 0 and d_1 → ∞, where the lemma fails (docs/theory.md)."""
+    """Both sides of Lemma error_term_bound, at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails.
+
+    It fails for every y once ‖y − ŷ(t)‖² is below 3 V_t², with the V_t of `bounds` (docs/theory-corrections.md).
+    """
 
     fall: float  # ι_0, by how much the disagreement of the sub-GCNs falls
     allowed: float  # what is left of the right-hand side for γ = 1
