@@ -27,7 +27,11 @@ FORTY = ("--clusters", 40)
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 2), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
-    "reddit": (("--models", "graphsage", "--layers", 2, "--epochs", 2, "--local-steps", 1), 7, "95.46"),
+    "reddit": (
+        ("--models", "graphsage", "--clusters-per-batch", 20, "--layers", 2, "--epochs", 2, "--local-steps", 1),
+        7,
+        "95.46",
+    ),
     "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 14, "84.73"),
     "ultrawide": (
         ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
@@ -93,6 +97,7 @@ def test_the_full_scale_is_the_paper_s_setting() -> None:
     amazon = Amazon2M.at("full")
     assert (amazon.epochs, amazon.local_steps, amazon.widths) == (400, 5000, (400, 4096))
     assert LocalSgdTable.at("full").local_steps == 100
+    assert EnsembleTable.at("full").local_steps == 500
     assert clusters_of("reddit") == clusters_of("amazon2m") == 15_000
     assert clusters_of("synthetic:reddit@0.1") == 1_500
     run = large_run("reddit", ModelConfig("graphsage", (256, 256)), 8, 80, 500, "cpu")
@@ -100,6 +105,15 @@ def test_the_full_scale_is_the_paper_s_setting() -> None:
     assert run.sampler is not None
     assert run.sampler.clusters_per_batch == 10
     assert run.training.evaluate_every == 1
+
+
+def test_the_batches_of_the_public_scripts_can_be_chosen() -> None:
+    experiment = Reddit.at("full", clusters=1500, clusters_per_batch=20)
+    runs = [run for group in experiment._groups().values() for run in group]
+    assert {(run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler} == {(1500, 20)}
+    assert "1500 of reddit, 20 in a batch" in experiment._note()
+    small = Reddit.at("small", clusters_per_batch=5)
+    assert {run.sampler.clusters_per_batch for group in small._groups().values() for run in group if run.sampler} == {5}
 
 
 def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:

@@ -22,7 +22,8 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "sub_gcns": ("--sub-gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
     "zetas": ("--local-steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
     "local_steps": ("--local-steps", {"type": count, "metavar": "N", "help": "ζ"}),
-    "clusters": ("--clusters", {"type": count, "metavar": "C", "help": "c, with 10 in a batch"}),
+    "clusters": ("--clusters", {"type": count, "metavar": "C", "help": "c"}),
+    "clusters_per_batch": ("--clusters-per-batch", {"type": count, "metavar": "Q", "help": "clusters in a batch"}),
     "nodes": ("--nodes", {"type": count, "metavar": "N", "help": "how many nodes of a data set"}),
     "models": (
         "--models",

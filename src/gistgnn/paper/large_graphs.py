@@ -17,6 +17,7 @@ PHASES_NOTE = (
     "into all blocks (docs/how-to/phases.md)."
 )
 
+IN_BATCH = 10  # clusters, in the text (A.4)
 CLUSTERS, NODES = 15_000, {"reddit": 232_965, "amazon2m": 2_449_029}  # the paper's c, and the sizes of its graphs
 
 
@@ -32,10 +33,10 @@ def clusters_of(dataset: str) -> int:
     return max(40, round(CLUSTERS * info.nodes / NODES[shape])) if info else 40
 
 
-def describe_clusters(datasets: Iterable[str], clusters: int | None = None) -> str:
-    """Say how many clusters each data set has; None: as many as `clusters_of` gives."""
+def describe_clusters(datasets: Iterable[str], clusters: int | None = None, in_batch: int = IN_BATCH) -> str:
+    """Say how many clusters each data set has, and each batch; None: as many as `clusters_of` gives."""
     counts = ", ".join(f"{clusters or clusters_of(dataset)} of {dataset}" for dataset in datasets)
-    return f"Clusters: {counts}, 10 in a batch"
+    return f"Clusters: {counts}, {in_batch} in a batch"
 
 
 def large_run(
@@ -48,6 +49,7 @@ def large_run(
     runner: str = "fused",
     evaluations: int = 30,
     clusters: int | None = None,
+    clusters_per_batch: int = IN_BATCH,
     lr: float = 0.01,
 ) -> RunConfig:
     """Return the run of one model on a large graph.
@@ -55,7 +57,7 @@ def large_run(
     The epochs are split over the sub-GCNs. The model is scored about `evaluations` times, whatever m is. None as the
     number of clusters is as `clusters_of` gives.
     """
-    sampler = ClusterSampling(clusters=clusters or clusters_of(dataset))
+    sampler = ClusterSampling(clusters or clusters_of(dataset), clusters_per_batch)
     rounds = epochs * sampler.clusters / sampler.clusters_per_batch / sub_gcns / local_steps
     every = max(1, round(rounds / evaluations))
     return RunConfig(

@@ -32,12 +32,12 @@ EXPERIMENTS = {
     "reddit": Entry(
         "table2_large_graphs:Reddit",
         "Table 2: GraphSAGE and GAT on Reddit",
-        ("layers", "local_steps", "clusters", "models"),
+        ("layers", "local_steps", "clusters", "clusters_per_batch", "models"),
     ),
     "amazon2m": Entry(
         "table2_large_graphs:Amazon2M",
         "Table 2: GraphSAGE on Amazon2M",
-        ("layers", "widths", "local_steps", "clusters"),
+        ("layers", "widths", "local_steps", "clusters", "clusters_per_batch"),
     ),
     "ultrawide": Entry(
         "table3_ultrawide:UltraWide",

@@ -19,6 +19,7 @@ from gistgnn.compare.tables import speedup
 from gistgnn.paper import table2_claims
 from gistgnn.paper.experiment import Chart, Group, GroupedExperiment, Key, Part, Series, Verdict
 from gistgnn.paper.large_graphs import (
+    IN_BATCH,
     PHASES_NOTE,
     clusters_of,
     describe_clusters,
@@ -48,6 +49,7 @@ class LargeGraphs(GroupedExperiment):
     layers: tuple[int, ...] = (2,)
     local_steps: int = 500
     clusters: int | None = None
+    clusters_per_batch: int = IN_BATCH
 
     paper: ClassVar[Paper]
     columns = ("data set", "model", "d", "L", "m", "F1", "time", "speed-up", "paper: F1", "time", "speed-up")
@@ -63,7 +65,8 @@ class LargeGraphs(GroupedExperiment):
         dataset, name, width, layers = cell
         settings = self.epochs, self.local_steps, self.device
         model = _gat(width, layers) if name == "gat" else graphsage(width, layers)
-        return large_run(dataset, model, m, *settings, clusters=self.clusters)
+        in_batch = self.clusters_per_batch
+        return large_run(dataset, model, m, *settings, clusters=self.clusters, clusters_per_batch=in_batch)
 
     def _groups(self) -> dict[Cell, list[RunConfig]]:
         models = [(name, width, layers) for name, width in self._models() for layers in self.layers]
@@ -90,8 +93,9 @@ class LargeGraphs(GroupedExperiment):
             f"over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up "
             "in parentheses costs more than 1 point. Times are training times without evaluation on one machine, "
             "where the sub-GCNs train together in one pass over each batch; the paper trains them on 8 V100. The runs "
-            f"of a group take turns. {describe_clusters(self.datasets, self.clusters)} (paper: 15,000 of the whole "
-            f"graph). {PHASES_NOTE} {self._differences()}"
+            "of a group take turns. "
+            f"{describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)} (the paper's text: 15,000 of "
+            f"the whole graph, {IN_BATCH} in a batch). {PHASES_NOTE} {self._differences()}"
         )
 
 
@@ -150,7 +154,8 @@ class Reddit(LargeGraphs):
         epochs, zeta = GAT_FACTOR * self.epochs, max(1, self.local_steps // GAT_FACTOR)
         clusters = max(40, (self.clusters or clusters_of(dataset)) // 10)
         model = _gat(width, layers, norm="layer")
-        return large_run(dataset, model, m, epochs, zeta, self.device, clusters=clusters, lr=0.001)
+        batches = clusters, self.clusters_per_batch
+        return large_run(dataset, model, m, epochs, zeta, self.device, "fused", 30, *batches, lr=0.001)
 
     def _differences(self) -> str:
         heads = "GAT has four heads of 64 features each"

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -32,6 +32,10 @@ class EnsembleTable(AppendixB):
     name = "ensemble"
     title = "Table 7: GIST against ensembles of sub-GCNs"
     rival = "ensemble"
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "small": AppendixB.defaults["small"],
+        "full": {**AppendixB.defaults["full"], "local_steps": 500},  # Table 7 repeats Table 2's F1, with its ζ
+    }
     columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
     paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]] = {
         "ensemble": ((96.31, 3.59), (96.10, 6.38), (95.28, 11.95)),
