@@ -36,7 +36,9 @@ class LocalSgdTable(AppendixB):
         (dataset,) = key
         cells = []
         for row in group.rows:
-            times = [duration(row.time), duration(row.time / row.sub_gcns), size(row.bytes)]
+            alone = row.method == "phases"  # one part trains: nothing is shared out to workers
+            shares = ["–", "–"] if alone else [duration(row.time / row.sub_gcns), size(row.bytes)]
+            times = [duration(row.time), *shares]
             cells.append(self._cells(dataset, row, times, "{:.0f} s"))
         return cells, [score_chart(dataset, group)]
 
@@ -44,7 +46,8 @@ class LocalSgdTable(AppendixB):
         return (
             f"{self._settings()}Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in "
             "the authors' code. The time of a worker is the time divided by the number of workers: what as many such "
-            "machines would take without the network. What a worker sends in the whole run is computed by formula. "
+            "machines would take without the network; in phases one part trains at a time. What a worker sends in the "
+            "whole run is computed by formula. "
             "The paper's times are on as many GPUs as workers and include the network."
         )
 
