@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn.errors import InputError
+from gistgnn.phases import Phase
 from gistgnn.schedule import Schedule
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 
 examples = settings(deadline=None, max_examples=60)
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from gistgnn.errors import RankLostError as RankLostError
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
+    from gistgnn.phases import Phase as Phase
     from gistgnn.round import Round as Round
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
-    from gistgnn.settings import Phase as Phase
     from gistgnn.settings import Training as Training
 
 __version__ = "0.1.0"
@@ -25,7 +25,7 @@ _HOMES = {
     "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
-    "Phase": "settings",
+    "Phase": "phases",
     "RankLostError": "errors",
     "Result": "session.result",
     "Round": "round",

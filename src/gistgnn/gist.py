@@ -7,6 +7,7 @@ from gistgnn.accounting.footprint import round_costs
 from gistgnn.evaluation import Evaluation
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
+from gistgnn.phases import Phase
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling
@@ -15,7 +16,7 @@ from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.session import Options, Session
-from gistgnn.settings import Phase, Training, choose_training
+from gistgnn.settings import Training, choose_training
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

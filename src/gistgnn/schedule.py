@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
-from gistgnn.settings import Phase, Training
+from gistgnn.phases import Phase
+from gistgnn.settings import Training
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count
+from gistgnn.phases import Phase, as_phases
+from gistgnn.utils.checks import check_count, check_number
 
 if TYPE_CHECKING:
     import torch
@@ -40,42 +41,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "precision": PRECISIONS,
 }
 """The values that a setting of `Training` may have, by the setting's name."""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A part of a run with its own m and learning rate. Every phase begins with new moments.
-
-    Args:
-        sub_gcns: m.
-        epochs: E, passes over the training nodes, as in `Training`; a fraction is possible.
-        lr: learning rate at the start of the phase; None: as in `Training`. The schedule follows the phase's progress.
-        schedule: None: as in `Training`.
-        redraw_every: None: as in `Training`.
-        copies: only sub-GCN 0 trains, and its parameters are written to all m blocks: Θ is m copies of one narrow
-            model. It costs 1/m of the steps. Blocks are not redrawn.
-
-    Raises:
-        InputError: a value is out of its range.
-    """
-
-    sub_gcns: int
-    epochs: float
-    lr: float | None = None
-    schedule: str | None = None
-    redraw_every: int | None = None
-    copies: bool = False
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        check_count("sub_gcns", self.sub_gcns)
-        _check_number("epochs", self.epochs, above=True)
-        if self.redraw_every is not None:
-            check_count("redraw_every", self.redraw_every, least=0)
-        if self.copies and self.redraw_every:
-            raise InputError(
-                f"redraw_every is {self.redraw_every} in a phase of copies, which keep their blocks: use 0"
-            )
 
 
 @dataclass(frozen=True)
@@ -134,12 +99,12 @@ class Training:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        object.__setattr__(self, "phases", _as_phases(self.phases))
+        object.__setattr__(self, "phases", as_phases(self.phases))
         if self.phases and not self.epochs:
             object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
         check_count("redraw_every", self.redraw_every, least=0)
         if self.budget is not None:
-            _check_number("budget", self.budget, above=True)
+            check_number("budget", self.budget, above=True)
             if self.epochs or self.phases:
                 raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
             for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
@@ -156,13 +121,13 @@ class Training:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
-        _check_number("lr", self.lr, above=True, below=1e6)
-        _check_number("weight_decay", self.weight_decay, below=1e6)
-        _check_number("momentum", self.momentum, below=1.0)
+        check_number("lr", self.lr, above=True, below=1e6)
+        check_number("weight_decay", self.weight_decay, below=1e6)
+        check_number("momentum", self.momentum, below=1.0)
         if self.momentum and self.optimizer != "sgd":
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.clip_norm is not None:
-            _check_number("clip_norm", self.clip_norm, above=True)
+            check_number("clip_norm", self.clip_norm, above=True)
         self._check_phases()
 
     @property
@@ -291,19 +256,3 @@ def choose_training(training: Training | None, settings: dict[str, Any]) -> Trai
     elif not given.get("phases") and "epochs" not in given:
         raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
     return Training(**given)
-
-
-def _as_phases(phases: Any) -> tuple[Phase, ...]:
-    if not isinstance(phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in phases):
-        raise InputError(f"phases is {phases!r}, expected a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]")
-    return tuple(phases)
-
-
-def _check_number(name: str, value: Any, *, above: bool = False, below: float = math.inf) -> None:
-    """Check that a number is >= 0 (> 0 with `above`) and < `below`."""
-    fine = isinstance(value, (int, float)) and math.isfinite(value) and value < below
-    if not fine or value < 0 or (above and value == 0):
-        bound = "> 0" if above else ">= 0"
-        raise InputError(
-            f"{name} is {value!r}, expected a number {bound}{f' and < {below:g}' if below < math.inf else ''}"
-        )

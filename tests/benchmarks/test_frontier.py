@@ -11,7 +11,7 @@ import pytest
 from benchmarks import frontier
 from benchmarks.frontier import FILE, main, parse, settings, training_of, turns
 from benchmarks.frontier_points import OURS, read
-from gistgnn.settings import Phase
+from gistgnn.phases import Phase
 
 DIGITS = ("--dataset", "digits", "--hidden", "16", "16", "--clusters", "8", "--clusters-per-batch", "2")
 SMALL = (*DIGITS, "--threads", "1", "--local-steps", "2", "--lr", "0.01", "--ordinary", "1", "2")

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gistgnn import GIST, Saving
 from gistgnn.distributed import Ranks
+from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Phase
 from tests.helpers.models import every_model
 from tests.helpers.phases import ENDS, FEWER, REDRAWN, fit
 from tests.helpers.refusals import refused

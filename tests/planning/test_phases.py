@@ -12,13 +12,14 @@ from torch.utils._pytree import tree_leaves
 
 from gistgnn.graphs import Graph
 from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.phases import Phase
 from gistgnn.planning import Network, PhasedPlan, Resources, make_plan, peak_bytes, require_room, spread
 from gistgnn.planning.ledger import DISK, Ledger
 from gistgnn.planning.phases import Total, phase_options
 from gistgnn.planning.rates import Rates
 from gistgnn.planning.rehearsal import Rehearsal, rehearse
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
 N, F, C = 300, 16, 4

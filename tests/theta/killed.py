@@ -17,7 +17,7 @@ from typing import Any
 from gistgnn import Saving
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.layout.axes import named_tensors
-from gistgnn.settings import Phase
+from gistgnn.phases import Phase
 from gistgnn.theta import Store
 from gistgnn.theta.disk.tensor_file import EditableFile
 from tests.helpers import phases

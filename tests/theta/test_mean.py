@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.layout.axes import named_tensors
+from gistgnn.phases import Phase
 from gistgnn.round import Round
 from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.theta.trained import fill
 from gistgnn.utils.random_streams import torch_stream
 from tests.helpers.fitting import GRAPH, fit

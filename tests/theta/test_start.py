@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.layout.axes import named_tensors
+from gistgnn.phases import Phase
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.theta import initial
 from gistgnn.theta.initial import write_initial
 from gistgnn.theta.mean import Mean

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
-from gistgnn.settings import Phase
+from gistgnn.phases import Phase
 
 if TYPE_CHECKING:
     from gistgnn.runs.config import RunConfig

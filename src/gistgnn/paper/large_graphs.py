@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gistgnn.graphs import find
+from gistgnn.phases import Phase
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 
 ENOUGH = 128  # features of a part: wider ones learn no more in an epoch (RESULTS.md, "The frontier ...")
 RATE, OF = 0.0025, 256  # highest learning rate of a part, and of this width; it falls with the width

@@ -14,9 +14,10 @@ import torch
 
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
+from gistgnn.phases import Phase
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import RoundPlan, Schedule, check_phases
-from gistgnn.settings import Phase, Training
+from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
