@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.paper.experiment import Group, Verdict
+from gistgnn.paper.experiment import Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table1 import PAPER as TABLE1
 from gistgnn.paper.table1 import ROWS, Table1

@@ -55,6 +55,14 @@ def add_folder_option(options: "Options", default: Path) -> None:
     options.add_argument("--out", type=Path, default=default, metavar="DIR", help=f"{text} (default: {default})")
 
 
+def add_ranks_options(options: "Options") -> None:
+    """Add --timeout and --interface."""
+    text = "with torchrun: how long to wait for another rank (default: 1800)"
+    options.add_argument("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
+    text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
+    options.add_argument("--interface", metavar="NAME", help=text)
+
+
 def add_memory_option(options: "Options") -> None:
     """Add --memory."""
     text = "memory that the run may take on the device of the model, host or GPU (default: what is available)"

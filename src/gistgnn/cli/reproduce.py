@@ -1,14 +1,21 @@
 """`gistgnn reproduce`: the paper's tables and figures, run again."""
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes
+from gistgnn.cli.options import add_device_option, add_folder_option, add_ranks_options, count, gibibytes
+from gistgnn.cli.process import joined, stop_on_interrupt
+from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
+
+if TYPE_CHECKING:
+    from gistgnn.distributed import World
+    from gistgnn.paper.experiment import Experiment
 
 COMMON = ("datasets", "seeds", "epochs")
 
@@ -58,28 +65,68 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
     if entry.devices:
         add_device_option(parser)
     add_folder_option(parser, Path("reproduce") / name)
-    parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1)
+    # torchrun may restart it: it always resumes
+    parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
+    if entry.ranks:
+        add_ranks_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
-    from rich.console import Console
-
-    from gistgnn.compare import tables
+    from gistgnn.distributed import started_by_torchrun
     from gistgnn.io.whole_files import check_writable
-    from gistgnn.paper.experiment import Experiment
+
+    if started_by_torchrun() and not EXPERIMENTS[args.experiment].ranks:
+        known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
+        error = InputError(
+            f"{args.experiment} trains in one process, but torchrun has started it: start gistgnn itself; torchrun is "
+            f"for {known}"
+        )
+        error.relayed = True  # every rank raises it
+        raise error
+    experiment = _experiment(args)
+    with joined(args, experiment.device) as ranks:
+        ranks.lead(lambda: check_writable(args.out))
+        if ranks.several and not _train_on_ranks(experiment, args, ranks):
+            return 130
+        ranks.lead(lambda: _show(experiment, args, ranks))
+    return 0
+
+
+def _experiment(args: argparse.Namespace) -> "Experiment":
     from gistgnn.runs.run_folder import choose_device
 
-    check_writable(args.out)
     entry = EXPERIMENTS[args.experiment]
     kind: type[Experiment] = resolve_name(f"gistgnn.paper.{entry.home}")
     values = {setting: getattr(args, setting) for setting in args.settings}
     settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
-    experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
-    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, shlex.join(["gistgnn", *sys.argv[1:]]))
+    return kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
+
+
+def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> bool:
+    """Train what is missing; return False if Ctrl-C has stopped it."""
+    from gistgnn.paper.experiment import GroupedExperiment
+
+    assert isinstance(experiment, GroupedExperiment)
+    with stop_on_interrupt() as stop:
+        finished = experiment.train_on_ranks(ranks, args.out, args.data_root, stop)
+    if not finished and ranks.leads:
+        print("gistgnn: interrupted; resume with the same command", file=sys.stderr)
+    return finished
+
+
+def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> None:
+    """Write the results, and print their table. In one process, train the runs that are missing."""
+    from rich.console import Console
+
+    from gistgnn.compare import tables
+
+    here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
+    program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
+    command = f"{program} {shlex.join(sys.argv[1:])}"
+    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, command, trains=not ranks.several)
     Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
         print(f"{holds}: {verdict.claim} ({verdict.measured})")
     print(f"written: {args.out / f'{experiment.name}.md'}, {args.out / 'report.html'}")
-    return 0

@@ -13,9 +13,9 @@ from gistgnn.cli.options import (
     add_device_option,
     add_evaluation_options,
     add_memory_option,
+    add_ranks_options,
     count,
     natural,
-    seconds,
 )
 from gistgnn.cli.phases import chosen_sub_gcns, within_budget
 from gistgnn.cli.process import joined, stop_on_interrupt
@@ -47,10 +47,7 @@ def add_parser(commands: Any) -> None:
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
-    text = "with torchrun: how long to wait for another rank (default: 1800)"
-    add("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
-    text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
-    add("--interface", metavar="NAME", help=text)
+    add_ranks_options(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")

@@ -12,11 +12,14 @@ import torch
 
 from gistgnn.compare import finished
 from gistgnn.compare.turns import Record, process_context, set_up_process, take_turns
+from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
+from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
+from gistgnn.utils.machine import describe_machine
 
 CHECKPOINT_EVERY = 10  # rounds
 
@@ -24,11 +27,22 @@ Keep = Callable[[RunConfig, Record], None]
 
 
 class RunStore:
-    """A directory of finished runs, one JSON file for each, looked up by configuration."""
+    """A directory of finished runs, one JSON file for each, looked up by configuration.
 
-    def __init__(self, directory: Path, data_root: str) -> None:
+    Args:
+        directory: of the files.
+        data_root: of the data sets.
+        trains: runs that are missing are trained; otherwise there are only the finished ones.
+    """
+
+    def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
         self.directory = directory
         self.data_root = data_root
+        self.trains = trains
+
+    def offers(self, configs: Iterable[RunConfig]) -> bool:
+        """Return whether these runs are finished, or can be trained."""
+        return self.trains or all(self.get(config) is not None for config in configs)
 
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
@@ -38,6 +52,19 @@ class RunStore:
             return complete and config_of(record).identity == config.identity
 
         return finished.read(self._path(config), fits)
+
+    def keep(self, config: RunConfig, record: Record) -> None:
+        """Write the record of a finished run, and remove its checkpoints.
+
+        Raises:
+            InputError: the directory cannot be written.
+        """
+        finished.write(self._path(config), record)
+        shutil.rmtree(self._checkpoints(config), ignore_errors=True)
+
+    def saving(self, config: RunConfig) -> Saving:
+        """Return how an unfinished run is saved, and resumed."""
+        return Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.resume_identity)
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
         """Train the runs that are missing, `jobs` at a time with one thread each; return all records, in order.
@@ -86,8 +113,7 @@ class RunStore:
         with finished.progress_bar(label, len(configs), len(configs) - len(missing)) as advance:
 
             def keep(config: RunConfig, record: Record) -> None:
-                finished.write(self._path(config), record)
-                shutil.rmtree(self._checkpoints(config), ignore_errors=True)
+                self.keep(config, record)
                 advance()
 
             train(list(missing.values()), keep)
@@ -95,8 +121,7 @@ class RunStore:
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""
-        saving = Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.resume_identity)
-        return _train(config, self.data_root, advance=advance, stop=stop, saving=saving)
+        return _train(config, self.data_root, advance=advance, stop=stop, saving=self.saving(config))
 
     def _checkpoints(self, config: RunConfig) -> Path:
         return self._path(config).with_suffix(".checkpoints")
@@ -117,9 +142,36 @@ def _train(config: RunConfig, data_root: str, **callbacks: Any) -> Record:
     scale = config.scale(graph)
     if scale:
         graph = scale.graph(graph)
-    trainer = config.trainer(graph.num_features, graph.num_classes)
+    return train_run(config, graph, data_root, standardised=scale is not None, **callbacks)[1]
+
+
+def train_run(
+    config: RunConfig,
+    graph: Graph,
+    data_root: str,
+    *,
+    standardised: bool,
+    ranks: World | None = None,
+    **callbacks: Any,
+) -> tuple[Result, Record]:
+    """Train one run; a run that diverged counts with the scores so far, because a learning rate may be too high.
+
+    Args:
+        config: the run.
+        graph: its graph, standardised where it has to be.
+        data_root: of the data sets.
+        standardised: whether the graph's features have been.
+        ranks: the processes that train together, all of which call this; None: this one alone.
+        callbacks: arguments of `GIST.fit`.
+
+    Returns:
+        The result, and its record.
+    """
+    trainer = config.trainer(graph.num_features, graph.num_classes, ranks=ranks)
+    diverged = None
     try:
         result = config.fit(trainer, graph, progress=False, **callbacks)
-    except DivergedError as error:  # a learning rate may be too high: the scores so far count
-        return result_json(config, graph, error.result, data_root, error, standardised=scale is not None)
-    return result_json(config, graph, result, data_root, standardised=scale is not None)
+    except DivergedError as error:
+        diverged, result = error, error.result
+    record = result_json(config, graph, result, data_root, diverged, standardised=standardised)
+    return result, {**record, "machine": describe_machine(config.device)}

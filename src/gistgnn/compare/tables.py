@@ -46,7 +46,7 @@ def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], 
     """Return a table for the terminal."""
     table = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for column in columns:
-        table.add_column(column, justify="center" if column in centred else "left")
+        table.add_column(column, justify="center" if column in centred else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table

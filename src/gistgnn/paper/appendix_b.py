@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row
-from gistgnn.paper.experiment import Chart, Group, GroupedExperiment, Key, Series, Verdict, paper_cells
+from gistgnn.paper.experiment import Chart, GroupedExperiment, Key, Series, Verdict, paper_cells
+from gistgnn.paper.groups import Group, Line
 from gistgnn.paper.large_graphs import PHASES_NOTE, describe_clusters, graphsage, in_phases, large_run
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.formats import mean_sd
 
 WORKERS = (2, 4, 8)
 
@@ -55,10 +55,11 @@ class AppendixB(GroupedExperiment):
             f"the workers of a run train one after another. {PHASES_NOTE} {paper}"
         )
 
-    def _cells(self, dataset: str, row: Row, times: list[str], unit: str) -> list[str]:
+    def _cells(self, dataset: str, line: Line, times: list[str], unit: str) -> list[str]:
+        row = line.row
         papers = self.paper.get(row.method) if row.sub_gcns > 1 else None
         paper = papers[WORKERS.index(row.sub_gcns)] if papers else None
-        return [dataset, str(row.sub_gcns), row.name, mean_sd(row.score), *times, *paper_cells(paper, unit)]
+        return [dataset, str(row.sub_gcns), row.name, line.f1, *times, *paper_cells(paper, unit)]
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -76,10 +77,9 @@ def higher_score(where: str, gist: Row, other: Row) -> Verdict:
 def score_chart(dataset: str, group: Group) -> Chart:
     """Return the first seed's test scores by epoch."""
     # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-    results = zip(group.rows, group.records, strict=True)
-    baseline, *others = [pair for pair in results if pair[0].method != "phases"]
+    baseline, *others = [line for line in group.lines if line.row.method != "phases"]
     series = [
-        Series.of_scores(row.label, record, "epoch", dashed=row.method != "gist")
-        for row, (record, *_) in (*others, baseline)
+        Series.of_scores(line.row.label, line.records[0], "epoch", dashed=line.row.method != "gist")
+        for line in (*others, baseline)
     ]
     return Chart(f"F1 by epoch, {dataset}", "epoch", "test F1 (%)", series)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from gistgnn.compare import tables
-from gistgnn.compare.comparison import Row, compare
+from gistgnn.compare.comparison import compare, with_seeds
 from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.on_ranks import RunsOnRanks
 from gistgnn.compare.turns import Record
+from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.io.whole_files import replacing
+from gistgnn.paper.groups import NOTE_ON_WORKERS, Group, machines_of, with_workers, workers_of
 from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.machine import describe_machine
 
-RECORD = "experiment.json"
+RECORD, RUNS = "experiment.json", "runs"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Chart:
 class Outcome:
     """The result of an experiment: a table with a note on how it was made, verdicts and charts.
 
-    `centred` are the columns whose cells are ticks.
+    `centred` are the columns whose cells are ticks. `machine` is where the runs trained; None: here.
     """
 
     columns: Sequence[str]
@@ -74,6 +77,7 @@ class Outcome:
     verdicts: Sequence[Verdict] = ()
     charts: Sequence[Chart] = ()
     centred: Sequence[str] = ()
+    machine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,13 @@ class Experiment(ABC):
             InputError: an unknown data set, or a value out of range.
         """
 
-    def reproduce(self, out: Path, data_root: str, jobs: int, command: str) -> Outcome:
-        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        outcome = self.run(RunStore(out / "runs", data_root), jobs)
-        machine = describe_machine(self.device)
+    def reproduce(self, out: Path, data_root: str, jobs: int, command: str, *, trains: bool = True) -> Outcome:
+        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
+
+        `trains`: train the runs that are missing; otherwise show the finished ones alone.
+        """
+        outcome = self.run(RunStore(out / RUNS, data_root, trains=trains), jobs)
+        machine = outcome.machine or describe_machine(self.device)
         record = {
             **asdict(outcome),
             "name": self.name,
@@ -151,31 +158,6 @@ class Experiment(ABC):
         return outcome
 
 
-@dataclass(frozen=True)
-class Group:
-    """The results of runs that took turns.
-
-    Args:
-        rows: one for each run, the baseline first.
-        records: of each row, by seed.
-        alone: seconds of inference of each row, if its models run one after another; () if not measured.
-    """
-
-    rows: Sequence[Row]
-    records: Sequence[Sequence[Record]] = ()
-    alone: Sequence[float] = ()
-
-    @property
-    def gist(self) -> tuple[Row, list[Row]]:
-        """The baseline's row, and the paper's method's rows."""
-        return self.rows[0], [row for row in self.rows[1:] if row.method == "gist"]
-
-    @property
-    def ours(self) -> list[Row]:
-        """The rows of our own recipe, which are not the paper's."""
-        return [row for row in self.rows if row.method == "phases"]
-
-
 Key = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
 Part = tuple[list[list[str]], list[Chart]]  # rows of a table, and charts
 
@@ -184,7 +166,7 @@ Part = tuple[list[list[str]], list[Chart]]  # rows of a table, and charts
 class GroupedExperiment(Experiment):
     """An experiment that compares groups of runs that take turns, such as a model's baseline and GIST with every m."""
 
-    columns: ClassVar[tuple[str, ...]]
+    columns: ClassVar[Sequence[str]]
 
     @abstractmethod
     def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
@@ -203,15 +185,44 @@ class GroupedExperiment(Experiment):
         """Return the note under the table."""
 
     def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
-        """Train the runs of a group that are missing, and return the results of all."""
-        return Group(*compare(store, runs, self.seeds, self.name))
+        """Train the runs of a group that are missing, and return the results of all; of ranks, those that there are."""
+        there = [run for run in runs if store.offers(with_seeds([run], self.seeds))]
+        rows, records = compare(store, there, self.seeds, self.name)
+        return Group(rows, records, workers=workers_of(store, runs, self.seeds, records[0]))
+
+    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
+        """Train what is missing of one device's baselines and of the runs on ranks; all ranks call this.
+
+        Returns:
+            False if `stop` has ended a run.
+
+        Raises:
+            InputError: there are more ranks than sub-GCNs, or as `run`.
+        """
+        runs = [run for group in self._groups().values() for run in group]
+        return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """See `Experiment`."""
         groups = {key: self._measure(key, runs, store) for key, runs in self._groups().items()}
         parts = [self._part(key, group) for key, group in groups.items()]
         rows, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
-        return Outcome(self.columns, rows, self._note(), self.verdicts(groups), charts)
+        columns, note, machine = self.columns, self._note(), None
+        lines = [line for group in groups.values() for line in group.lines]
+        if any(line.worker for line in lines):
+            columns, rows = with_workers(columns, rows, lines)
+            note, machine = f"{note} {NOTE_ON_WORKERS}", machines_of(lines)
+        return Outcome(columns, rows, note, self._judge(groups), charts, machine=machine)
+
+    def _judge(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+        """Judge the claims by the times of one device, and by those of workers, where all runs are there."""
+        verdicts = self.verdicts(groups) if all(group.complete for group in groups.values()) else []
+        on_ranks = {key: own for key, group in groups.items() if (own := group.on_ranks())}
+        if len(on_ranks) == len(groups):
+            others = [verdict for verdict in self.verdicts(on_ranks) if verdict not in verdicts]
+            verdicts += [replace(verdict, claim=f"on ranks: {verdict.claim}") for verdict in others]
+        missing = "neither one device nor ranks have trained every m"
+        return verdicts or [Verdict("the claims about these runs", None, missing)]
 
 
 def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:

@@ -10,13 +10,14 @@ class Entry:
     """An `Experiment`, "module:Class" in `gistgnn.paper`, as `gistgnn reproduce` lists it.
 
     `options` are the names of `gistgnn.cli.reproduce.OPTIONS` that it takes, besides those of every experiment;
-    `devices` says whether it can use a GPU.
+    `devices` says whether it can use a GPU; `ranks`, whether torchrun may start it.
     """
 
     home: str
     help: str
     options: tuple[str, ...] = ()
     devices: bool = True
+    ranks: bool = False
 
 
 EXPERIMENTS = {
@@ -33,20 +34,26 @@ EXPERIMENTS = {
         "table2_large_graphs:Reddit",
         "Table 2: GraphSAGE and GAT on Reddit",
         ("layers", "local_steps", "clusters", "clusters_per_batch", "models"),
+        ranks=True,
     ),
     "amazon2m": Entry(
         "table2_large_graphs:Amazon2M",
         "Table 2: GraphSAGE on Amazon2M",
         ("layers", "widths", "local_steps", "clusters", "clusters_per_batch"),
+        ranks=True,
     ),
     "ultrawide": Entry(
         "table3_ultrawide:UltraWide",
         "Table 3: widths that do not fit on one device",
         ("layers", "widths", "sub_gcns", "local_steps", "clusters", "memory"),
     ),
-    "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps")),
-    "local-sgd": Entry("table6_local_sgd:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",)),
-    "ensemble": Entry("table7_ensemble:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", ("local_steps",)),
+    "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps"), ranks=True),
+    "local-sgd": Entry(
+        "table6_local_sgd:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",), ranks=True
+    ),
+    "ensemble": Entry(
+        "table7_ensemble:EnsembleTable", "Table 7: GIST against ensembles of sub-GCNs", ("local_steps",), ranks=True
+    ),
     "theory": Entry(
         "theory_bounds:Theory",
         "Section 4: training against the bounds, in float64 on the CPU",

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gistgnn.compare.comparison import Row, score_of, seconds_to
 from gistgnn.paper.claims import COMPARABLE, DIVERGED, by_m, faster, if_trained, lost, not_shown, points_lost, speedups
-from gistgnn.paper.experiment import Group, Key, Verdict
+from gistgnn.paper.experiment import Key, Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.utils.formats import duration
 
 SIGNIFICANT, LARGEST = 1.32, 7.90  # "significantly accelerates GCN training (i.e., a 1.32x to 7.90x speedup)"

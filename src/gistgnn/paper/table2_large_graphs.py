@@ -12,12 +12,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, ClassVar
 
-from gistgnn.compare.tables import speedup
 from gistgnn.paper import table2_claims
-from gistgnn.paper.experiment import Chart, Group, GroupedExperiment, Key, Part, Series, Verdict
+from gistgnn.paper.experiment import Chart, GroupedExperiment, Key, Part, Series, Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.paper.large_graphs import (
     IN_BATCH,
     PHASES_NOTE,
@@ -29,7 +28,6 @@ from gistgnn.paper.large_graphs import (
 )
 from gistgnn.paper.published import Published, in_hours, in_seconds, published_cells
 from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.utils.formats import duration, mean_sd
 
 SUB_GCNS = (1, 2, 4, 8)
 GAT_FACTOR = 4  # at the small scale GAT gets this many times GraphSAGE's epochs, and a ζ that many times smaller
@@ -80,11 +78,12 @@ class LargeGraphs(GroupedExperiment):
 
     def _part(self, key: Key, group: Group) -> Part:
         cells = []
-        papers = self.paper.get(key[1:], ())
-        for row, paper in zip_longest(group.rows, papers[: len(group.rows)]):
+        papers = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False))
+        for line in group.lines:
+            row = line.row
             m = "–" if row.sub_gcns == 1 else f"{row.sub_gcns}{', phases' if row.method == 'phases' else ''}"
-            measured = [mean_sd(row.score), duration(row.time), speedup(row, group.rows[0])]
-            cells.append([*map(str, key), m, *measured, *published_cells(paper)])
+            paper = papers.get(row.sub_gcns) if row.method == "gist" else None
+            cells.append([*map(str, key), m, *line.cells, *published_cells(paper)])
         return cells, [_chart(key, group)]
 
     def _note(self) -> str:
@@ -104,10 +103,13 @@ def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
 
 
 def _chart(key: Cell, group: Group) -> Chart:
-    """Return the first seed's test scores by training time."""
+    """Return the first seed's test scores by training time, of one device and of ranks."""
+    lines = group.lines
+    alone = [(line.row.label, line.records[0], line.row.sub_gcns == 1) for line in lines if line.alone]
+    workers = [(line.row.label, line.worker) for line in lines if line.worker]
+    on_ranks = [(f"{label}, {worker.ranks} ranks", worker.records[0], False) for label, worker in workers]
     series = [
-        Series.of_scores(row.label, record, "train_seconds", dashed=row.sub_gcns == 1)
-        for row, (record, *_) in zip(group.rows, group.records, strict=True)
+        Series.of_scores(label, record, "train_seconds", dashed=dashed) for label, record, dashed in (*alone, *on_ranks)
     ]
     title = "{1} {2}, L = {3}, {0}".format(*key)
     return Chart(title, "seconds of training", "test F1 (%)", series, logx=True)

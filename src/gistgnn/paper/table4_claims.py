@@ -8,7 +8,8 @@ from itertools import chain
 from gistgnn.compare.comparison import Row
 from gistgnn.compare.tables import speedup
 from gistgnn.paper.claims import by_m, faster, if_trained, lost, not_shown, points_lost
-from gistgnn.paper.experiment import Group, Verdict
+from gistgnn.paper.experiment import Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.paper.published import Published
 from gistgnn.report.names import COSTLY
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any, ClassVar
 
-from gistgnn.compare.tables import speedup
 from gistgnn.paper import table4_claims
-from gistgnn.paper.experiment import Group, GroupedExperiment, Key, Part, Verdict
+from gistgnn.paper.experiment import GroupedExperiment, Key, Part, Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.paper.large_graphs import graphsage, large_run
 from gistgnn.paper.published import COMMENTED_NOTE, in_seconds, published_cells
 from gistgnn.paper.table2_large_graphs import Reddit
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
 from gistgnn.settings import Training
-from gistgnn.utils.formats import duration, mean_sd
 
 SUB_GCNS = (1, 2, 4, 8)
 WIDTH, DROPOUT = 256, 0.2
@@ -102,12 +100,12 @@ class Ladies(GroupedExperiment):
 
     def _part(self, key: Key, group: Group) -> Part:
         dataset, layers, batches = key
-        papers = PAPER if batches == LADIES else TABLE2
+        papers = dict(zip(SUB_GCNS, (PAPER if batches == LADIES else TABLE2).get(layers, ()), strict=False))
         cells = []
-        for row, paper in zip_longest(group.rows, papers.get(layers, ())):
-            name = "baseline" if row.sub_gcns == 1 else str(row.sub_gcns)
-            measured = [mean_sd(row.score), duration(row.time), speedup(row, group.rows[0])]
-            cells.append([dataset, batches, str(layers), name, *measured, *published_cells(paper)])
+        for line in group.lines:
+            m = line.row.sub_gcns
+            name = "baseline" if m == 1 else str(m)
+            cells.append([dataset, batches, str(layers), name, *line.cells, *published_cells(papers.get(m))])
         return cells, []
 
     def _note(self) -> str:

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from gistgnn.paper.appendix_b import AppendixB, higher_score, pairs, score_chart
 from gistgnn.paper.claims import if_trained
-from gistgnn.paper.experiment import Group, Key, Part, Verdict
+from gistgnn.paper.experiment import Key, Part, Verdict
+from gistgnn.paper.groups import Group
 from gistgnn.utils.formats import duration, size
 
 
@@ -20,7 +21,7 @@ class LocalSgdTable(AppendixB):
     title = "Table 6: GIST against local SGD"
     rival = "local-sgd"
     columns = (
-        *("data set", "workers", "method", "F1", "time", "time of a worker", "sent by a worker"),
+        *("data set", "workers", "method", "F1", "time", "time / workers", "sent by a worker"),
         *("paper: F1", "time"),
     )
     paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]] = {
@@ -35,18 +36,19 @@ class LocalSgdTable(AppendixB):
     def _part(self, key: Key, group: Group) -> Part:
         (dataset,) = key
         cells = []
-        for row in group.rows:
-            alone = row.method == "phases"  # one part trains: nothing is shared out to workers
-            shares = ["–", "–"] if alone else [duration(row.time / row.sub_gcns), size(row.bytes)]
-            times = [duration(row.time), *shares]
-            cells.append(self._cells(dataset, row, times, "{:.0f} s"))
+        for line in group.lines:
+            row, alone = line.row, line.alone
+            shared = row.method != "phases"  # there one part trains: nothing is shared out to workers
+            share = duration(alone.time / row.sub_gcns) if alone and shared else "–"
+            times = [line.time, share, size(row.bytes) if shared else "–"]
+            cells.append(self._cells(dataset, line, times, "{:.0f} s"))
         return cells, [score_chart(dataset, group)]
 
     def _note(self) -> str:
         return (
             f"{self._settings()}Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in "
-            "the authors' code. The time of a worker is the time divided by the number of workers: what as many such "
-            "machines would take without the network; in phases one part trains at a time. What a worker sends in the "
+            "the authors' code. The time divided by the number of workers is what as many such machines would take "
+            "without the network; in phases one part trains at a time. What a worker sends in the "
             "whole run is computed by formula. "
             "The paper's times are on as many GPUs as workers and include the network."
         )

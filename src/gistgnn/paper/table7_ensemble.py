@@ -16,7 +16,8 @@ from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.paper.appendix_b import WORKERS, AppendixB, higher_score, pairs, score_chart
-from gistgnn.paper.experiment import Group, Key, Part, Verdict
+from gistgnn.paper.experiment import Key, Part, Verdict
+from gistgnn.paper.groups import Group, name_of
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import forward, whole_graph
 from gistgnn.utils.formats import duration
@@ -44,24 +45,26 @@ class EnsembleTable(AppendixB):
 
     def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
         """See `GroupedExperiment`."""
-        return [verdict for (dataset,), group in groups.items() for verdict in self._judge(dataset, group)]
+        return [verdict for (dataset,), group in groups.items() for verdict in self._judge_one(dataset, group)]
 
     def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
         group, graph = super()._measure(key, runs, store), load(runs[0].dataset, store.data_root)
         scale = runs[0].scale(graph)
         alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
-        return replace(group, alone=alone)
+        return replace(group, alone=dict(zip(map(name_of, runs), alone, strict=True)))
 
     def _part(self, key: Key, group: Group) -> Part:
         (dataset,) = key
         cells = []
-        for row, seconds in zip(group.rows, group.alone, strict=True):
-            times = [duration(row.time), duration(row.inference) if row.inference else "–", duration(seconds)]
-            cells.append(self._cells(dataset, row, times, "{:.2f} s"))
+        for line in group.lines:
+            row = line.row
+            inference = duration(row.inference) if row.inference else "–"
+            times = [line.time, inference, duration(group.alone[row.method, row.sub_gcns])]
+            cells.append(self._cells(dataset, line, times, "{:.2f} s"))
         return cells, [score_chart(dataset, group)]
 
-    def _judge(self, dataset: str, group: Group) -> Iterator[Verdict]:
-        seconds = {(row.method, row.sub_gcns): time for row, time in zip(group.rows, group.alone, strict=True)}
+    def _judge_one(self, dataset: str, group: Group) -> Iterator[Verdict]:
+        seconds = group.alone
         for other, gist in pairs(group.rows):
             where = f"{dataset}, m = {gist.sub_gcns}"
             yield higher_score(where, gist, other)

@@ -1,0 +1,203 @@
+"""`gistgnn reproduce` under torchrun: the time of a worker beside the time of one device."""
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks, store_of_ranks
+from gistgnn.distributed import Alone, Ranks
+from gistgnn.errors import InputError
+from gistgnn.paper.experiment import GroupedExperiment
+from gistgnn.paper.groups import COLUMNS, Group, Worker
+from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
+from gistgnn.paper.table6_local_sgd import LocalSgdTable
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Training
+from tests.cli.in_process import refused, run
+from tests.distributed.launch import on_ranks
+from tests.distributed.test_command import words
+from tests.helpers.commands import environment, run_command, run_ranks
+from tests.paper.published_rows import group, table2
+
+TINY = ("--datasets", "digits", "--epochs", 4, "--local-steps", 1)
+
+Capture = pytest.CaptureFixture[str]
+
+
+def table(out: Path) -> list[dict[str, str]]:
+    """Return the rows of a table by their columns; a name that is there for the second time ends with an apostrophe."""
+    record = json.loads((out / "experiment.json").read_text())
+    columns = [name + "'" * record["columns"][:i].count(name) for i, name in enumerate(record["columns"])]
+    return [dict(zip(columns, row, strict=True)) for row in record["rows"]]
+
+
+def test_one_page_has_the_times_of_one_device_and_of_a_worker(tmp_path: Path) -> None:
+    """A real torchrun, after a run of one process in the same folder."""
+    reproduce = ("reproduce", "local-sgd", *TINY, "--out", "out")
+    out = tmp_path / "out"
+    assert run_command(tmp_path, *reproduce).returncode == 0
+    alone = table(out)
+    assert "ranks" not in alone[0]
+    done = subprocess.run(
+        words(2, *reproduce), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("written: ") == 1
+    both = table(out)
+    assert [{name: row[name] for name in alone[0]} for row in both] == alone
+    trained = [row for row in both if row["workers"] != "1" and row["method"] != "GIST in phases"]
+    assert len(trained) == 6
+    assert all({row[name] for name in COLUMNS} == {"–"} for row in both if row not in trained)
+    for row in trained:
+        assert row["ranks"] == "2"
+        assert row["on ranks: F1"] == row["F1"]  # the same method, the same sub-GCNs in turn
+        assert re.fullmatch(r"[\d.]+ (ms|s)", row["time of a worker"])
+        assert re.fullmatch(r"[\d.]+ (µs|ms|s)", row["of it exchange"])
+        assert re.fullmatch(r"\(?[\d.]+x\)?", row["speed-up"])
+    record = json.loads((out / "experiment.json").read_text())
+    assert any(verdict["claim"].startswith("on ranks: ") for verdict in record["verdicts"])
+    assert "1 thread" in record["machine"].split("each rank: ")[1]
+    assert record["command"].startswith("torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd")
+    assert "The time of a worker is" in (out / "report.html").read_text()
+    kept = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
+    assert len(kept) == 10 + 6
+    assert run_command(tmp_path, *reproduce).returncode == 0  # one process shows what ranks have trained
+    assert table(out) == both
+    assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")} == kept
+
+
+def test_ranks_need_no_run_of_one_process_before(tmp_path: Path) -> None:
+    """Rank 0 trains the baselines; the rest of one device's rows is left open. With three ranks, so is m = 2."""
+    ranks = run_ranks(tmp_path, 3, "reproduce", "ladies", *TINY, "--layers", 2, "--out", "out")
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], ranks[0].stderr
+    assert [rank.stderr.count("m = 2: fewer than the 3 ranks, so left out") for rank in ranks] == [1, 0, 0]
+    assert [bool(rank.stdout) for rank in ranks] == [True, False, False]
+    rows = table(tmp_path / "out")
+    assert [(row["batches"], row["m"], row["ranks"]) for row in rows] == [
+        (batches, *cells) for batches in ("LADIES", "clusters") for cells in (("baseline", "–"), ("4", "3"), ("8", "3"))
+    ]
+    for row in rows:
+        assert (row["time"] == "–") == (row["m"] != "baseline")
+        assert row["paper: F1"] != "–"
+    record = json.loads((tmp_path / "out/experiment.json").read_text())
+    assert [(verdict["holds"], verdict["measured"]) for verdict in record["verdicts"]] == [
+        (None, "neither one device nor ranks have trained every m")
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(name for name, entry in EXPERIMENTS.items() if not entry.ranks))
+def test_the_others_refuse_ranks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    for variable, value in {"TORCHELASTIC_RUN_ID": "tests", "RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(variable, value)
+    refused(capsys, f"{name} trains in one process, but torchrun", "reproduce", name, "--out", tmp_path / "out")
+    monkeypatch.setenv("RANK", "1")
+    assert run("reproduce", name, "--out", tmp_path / "out") == 2
+    assert capsys.readouterr() == ("", "")  # rank 0 has said it
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_registry_knows_which_can_use_ranks(name: str) -> None:
+    entry = EXPERIMENTS[name]
+    assert entry.ranks == issubclass(resolve_name(f"gistgnn.paper.{entry.home}"), GroupedExperiment)
+
+
+def test_options_of_ranks_need_ranks(tmp_path: Path, capsys: Capture) -> None:
+    message = "--interface is lo, but there are no ranks: start by torchrun"
+    refused(capsys, message, "reproduce", "reddit", "--interface", "lo", "--out", tmp_path / "out", leaves=tmp_path)
+    refused(capsys, "'0' is not a number of seconds above 0", "reproduce", "reddit", "--timeout", 0)
+
+
+def tiny(m: int, method: str = "gist") -> RunConfig:
+    training = Training(4, 1, training="each", lr=0.01)
+    return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, training=training, sampler=ClusterSampling(4, 1))
+
+
+RUNS = [tiny(1), tiny(2, "local-sgd"), tiny(2), tiny(4)]
+
+
+def train(ranks: Ranks, directory: Path, *stops: bool) -> list[bool]:
+    """Train the runs once for every flag, which says whether to stop after every round."""
+    store = RunStore(directory, "data")
+    return [RunsOnRanks(store, ranks, partial(bool, stop)).train(RUNS, 1, "runs") for stop in stops]
+
+
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    """The first two calls stop after a round of the baseline, which takes sixteen; the last one goes on."""
+    assert on_ranks(2, train, tmp_path, True, True, False, False) == [[False, False, True, True]] * 2
+    store = RunStore(tmp_path, "data")
+    alone = RunStore(tmp_path / "alone", "data").in_turns(RUNS, "runs")
+    assert [store.get(run) is not None for run in RUNS] == [True, False, False, False]
+    together = [store.get(RUNS[0]), *(store_of_ranks(store, 2).get(run) for run in RUNS[1:])]
+    for record, expected in zip(together, alone, strict=True):
+        assert record
+        assert record["test"] == expected["test"]
+        assert [entry["test"] for entry in record["history"]] == [entry["test"] for entry in expected["history"]]
+    for record in together[1:]:
+        assert record
+        workers = record["workers"]
+        assert record["train_seconds"] == max(workers["train_seconds"]) > max(workers["step_seconds"]) > 0
+        assert 0 < max(workers["exchange_seconds"]) < record["train_seconds"]
+    left = {path.name for path in tmp_path.rglob("*") if path.is_dir()}
+    assert left == {"alone", "ranks-2"}  # no checkpoints
+
+
+def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> None:
+    store = RunStore(tmp_path, "data")
+    (record,) = RunStore(tmp_path / "alone", "data").in_turns(RUNS[3:], "runs")
+    seeds = [replace(RUNS[3], seed=seed) for seed in (0, 1)]
+    for count, trained in {2: seeds, 3: seeds[:1], 10: seeds[1:]}.items():
+        for each in trained:
+            config = {**record["config"], "seed": each.seed}
+            store_of_ranks(store, count).keep(each, {**record, "config": config, "workers": {"ranks": count}})
+    found = records_on_ranks(store, seeds)
+    assert found
+    assert [(one["workers"]["ranks"], one["config"]["seed"]) for one in found] == [(2, 0), (2, 1)]
+    assert records_on_ranks(store, seeds, least=3) is None
+    (most,) = records_on_ranks(store, seeds[1:], least=3) or ()
+    assert most["workers"]["ranks"] == 10
+    assert records_on_ranks(store, [RUNS[0]]) is None
+
+
+def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
+    many = Alone()
+    many.count = 16
+    runs = [run for group in LocalSgdTable.at("small")._groups().values() for run in group]
+    with pytest.raises(InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"):
+        RunsOnRanks(RunStore(tmp_path, "data"), many, lambda: False).train(runs, 1, "runs")
+
+
+def on_workers(rows: Group, *, alone: bool) -> Group:
+    """Return the group as if its rows with m > 1 had been measured on ranks, and on one device too, or not."""
+    pairs = {(row.method, row.sub_gcns): pair for pair in zip(rows.rows, rows.records, strict=True) for row in pair[:1]}
+    workers = {name: Worker(*pair) if name[1] > 1 else None for name, pair in pairs.items()}
+    few = len(rows.rows) if alone else 1
+    return Group(rows.rows[:few], rows.records[:few], workers={**workers, ("phases", 2): None})
+
+
+def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:
+    for kind, dataset in ((Reddit, "reddit"), (Amazon2M, "amazon2m")):
+        experiment = kind.at("full")
+        expected = experiment.verdicts(table2(kind, dataset))
+        groups = {key: on_workers(group, alone=False) for key, group in table2(kind, dataset).items()}
+        judged = experiment._judge(groups)
+        assert [verdict.claim for verdict in judged] == [f"on ranks: {verdict.claim}" for verdict in expected]
+        assert [verdict.measured for verdict in judged] == [verdict.measured for verdict in expected]
+        assert all(verdict.holds for verdict in judged)
+
+
+def test_a_row_that_is_missing_leaves_the_claims_open() -> None:
+    key, cell = ("reddit", "graphsage", 256, 2), on_workers(group(Reddit.paper["graphsage", 256, 2]), alone=False)
+    fewer = replace(cell, workers={**cell.workers, ("gist", 4): None})
+    assert fewer.on_ranks() is None
+    assert [line.row.sub_gcns for line in fewer.lines] == [1, 2, 8]
+    (verdict,) = Reddit.at("full")._judge({key: fewer})
+    assert verdict.holds is None
