@@ -29,7 +29,7 @@ from gistgnn.utils.formats import mean_sd
 NORMS = ("none", "layer", "whole")
 PUBLIC = "public"
 VALIDATION, TEST = 500, 1000  # nodes of a random split, as in the public one
-COLUMNS = ("data set", "m", "split", "training", "norm", "projected", "training nodes", "lr", "decay")
+COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes", "lr", "decay")
 SCORES = ("accuracy", "best over rounds", "best of all rates", "never trained, %", "paper")
 
 
@@ -65,12 +65,13 @@ class Setting:
     projected: bool
     train_nodes: str
     weight_decay: float
+    local_steps: int = 20
     epochs: int = 400
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
         run = Table1.at("full").config(self.dataset, self.row, lr, self.weight_decay, seed)
-        zeta = run.training.local_steps if run.sub_gcns > 1 else 1
+        zeta = self.local_steps if run.sub_gcns > 1 else 1
         training = replace(run.training, training=self.training, local_steps=zeta, epochs=self.epochs)
         return replace(run, model=Model(**{**vars(run.model), "norm": self.norm}), training=training)
 
@@ -85,8 +86,10 @@ class Setting:
         """The cells of COLUMNS, but for the rate and the decay."""
         m, dims = ROWS[self.row]
         split = ", ".join(f"d_{dim}" for dim in dims)
+        zeta = str(self.local_steps) if m > 1 else "–"
         norm = {"whole": "whole matrix", "layer": "each node"}.get(self.norm, "none")
-        return [self.dataset, str(m), split, self.training, norm, "yes" if self.projected else "no", self.train_nodes]
+        projected = "yes" if self.projected else "no"
+        return [self.dataset, str(m), split, self.training, zeta, norm, projected, self.train_nodes]
 
 
 def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
@@ -149,6 +152,7 @@ def settings_of(args: argparse.Namespace) -> list[Setting]:
             [word == "yes" for word in args.projected],
             args.train_nodes,
             args.weight_decay,
+            args.local_steps,
         )
     ]
 
@@ -163,6 +167,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--projected", nargs="+", choices=("no", "yes"), default=["no"], help="random dense features")
     parser.add_argument("--train-nodes", nargs="+", default=[PUBLIC], metavar="N", help="of a random split, or public")
     parser.add_argument("--weight-decay", nargs="+", type=float, default=[5e-4])
+    parser.add_argument("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
     parser.add_argument("--lr", nargs="+", type=float, default=[0.005, 0.01, 0.05, 0.1])
     parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=2)

@@ -1,11 +1,12 @@
 """What the settings of the public sweep do: the features, splits, norm and rows of the benchmark."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.small_graph_settings import (
@@ -24,14 +25,15 @@ from gistgnn.paper.table1 import ROWS
 SETTING = Setting("cora", ROWS.index((8, (0, 1))), "split", "none", False, "public", 5e-4)
 
 
-@pytest.fixture(scope="module")
+@cache
 def digits() -> Graph:
     return load("digits")
 
 
+@settings(max_examples=20)
 @given(train=st.integers(10, 250), seed=st.integers(0, 5))
 def test_a_random_split_has_the_sizes_that_were_asked_for(train: int, seed: int) -> None:
-    graph = load("digits")
+    graph = digits()
     masks = [(split.train, split.val, split.test) for split in (random_split(graph, train, seed),) * 2]
     assert [int(mask.sum()) for mask in masks[0]] == [train, 500, 1000]
     assert not (masks[0][0] & masks[0][1] | masks[0][1] & masks[0][2] | masks[0][0] & masks[0][2]).any()
@@ -57,9 +59,9 @@ def test_the_public_norm_is_of_the_whole_matrix() -> None:
 
 @pytest.mark.parametrize("norm", ["none", "layer", "whole"])
 @pytest.mark.parametrize("projected", [False, True])
-def test_a_run_of_every_kind_is_measured(norm: str, projected: bool, digits: Graph) -> None:
+def test_a_run_of_every_kind_is_measured(norm: str, projected: bool) -> None:
     setting = replace(SETTING, norm=norm, projected=projected, train_nodes="100", epochs=8)
-    found = measure(setting, 0.01, 0, digits)
+    found = measure(setting, 0.01, 0, digits())
     assert 0 <= found["test"] <= found["best"] <= 100
     assert found["untrained"] > 50  # one round of eight: most of the first layer lies between blocks
 
@@ -70,10 +72,12 @@ def test_one_device_is_scored_after_every_step() -> None:
 
 
 def test_every_combination_is_a_setting(tmp_path: Path) -> None:
-    words = "--rows 0 8 --norm none whole --projected no yes --train-nodes public 600 --weight-decay 0 0.01"
-    settings = settings_of(make_parser().parse_args([*words.split(), "--out", str(tmp_path)]))
-    assert len(set(settings)) == len(settings) == 2**5
-    assert {setting.projected for setting in settings} == {False, True}
+    words = (
+        "--rows 0 8 --norm none whole --projected no yes --train-nodes public 600 --weight-decay 0 1 --local-steps 1 5"
+    )
+    combinations = settings_of(make_parser().parse_args([*words.split(), "--out", str(tmp_path)]))
+    assert len(set(combinations)) == len(combinations) == 2**6
+    assert {setting.projected for setting in combinations} == {False, True}
 
 
 def test_a_line_shows_the_rate_of_the_best_validation_score() -> None:
@@ -82,5 +86,5 @@ def test_a_line_shows_the_rate_of_the_best_validation_score() -> None:
 
     cells = line(SETTING, {0.01: runs(80, 70, 75), 0.05: runs(70, 78, 79)})
     cells = [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells]
-    assert cells[:7] == ["cora", "8", "d_0, d_1", "split", "none", "no", "public"]
-    assert cells[7:] == ["0.01", "0.0005", "70.00 ± 0.00", "75.00 ± 0.00", "79.00", "56", "53.60"]
+    assert cells[:8] == ["cora", "8", "d_0, d_1", "split", "20", "none", "no", "public"]
+    assert cells[8:] == ["0.01", "0.0005", "70.00 ± 0.00", "75.00 ± 0.00", "79.00", "56", "53.60"]
