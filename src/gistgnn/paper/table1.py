@@ -36,7 +36,7 @@ PAPER: dict[str, tuple[float, ...]] = {
 
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     "full": tuple(itertools.product((0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),  # the authors' rates, but for 0.005
-    "small": tuple(itertools.product((0.01, 0.05, 0.1), (0.0, 5e-4))),
+    "small": ((0.01, 5e-4), (0.05, 5e-4), (0.05, 0.0), (0.1, 0.0)),
 }
 SEARCH_SEEDS = (1000, 1001, 1002)  # every candidate trains with the first, finalists with all
 FINALISTS = {"full": 3, "small": 1}
