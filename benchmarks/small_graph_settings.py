@@ -29,7 +29,7 @@ from gistgnn.utils.formats import mean_sd
 NORMS = ("none", "layer", "whole")
 PUBLIC = "public"
 VALIDATION, TEST = 500, 1000  # nodes of a random split, as in the public one
-COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes", "lr", "decay")
+COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes", "optimiser", "lr", "decay")
 SCORES = ("accuracy", "best over rounds", "best of all rates", "never trained, %", "paper")
 
 
@@ -66,13 +66,15 @@ class Setting:
     train_nodes: str
     weight_decay: float
     local_steps: int = 20
+    optimizer: str = "adam"
     epochs: int = 400
 
     def config(self, lr: float, seed: int) -> RunConfig:
         """Return the run. One device is scored after every step, as in the public code."""
         run = Table1.at("full").config(self.dataset, self.row, lr, self.weight_decay, seed)
         zeta = self.local_steps if run.sub_gcns > 1 else 1
-        training = replace(run.training, training=self.training, local_steps=zeta, epochs=self.epochs)
+        own: dict[str, Any] = {"training": self.training, "optimizer": self.optimizer, "epochs": self.epochs}
+        training = replace(run.training, local_steps=zeta, **own)
         return replace(run, model=Model(**{**vars(run.model), "norm": self.norm}), training=training)
 
     def graph(self, graph: Graph, seed: int) -> Graph:
@@ -89,7 +91,7 @@ class Setting:
         zeta = str(self.local_steps) if m > 1 else "–"
         norm = {"whole": "whole matrix", "layer": "each node"}.get(self.norm, "none")
         projected = "yes" if self.projected else "no"
-        return [self.dataset, str(m), split, self.training, zeta, norm, projected, self.train_nodes]
+        return [self.dataset, str(m), split, self.training, zeta, norm, projected, self.train_nodes, self.optimizer]
 
 
 def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
@@ -153,6 +155,7 @@ def settings_of(args: argparse.Namespace) -> list[Setting]:
             args.train_nodes,
             args.weight_decay,
             args.local_steps,
+            args.optimizer,
         )
     ]
 
@@ -168,6 +171,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--train-nodes", nargs="+", default=[PUBLIC], metavar="N", help="of a random split, or public")
     parser.add_argument("--weight-decay", nargs="+", type=float, default=[5e-4])
     parser.add_argument("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
+    parser.add_argument("--optimizer", nargs="+", choices=("adam", "adamw"), default=["adam"])
     parser.add_argument("--lr", nargs="+", type=float, default=[0.005, 0.01, 0.05, 0.1])
     parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=2)

@@ -83,5 +83,5 @@ def test_a_line_shows_the_rate_of_the_best_validation_score() -> None:
 
     cells = line(SETTING, {0.01: runs(80, 70, 75), 0.05: runs(70, 78, 79)})
     cells = [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells]
-    assert cells[:8] == ["cora", "8", "d_0, d_1", "split", "20", "none", "no", "public"]
-    assert cells[8:] == ["0.01", "0.0005", "70.00 ± 0.00", "75.00 ± 0.00", "79.00", "56", "53.60"]
+    assert cells[:9] == ["cora", "8", "d_0, d_1", "split", "20", "none", "no", "public", "adam"]
+    assert cells[9:] == ["0.01", "0.0005", "70.00 ± 0.00", "75.00 ± 0.00", "79.00", "56", "53.60"]
