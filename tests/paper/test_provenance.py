@@ -12,7 +12,7 @@ import pytest
 from gistgnn.graphs.info import DATASETS
 from gistgnn.paper.experiment import Experiment, GroupedExperiment
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.small_graphs import GridFigure
+from gistgnn.paper.small_graphs import RATES, GridFigure
 from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
 from gistgnn.paper.table3_ultrawide import UltraWide
 from gistgnn.paper.table4_ladies import SUB_GCNS, Ladies
@@ -61,7 +61,8 @@ def runs_of(experiment: Experiment) -> list[RunConfig]:
         rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
         return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
     if isinstance(experiment, GridFigure):
-        return [experiment._run_of(*cell) for cell in itertools.product(experiment.datasets, *experiment._axes())]
+        axes = experiment.datasets, *experiment._axes(), RATES["full"]
+        return [experiment._run_of(*cell) for cell in itertools.product(*axes)]
     if isinstance(experiment, UltraWide):
         axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
         return [experiment.config(*cell) for cell in itertools.product(*axes)]

@@ -31,6 +31,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "local_steps": ("--local-steps", {"type": count, "metavar": "N", "help": "ζ"}),
     "clusters": ("--clusters", {"type": count, "metavar": "C", "help": "c"}),
     "clusters_per_batch": ("--clusters-per-batch", {"type": count, "metavar": "Q", "help": "clusters in a batch"}),
+    "training": (
+        "--training",
+        {"choices": ("split", "each"), "help": "split the epochs over the sub-GCNs, or give all to each (extra)"},
+    ),
     "nodes": ("--nodes", {"type": count, "metavar": "N", "help": "how many nodes of a data set"}),
     "models": (
         "--models",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.small_graphs import DATASETS, DROPOUT, GridFigure, Means, small_run
+from gistgnn.paper.small_graphs import DATASETS, GridFigure, Means, epochs_of, labelled, small_run
 from gistgnn.runs.config import RunConfig
 
 ROBUST = 3.0  # points between the best and the worst ζ
@@ -16,9 +16,14 @@ ROBUST = 3.0  # points between the best and the worst ζ
 
 @dataclass(frozen=True)
 class LocalIterations(GridFigure):
-    """Figure 5: how often sub-GCNs are merged: a GCN 256-256, with every ζ and m. Every sub-GCN gets all epochs."""
+    """Figure 5: how often sub-GCNs are merged: a GCN 256-256, with every ζ and m.
 
-    local_steps: tuple[int, ...] = (1, 5, 10, 20, 50, 100)
+    Args:
+        training: as in `Table1`.
+    """
+
+    training: str = "split"
+    local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 
     name = "local-iterations"
@@ -26,15 +31,15 @@ class LocalIterations(GridFigure):
     line, point = ("m", "m = {}"), "ζ = {}"
     chart = ("Accuracy by ζ", "ζ, local steps")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "small": {"datasets": ("cora",), "seeds": 2, "epochs": 400, "local_steps": (5, 20, 100)},
+        "small": {"datasets": ("cora",), "seeds": 2, "epochs": 400, "local_steps": (5, 20, 50)},
         "full": {"datasets": DATASETS, "seeds": 5, "epochs": 400},
     }
 
     def _axes(self) -> tuple[Sequence[int], Sequence[int]]:
         return self.sub_gcns, self.local_steps
 
-    def _run_of(self, dataset: str, line: int, point: int) -> RunConfig:
-        return small_run(self, dataset, (256, 256), line, point)
+    def _run_of(self, dataset: str, line: int, point: int, lr: float) -> RunConfig:
+        return small_run(self, dataset, (256, 256), line, point, lr, training=self.training)
 
     def _verdicts(self, dataset: str, means: Means) -> list[Verdict]:
         verdicts = []
@@ -44,7 +49,7 @@ class LocalIterations(GridFigure):
             claim = f"{dataset}, m = {m}: accuracy hardly depends on ζ (at most {ROBUST:g} points)"
             holds = high - low <= ROBUST if len(scores) > 1 else None
             verdicts.append(Verdict(claim, holds, f"{low:.2f} to {high:.2f}"))
-        return [*verdicts, self._falls_slightly(dataset, means)]
+        return labelled([*verdicts, self._falls_slightly(dataset, means)], self.training)
 
     def _falls_slightly(self, dataset: str, means: Means) -> Verdict:
         """Judge "test accuracy decreases slightly as ζ increases" (appendix A.3)."""
@@ -58,7 +63,6 @@ class LocalIterations(GridFigure):
 
     def _settings(self) -> str:
         return (
-            f"A GCN with hidden layers of 256 and 256, {self.epochs} epochs for every sub-GCN: full batch, Adam at "
-            f"0.05 without weight decay, a step schedule, dropout {DROPOUT:g} on hidden features. Scores are taken "
-            "after every round, so a small ζ has more scores to choose from."
+            f"A GCN with hidden layers of 256 and 256, {epochs_of(self.epochs, self.training)}. Scores are taken after "
+            "every round, so a small ζ has more scores to choose from."
         )

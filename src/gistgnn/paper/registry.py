@@ -21,14 +21,16 @@ class Entry:
 
 
 EXPERIMENTS = {
-    "table1": Entry("table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small graphs", ("jobs",)),
+    "table1": Entry(
+        "table1:Table1", "Table 1: which dimensions to partition, GCN 256-256 on small graphs", ("training", "jobs")
+    ),
     "depth-width": Entry(
         "figure4_depth_width:DepthWidth", "Figure 4: depth and width on one device", ("layers", "widths", "jobs")
     ),
     "local-iterations": Entry(
         "figure5_local_iterations:LocalIterations",
         "Figure 5: how often sub-GCNs are merged",
-        ("zetas", "sub_gcns", "jobs"),
+        ("zetas", "sub_gcns", "training", "jobs"),
     ),
     "reddit": Entry(
         "table2_large_graphs:Reddit",

@@ -1,0 +1,203 @@
+"""What settings of the authors' public sweep, and other splits, do to rows of Table 1.
+
+Each line of the table is one row of Table 1 with one combination of settings. Every learning rate trains with every
+seed; the rate with the best mean validation score is shown, and beside it the best test score of any rate.
+"""
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.tables import table
+from gistgnn.compare.finished import measure_all
+from gistgnn.gist import GIST
+from gistgnn.graphs import Graph, load
+from gistgnn.nn import GCN
+from gistgnn.paper.table1 import PAPER, ROWS, Table1
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.utils.formats import mean_sd
+
+NORMS = ("none", "layer", "whole")
+PUBLIC = "public"
+VALIDATION, TEST = 500, 1000  # nodes of a random split, as in the public one
+COLUMNS = ("data set", "m", "split", "training", "ζ", "norm", "projected", "training nodes", "optimiser", "lr", "decay")
+SCORES = ("accuracy", "best over rounds", "best of all rates", "never trained, %", "paper")
+
+
+class WholeNormGCN(GCN):
+    """A GCN with the public code's norm: after ReLU, one mean and one deviation over all nodes and features."""
+
+    @staticmethod
+    def activate(norm: nn.Module, x: Tensor) -> Tensor:
+        """Return the hidden features, scaled to mean 0 and deviation 1 as one vector."""
+        h = F.relu(x)
+        return F.layer_norm(h, h.shape)
+
+
+@dataclass(frozen=True)
+class Model(ModelConfig):
+    """A GCN with one of NORMS."""
+
+    def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
+        """Return the model at the given sizes."""
+        if self.norm == "whole":
+            return WholeNormGCN(in_features, hidden, classes, dropout=self.dropout)
+        return super().build(in_features, hidden, classes)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of Table 1, trained in one way; see the options of the command."""
+
+    dataset: str
+    row: int
+    training: str
+    norm: str
+    projected: bool
+    train_nodes: str
+    weight_decay: float
+    local_steps: int = 20
+    optimizer: str = "adam"
+    epochs: int = 400
+
+    def config(self, lr: float, seed: int) -> RunConfig:
+        """Return the run. One device is scored after every step, as in the public code."""
+        run = Table1.at("full").config(self.dataset, self.row, lr, self.weight_decay, seed)
+        zeta = self.local_steps if run.sub_gcns > 1 else 1
+        own: dict[str, Any] = {"training": self.training, "optimizer": self.optimizer, "epochs": self.epochs}
+        training = replace(run.training, local_steps=zeta, **own)
+        return replace(run, model=Model(**{**vars(run.model), "norm": self.norm}), training=training)
+
+    def graph(self, graph: Graph, seed: int) -> Graph:
+        """Return the data set with this setting's features and split."""
+        if self.projected:
+            graph = replace(graph, x=projection(graph.x, ROWS[self.row][0], seed))
+        return graph if self.train_nodes == PUBLIC else random_split(graph, int(self.train_nodes), seed)
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells of COLUMNS, but for the rate and the decay."""
+        m, dims = ROWS[self.row]
+        split = ", ".join(f"d_{dim}" for dim in dims)
+        zeta = str(self.local_steps) if m > 1 else "–"
+        norm = {"whole": "whole matrix", "layer": "each node"}.get(self.norm, "none")
+        projected = "yes" if self.projected else "no"
+        return [self.dataset, str(m), split, self.training, zeta, norm, projected, self.train_nodes, self.optimizer]
+
+
+def projection(x: Tensor, multiple: int, seed: int) -> Tensor:
+    """Project features [N, d] at random to the largest multiple of m that is not above d: dense features."""
+    features = x.shape[1] // multiple * multiple
+    generator = torch.Generator().manual_seed(seed)
+    return x @ torch.randn(x.shape[1], features, generator=generator) / features**0.5
+
+
+def random_split(graph: Graph, train: int, seed: int) -> Graph:
+    """Return the graph with `train` training nodes, 500 validation and 1,000 test nodes, uniformly at random."""
+    labelled = (graph.y >= 0).nonzero().flatten()
+    order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    masks = []
+    for nodes in order.split([train, VALIDATION, TEST, len(order) - train - VALIDATION - TEST])[:3]:
+        mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        mask[nodes] = True
+        masks.append(mask)
+    return replace(graph, train=masks[0], val=masks[1], test=masks[2])
+
+
+def measure(setting: Setting, lr: float, seed: int, graph: Graph) -> dict[str, float]:
+    """Train once; return scores in percent and the share of Θ that never trained."""
+    graph = setting.graph(graph, seed)
+    run = setting.config(lr, seed)
+    gist: GIST = run.trainer(graph.num_features, graph.num_classes)
+    result = run.fit(gist, graph, progress=False)
+    assert result.test is not None
+    assert result.validation is not None
+    return {
+        "test": 100 * result.test["accuracy"],
+        "validation": 100 * result.validation["accuracy"],
+        "best": 100 * max(entry["test"] for entry in result.history),
+        "untrained": 100 * float(result.coverage["counts"].get("0", 0.0)),
+    }
+
+
+def line(setting: Setting, found: Mapping[float, Sequence[Mapping[str, float]]]) -> list[str]:
+    """Return the cells of a line from the measurements of every rate, by seed."""
+    chosen = max(found, key=lambda lr: fmean(run["validation"] for run in found[lr]))
+    runs = found[chosen]
+    oracle = max(fmean(run["best"] for run in seeds) for seeds in found.values())
+    return [
+        *setting.cells,
+        *(f"{chosen:g}", f"{setting.weight_decay:g}"),
+        *(mean_sd([run[score] for run in runs]) for score in ("test", "best")),
+        *(f"{oracle:.2f}", f"{fmean(run['untrained'] for run in runs):.0f}"),
+        f"{PAPER[setting.dataset][setting.row]:.2f}",
+    ]
+
+
+def settings_of(args: argparse.Namespace) -> list[Setting]:
+    """Return every combination of the options."""
+    return [
+        Setting(args.dataset, *combination, epochs=args.epochs)
+        for combination in itertools.product(
+            args.rows,
+            args.training,
+            args.norm,
+            [word == "yes" for word in args.projected],
+            args.train_nodes,
+            args.weight_decay,
+            args.local_steps,
+            args.optimizer,
+        )
+    ]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options; each of them takes several values."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=PAPER, default="citeseer")
+    parser.add_argument("--rows", nargs="+", type=int, choices=range(len(ROWS)), default=[0], help="of Table 1, from 0")
+    parser.add_argument("--training", nargs="+", choices=("split", "each"), default=["split"])
+    parser.add_argument("--norm", nargs="+", choices=NORMS, default=["none"])
+    parser.add_argument("--projected", nargs="+", choices=("no", "yes"), default=["no"], help="random dense features")
+    parser.add_argument("--train-nodes", nargs="+", default=[PUBLIC], metavar="N", help="of a random split, or public")
+    parser.add_argument("--weight-decay", nargs="+", type=float, default=[5e-4])
+    parser.add_argument("--local-steps", nargs="+", type=int, default=[20], metavar="N", help="ζ")
+    parser.add_argument("--optimizer", nargs="+", choices=("adam", "adamw"), default=["adam"])
+    parser.add_argument("--lr", nargs="+", type=float, default=[0.005, 0.01, 0.05, 0.1])
+    parser.add_argument("--epochs", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--data-root", default="data")
+    parser.add_argument("--out", type=Path, required=True, help="a folder for finished runs, which are kept")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the table as Markdown."""
+    args = make_parser().parse_args(words)
+    graph = load(args.dataset, args.data_root)
+
+    def work(setting: Setting, lr: float, seed: int) -> Callable[[], dict[str, float]]:
+        return lambda: measure(setting, lr, seed, graph)
+
+    settings, seeds = settings_of(args), range(args.seeds)
+    wanted: dict[str, Any] = {}
+    for setting, lr, seed in itertools.product(settings, args.lr, seeds):
+        arguments = {**vars(setting), "lr": lr, "seed": seed}
+        wanted[f"run {json.dumps(arguments)}"] = arguments, work(setting, lr, seed)
+    found = dict(zip(wanted, measure_all(args.out, wanted, args.dataset).values(), strict=True))
+    records = iter(found.values())
+    rows = [line(setting, {lr: [next(records) for _ in seeds] for lr in args.lr}) for setting in settings]
+    print(table([*COLUMNS, *SCORES], rows))
+
+
+if __name__ == "__main__":
+    main()
