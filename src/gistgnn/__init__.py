@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
     from gistgnn.phases import Phase as Phase
+    from gistgnn.recipe.metric import Metric as Metric
     from gistgnn.round import Round as Round
+    from gistgnn.session.callbacks import Callback as Callback
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
     from gistgnn.settings import Training as Training
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Callback": "session.callbacks",
     "DivergedError": "errors",
     "GIST": "gist",
     "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
+    "Metric": "recipe.metric",
     "Phase": "phases",
     "RankLostError": "errors",
     "Result": "session.result",

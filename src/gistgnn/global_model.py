@@ -1,10 +1,10 @@
 """`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.distributed import Alone, World
 from gistgnn.errors import InputError
@@ -61,6 +61,7 @@ class GlobalModel:
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
+        self._begins_with_given = False  # Θ has not begun with the seed's values
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     @property
@@ -157,13 +158,16 @@ class GlobalModel:
         """
         return self.theta.full_model(self.spec)
 
-    def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None:
+    def begin_run(
+        self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None
+    ) -> None:
         """Make Θ anew for a run, or open the Θ on disk of a run that is resumed.
 
         Args:
             training: says whether Θ is the mean of its sub-GCNs, and how weights between blocks begin.
             first: the run's first round.
             resumed: the run is resumed; if Θ is in memory, a checkpoint is read into it later.
+            init: the values that Θ begins with, by name; None: those of the seed.
         """
         self._mean = None
         if training.averages:
@@ -172,9 +176,10 @@ class GlobalModel:
         if resumed and self.store.place.holds == "disk":
             self.resume()
             return
-        if self.next_round or self._mean:
-            gains = self._mean.gains(self.partition_of(first).sub_gcns) if self._mean else {}
-            self._theta = self._make_theta(replace(self.spec, gains=gains), anew=self._theta is not None)
+        if self.next_round or self._mean or init is not None or self._begins_with_given:
+            gains = self._mean.gains(self.partition_of(first).sub_gcns) if self._mean and init is None else {}
+            self._theta = self._make_theta(replace(self.spec, gains=gains, init=init), anew=self._theta is not None)
+            self._begins_with_given = init is not None
             self.next_round = 0
         if training.cross_weights == "zero" and not resumed:
             self.begin_round(first).begin_as_narrow_models(self.full_spec)

@@ -138,7 +138,7 @@ class EveryStep:
                 with training.autocast(batch.x.device):
                     logits = net(*arguments(model, batch))
                     found = bool(batch.loss_nodes.numel())
-                    loss = loss_of(logits, batch) if found else logits.sum() * 0.0
+                    loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()
             for name, buffer in kept.items():
                 model.get_buffer(name).copy_(buffer)

@@ -15,6 +15,7 @@ from gistgnn.gist import GIST
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
+from gistgnn.recipe.metric import Metric
 from gistgnn.sampling import Sampling
 from gistgnn.session.scorer import Running, Scorer, ScoreTable
 from gistgnn.settings import Training
@@ -54,9 +55,11 @@ class Ensemble(GIST):
         """The ensemble as one model."""
         return replace(self.full_spec, build=self._build_members)
 
-    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+    def make_scorer(
+        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
+    ) -> Scorer:
         """Return what scores the ensemble of the members at their best."""
-        return EnsembleScorer(self.theta, running, graph, evaluation)
+        return EnsembleScorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
     def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Return nothing: the members send nothing."""
@@ -82,8 +85,8 @@ class EnsembleScorer(Scorer):
     latest_counts = True
     _theta: Members
 
-    def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
-        super().__init__(theta, running, graph, evaluation)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
@@ -97,7 +100,7 @@ class EnsembleScorer(Scorer):
             logits = self._logits(member)
             seconds += time.perf_counter() - begun
             score = self._validation(logits)
-            if i not in self._best or score > self._best[i][0]:
+            if self.metric.better(score, self._best[i][0] if i in self._best else None):
                 self._best[i] = score, logits
                 self._theta.keep_best_of(i)
         self._passes.append(seconds)
@@ -105,4 +108,4 @@ class EnsembleScorer(Scorer):
         return self._table(sum(others, start=first) / len(self._best))
 
     def _validation(self, logits: Tensor) -> float:
-        return self._table(logits)["validation"][self.choice]
+        return self._table(logits)["validation"][self.metric.name]

@@ -77,25 +77,29 @@ def print_scores(
     from rich.console import Console
     from rich.table import Table
 
+    from gistgnn.report.names import score_name
+
     if evaluation and not evaluation["exact"]:
         sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
         title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     table = Table(title=title)
     table.add_column("split")
-    for column in ("accuracy", "micro F1", "macro F1"):
-        table.add_column(column, justify="right")
+    keys = list(dict.fromkeys(key for scores in rows.values() if scores for key in scores))
+    for key in keys:
+        table.add_column(score_name(key), justify="right")
     for name, scores in rows.items():
         if scores:
-            table.add_row(name, *(f"{scores[key]:.4f}" for key in ("accuracy", "f1_micro", "f1_macro")))
+            table.add_row(name, *(f"{scores[key]:.4f}" for key in keys))
     Console().print(table)
 
 
 def _predict(args: argparse.Namespace) -> int:
     import torch
 
-    from gistgnn.evaluation.scores import predict, predicted_labels
+    from gistgnn.evaluation.scores import predict
     from gistgnn.graphs import load_nodes
     from gistgnn.io.whole_files import replacing
+    from gistgnn.recipe.named_metrics import predicted_labels
     from gistgnn.runs.run_folder import choose_device, load_run, scale_features
     from gistgnn.sampling import Batch, check_fits
 

@@ -11,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from gistgnn.accounting.footprint import moments_of
 from gistgnn.checkpoint import KEPT
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
@@ -123,7 +124,7 @@ class _Run:
     def _sizes_of_models(self, first: RoundPlan, rounds: range, epochs: float, batch: GraphSizes) -> Rehearsal:
         """Return what follows from shapes alone."""
         gist, training = self._gist, first.training
-        moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
+        moments = moments_of(training)
         blocks_of = gist.partition_of(first).blocks(first.draw)
         keeps = training.optimizer_state == "carry" or first.lasting or len(blocks_of) == 1
         every = [gist.layout.widths([len(block) for block in blocks]) for blocks in blocks_of]

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.session.monitor import Progress
+from gistgnn.session.progress import Progress
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Result:
         budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
         local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
+        metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
     """
 
     model: nn.Module
@@ -42,6 +43,7 @@ class Result:
     coverage: dict[str, Any] = field(default_factory=dict)
     budget: dict[str, Any] | None = None
     local_steps: list[int] = field(default_factory=list)
+    metric: dict[str, Any] = field(default_factory=dict)
 
     @property
     def test(self) -> dict[str, float] | None:
@@ -60,7 +62,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
-        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early")
+        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         names = [field.name for field in fields(self) if field.name not in ("model", "progress", "interrupted")]
         return {
             "test": self.test,
