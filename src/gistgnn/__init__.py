@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gistgnn.phases import Phase as Phase
     from gistgnn.recipe.metric import Metric as Metric
     from gistgnn.round import Round as Round
+    from gistgnn.runs.saved_run import load_run as load_run
     from gistgnn.session.callbacks import Callback as Callback
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
@@ -35,6 +36,12 @@ _HOMES = {
     "Round": "round",
     "Saving": "session.saving",
     "Training": "settings",
+    "load_run": "runs.saved_run",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, "__version__"])
+
 
 __getattr__ = lazy_attributes(__name__, _HOMES)

@@ -20,10 +20,11 @@ from gistgnn.runners.registry import RunnerName, make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling
 from gistgnn.schedule import check_phases, refuse_phases
+from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
-from gistgnn.session.session import Options, Session
+from gistgnn.session.session import Session
 from gistgnn.settings import Training, choose_training
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class GIST(GlobalModel):
         InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
     """
 
-    phased = True  # a run may have phases, and blocks that last
-    merges = True  # False: weights between blocks are not meant to be trained
+    _phased = True  # a run may have phases, and blocks that last
+    _merges = True  # False: weights between blocks are not meant to be trained
 
     def fit(
         self,
@@ -159,7 +160,7 @@ class GIST(GlobalModel):
         session.fit_is_over(result)
         return result
 
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Bytes that a worker sends: its slices in every round, from Θ and back (see `gistgnn.distributed.costs`).
 
         Args:
@@ -170,11 +171,11 @@ class GIST(GlobalModel):
         costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
         return {"bytes_per_round": costs.gist}
 
-    def make_runner(self, name: str) -> Runner:
+    def _make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
         return make_runner(name)
 
-    def make_scorer(
+    def _make_scorer(
         self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
     ) -> Scorer:
         """Return what scores Θ between rounds."""
@@ -186,7 +187,7 @@ class GIST(GlobalModel):
 
     def _check_phases(self, training: Training) -> Training:
         """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
-        if not self.phased:
+        if not self._phased:
             refuse_phases(training, self.method)
         check_phases(training.phases, self.partition, self.input_axis)
         if training.phases:

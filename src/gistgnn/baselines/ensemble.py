@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
@@ -12,6 +12,7 @@ from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.gist import GIST
+from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
@@ -42,26 +43,28 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
-    phased = merges = False
-    stores = ("memory",)
+    _phased = _merges = False
+    _stores = ("memory",)
 
-    def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
+    def __init__(
+        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
+    ) -> None:
         if options.get("input_axis") is not None:
             raise InputError("the input features are partitioned: an ensemble's members see all of them")
         super().__init__(build, widths, sub_gcns, **options)
 
     @property
-    def spec(self) -> ModelSpec:
+    def _spec(self) -> ModelSpec:
         """The ensemble as one model."""
-        return replace(self.full_spec, build=self._build_members)
+        return replace(self._full_spec, build=self._build_members)
 
-    def make_scorer(
+    def _make_scorer(
         self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
     ) -> Scorer:
         """Return what scores the ensemble of the members at their best."""
         return EnsembleScorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Return nothing: the members send nothing."""
         return {}
 
@@ -74,7 +77,7 @@ class Ensemble(GIST):
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        full = InMemory.make(self.store, self.full_spec, Alone())
+        full = InMemory.make(self.store, self._full_spec, Alone())
         members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
         return Members(self.layout, self.widths, members, self.ranks)
 

@@ -112,7 +112,7 @@ class _Run:
         training, zero = config.training, config.training.cross_weights == "zero"
         check_phases(training.phases, gist.partition)
         self._mean = (
-            Mean.of(gist.full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
+            Mean.of(gist._full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
         )
         schedule = Schedule(training, self._expected.steps, gist.workers)
         batch = self._expected.sizes(seen)
@@ -125,7 +125,7 @@ class _Run:
         """Return what follows from shapes alone."""
         gist, training = self._gist, first.training
         moments = moments_of(training)
-        blocks_of = gist.partition_of(first).blocks(first.draw)
+        blocks_of = gist._partition_of(first).blocks(first.draw)
         keeps = training.optimizer_state == "carry" or first.lasting or len(blocks_of) == 1
         every = [gist.layout.widths([len(block) for block in blocks]) for blocks in blocks_of]
         models = {widths: self._build(widths, "meta") for widths in {*every, gist.widths}}
@@ -220,7 +220,7 @@ class _Run:
 
     def _begin_round(self, number: int, plan: RoundPlan, only: int | None = None) -> Round:
         """Begin a round as `GIST.begin_round` does; `only`: of this many sub-GCNs."""
-        blocks = self._gist.partition_of(plan).blocks(plan.draw)
+        blocks = self._gist._partition_of(plan).blocks(plan.draw)
         scales = self._mean.scales(len(blocks)) if self._mean else {}
         manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
         return Round(self._theta, number, blocks[:only], self._sub_gcn, self._gist.input_axis, manner)

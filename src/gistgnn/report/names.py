@@ -69,3 +69,17 @@ def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
     """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record does not say."""
     traffic = record.get("traffic") or {}
     return float(traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps)
+
+
+def method_label(record: dict[str, Any]) -> str:
+    """Return how a run trains, in words."""
+    config, split = record["config"], sub_gcns_name(record)
+    whole = split == "m = 1"
+    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
+    return f"{method}, {'the full model' if whole else split}"
+
+
+def model_label(config: dict[str, Any], *, short: bool = False) -> str:
+    """Return the name and the widths of a run's model; `short` writes names such as GCN in capitals."""
+    name = config["model"]["name"]
+    return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"

@@ -4,10 +4,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
-from gistgnn.report.charts import Chart, Series, write_png
-from gistgnn.report.names import bytes_sent, is_share, main_score, method_name, score_name, score_text, sub_gcns_name
+from gistgnn.report.charts import Chart, Series, side_by_side
+from gistgnn.report.names import (
+    bytes_sent,
+    is_share,
+    main_score,
+    method_label,
+    model_label,
+    score_name,
+    score_text,
+    sub_gcns_name,
+)
 from gistgnn.report.page import render
+from gistgnn.report.run_text import STOPPED
 from gistgnn.utils.formats import duration, size, size_unit, time_unit
 
 _SECONDS = {
@@ -17,11 +29,6 @@ _SECONDS = {
     "merge": "sub-GCNs back into Θ",
     "evaluate": "evaluation between rounds",
     "save": "checkpoints",
-}
-_STOPPED = {
-    "patience": "because the validation score did not get better any more",
-    "max_seconds": "because its time was up",
-    "callback": "because a callback asked for it",
 }
 _MEMORY = {
     "graph": "graph",
@@ -40,7 +47,7 @@ def run_page(record: dict[str, Any]) -> str:
     coverage = record.get("coverage")
     return render(
         "run.html",
-        title=f"{graph['name']}: {_model(config, short=True)}",
+        title=f"{graph['name']}: {model_label(config, short=True)}",
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
         record=record,
         method=method,
@@ -51,7 +58,7 @@ def run_page(record: dict[str, Any]) -> str:
             for split in ("test", "validation")
             if record.get(split)
         },
-        stopped=_STOPPED.get(record.get("stopped_by") or "patience"),
+        stopped=STOPPED.get(record.get("stopped_by") or "patience"),
         all_scores=_all_scores(record),
         sent=max(_sent(record), default=0.0),
         charts=_charts(record),
@@ -62,26 +69,18 @@ def run_page(record: dict[str, Any]) -> str:
 
 def plot_curves(record: dict[str, Any], path: Path) -> None:
     """Draw loss and scores against epochs, from the content of result.json, into a PNG file."""
+    curves(record).savefig(path, format="png", dpi=120)
+
+
+def curves(record: dict[str, Any]) -> Figure:
+    """Draw loss and scores against epochs, from the content of result.json."""
     loss, score, *_ = _charts(record)
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
         test = score_text(record, main_score(record), best["test"])
         score = replace(score, mark_label=f"best validation: test {test}")
-    title = f"{record['graph']['name']}, {_model(record['config'])}, {sub_gcns_name(record)}"
-    write_png([loss, score], title, path)
-
-
-def method_label(record: dict[str, Any]) -> str:
-    """Return how a run trains, in words."""
-    config, split = record["config"], sub_gcns_name(record)
-    whole = split == "m = 1"
-    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
-    return f"{method}, {'the full model' if whole else split}"
-
-
-def _model(config: dict[str, Any], *, short: bool = False) -> str:
-    name = config["model"]["name"]
-    return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"
+    title = f"{record['graph']['name']}, {model_label(record['config'])}, {sub_gcns_name(record)}"
+    return side_by_side([loss, score], title)
 
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

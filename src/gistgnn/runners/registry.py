@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gistgnn.runners.runner import Runner
 
 RunnerName = Literal["in-turn", "fused"]
+"""The names below, for type checkers; a test compares them."""
 
 RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
     {"in-turn": "gistgnn.runners.in_turn:InTurn", "fused": "gistgnn.runners.fused:Fused"}

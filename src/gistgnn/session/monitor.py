@@ -119,7 +119,7 @@ class Monitor:
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._scorer.metric, time.perf_counter()
-        progress.last = self._scorer(self._trainer.stand_in(plan))
+        progress.last = self._scorer(self._trainer._stand_in(plan))
         score = progress.last["validation"][metric.name]
         progress.evaluations_since_best += 1
         better = metric.better(score, progress.best_score)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +17,18 @@ from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError, InputError
-from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.recipe.optimizer import check_optimizer
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import call, check_callbacks
+from gistgnn.session.description import describe_graph, describe_settings
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.objective import any_outputs, as_graph, metric_of, try_objective, with_criterion
+from gistgnn.session.options import Options
 from gistgnn.session.result import Result
-from gistgnn.session.saving import Saver, Saving
+from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Running
 from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
@@ -44,24 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_UNTRAINED = 0.03  # share of the parameters
-
-
-@dataclass(frozen=True)
-class Options:
-    """The arguments of `GIST.fit` that are not settings of training; see there."""
-
-    sampler: Sampling | None
-    runner: str
-    inductive: bool
-    evaluation: Evaluation
-    progress: bool
-    report: Callable[[dict[str, Any]], None]
-    advance: Callable[[int, int], None]
-    stop: Callable[[], bool]
-    saving: Saving | None
-    callbacks: Sequence[Any] = ()
-    init: nn.Module | Mapping[str, Tensor] | None = None
-    max_seconds: float | None = None
 
 
 class Session:
@@ -87,7 +69,7 @@ class Session:
         self._clock: Clock | None = None  # of a budget
         self._limit = TimeLimit(options.max_seconds, self._begun, budget=training.budget is not None)
         check_callbacks(options.callbacks)
-        self.runner = trainer.make_runner(options.runner)  # refuses an unknown one before anything is loaded
+        self.runner = trainer._make_runner(options.runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
         # torch loads seconds of code at the first optimiser
         check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
@@ -106,10 +88,10 @@ class Session:
             chosen = self._choose() if self._given.budget else None
             self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
             begins, resumed = self.schedule.plan(0), saving is not None and saving.resumes
-            trainer.begin_run(self._training, begins, resumed=resumed, init=self._init)
-            self._running = Running(trainer.theta, trainer.spec)
+            trainer._begin_run(self._training, begins, resumed=resumed, init=self._init)
+            self._running = Running(trainer.theta, trainer._spec)
             any_number = any_outputs(self._given)
-            self._scorer = trainer.make_scorer(
+            self._scorer = trainer._make_scorer(
                 self._running, self._graph, options.evaluation, self._metric, any_outputs=any_number
             )
             with closing(self.sampler.batches(0, 1)) as batches:
@@ -148,9 +130,9 @@ class Session:
         """The result of the run as far as it has come."""
         trainer, progress = self._trainer, self._monitor.progress
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
-        partition = trainer.partition_of(plan)
+        partition = trainer._partition_of(plan)
         blocks = partition.blocks(plan.draw)
-        theta, slices = theta_bytes(trainer.spec), slice_bytes(trainer.full_spec, blocks)
+        theta, slices = theta_bytes(trainer._spec), slice_bytes(trainer._full_spec, blocks)
         place = trainer.store.place
         return Result(
             self._running.best(),
@@ -160,13 +142,15 @@ class Session:
             self._scorer.description,
             trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer.traffic(plan.training, theta, slices)},
+            {"workers": trainer.workers, **trainer._traffic(plan.training, theta, slices)},
             memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
-            coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
+            coverage_of(trainer._full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
             progress.chosen,
             self.schedule.local_steps,
             self._metric.as_dict(),
+            describe_settings(trainer, self._graph, self._given, self._options),
+            describe_graph(self._graph),
         )
 
     def fit_is_over(self, result: Result) -> None:
@@ -178,9 +162,9 @@ class Session:
         if self._given.cross_weights == "zero" or self._given.budget:
             setting = "a budget" if self._given.budget else "cross_weights='zero'"
             raise InputError(f"init is given beside {setting}, which begins with narrow models: leave one out")
-        if not self._trainer.merges:
+        if not self._trainer._merges:
             raise InputError(f"init is given, but the method is {self._trainer.method}: use gist")
-        return values_of(given, self._trainer.full_spec)
+        return values_of(given, self._trainer._full_spec)
 
     def _choose(self) -> dict[str, Any]:
         """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
@@ -212,9 +196,9 @@ class Session:
     def _warn_of_untrained(self) -> None:
         trainer, schedule = self._trainer, self.schedule
         zero = self._training.cross_weights == "zero"  # then nothing untrained is in the model
-        if zero or not trainer.merges or not trainer.ranks.leads or self.finished:
+        if zero or not trainer._merges or not trainer.ranks.leads or self.finished:
             return
-        counts = coverage_of(trainer.full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
+        counts = coverage_of(trainer._full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
             log.warning(
                 "%.1f %% of the parameters will never be trained: they lie between blocks in all %d rounds; raise "
@@ -289,6 +273,6 @@ def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, indu
     batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
-    layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    layers = getattr(trainer._full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
     with spinner("preparing batches", shown=shown):
         return sampling.sampler(batch, trainer.seed, share, layers)

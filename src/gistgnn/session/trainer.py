@@ -25,8 +25,9 @@ class Trainer(Protocol):
     """See `gistgnn.GIST`, which documents every member."""
 
     method: str
-    merges: bool
+    _merges: bool
     widths: Widths
+    shared: bool
     input_axis: int | None
     seed: int
     device: torch.device
@@ -38,19 +39,19 @@ class Trainer(Protocol):
     @property
     def theta(self) -> Theta: ...  # noqa: D102
     @property
-    def spec(self) -> ModelSpec: ...  # noqa: D102
+    def _spec(self) -> ModelSpec: ...
     @property
-    def full_spec(self) -> ModelSpec: ...  # noqa: D102
+    def _full_spec(self) -> ModelSpec: ...
     @property
     def workers(self) -> int: ...  # noqa: D102
     def model(self) -> nn.Module: ...  # noqa: D102
-    def partition_of(self, plan: RoundPlan) -> Partition: ...  # noqa: D102
-    def begin_run(  # noqa: D102
+    def _partition_of(self, plan: RoundPlan) -> Partition: ...
+    def _begin_run(
         self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None
     ) -> None: ...
-    def stand_in(self, plan: RoundPlan) -> nn.Module | None: ...  # noqa: D102
-    def make_runner(self, name: str) -> Runner: ...  # noqa: D102
-    def make_scorer(  # noqa: D102
+    def _stand_in(self, plan: RoundPlan) -> nn.Module | None: ...
+    def _make_runner(self, name: str) -> Runner: ...
+    def _make_scorer(
         self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
     ) -> Scorer: ...
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]: ...  # noqa: D102
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]: ...
