@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gistgnn.round import Round as Round
     from gistgnn.runs.saved_run import load_run as load_run
     from gistgnn.session.callbacks import Callback as Callback
+    from gistgnn.session.loop import Loop as Loop
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
     from gistgnn.settings import Training as Training
@@ -29,6 +30,7 @@ _HOMES = {
     "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
+    "Loop": "session.loop",
     "Metric": "recipe.metric",
     "Phase": "phases",
     "RankLostError": "errors",

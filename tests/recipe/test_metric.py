@@ -84,7 +84,8 @@ def test_functions_and_objects_of_the_user() -> None:
 
 def test_what_is_no_score_is_refused() -> None:
     for wrong, message in (
-        (lambda *_: "high", "fails for logits [30, 3] and targets [30]"),
+        (lambda *_: "high", "returned a str"),
+        (lambda logits, _: logits.missing, "fails for logits [30, 3] and targets [30]"),
         (lambda *_: float("nan"), "is nan: return a finite number"),
     ):
         with refused("the metric", message):

@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
     trained: list[int] = []
     for options, parts in (
         ({"metric": "mae"}, ["the metric is mae, but the targets are classes"]),
-        ({"metric": lambda logits, targets: "good"}, ["the metric <lambda> fails"]),
+        ({"metric": lambda logits, targets: "good"}, ["the metric <lambda> returned a str"]),
         ({"loss": "mse"}, ["the loss is mse, but the targets are classes"]),
         ({"optimizer": torch.optim.LBFGS}, ["cannot take a step"]),
         ({"callbacks": Callback}, ["callbacks is a type, expected a list"]),

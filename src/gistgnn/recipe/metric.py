@@ -48,12 +48,22 @@ class Metric:
             InputError: the function fails, or does not return a finite number.
         """
         try:
-            value = float(self._compute(logits, targets))
+            found = self._compute(logits, targets)
         except InputError:
             raise
         except Exception as error:  # the user's code may raise anything
             sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
             raise InputError(f"the metric {self.name} fails for {sizes}: {reason(error)}") from error
+        return self.number(found)
+
+    def number(self, found: Any) -> float:
+        """Return what the function has returned as a number; raise InputError if it is none, or not finite."""
+        try:
+            value = float(found)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"the metric {self.name} returned a {type(found).__name__} ({reason(error)}): return one number"
+            ) from error
         if not math.isfinite(value):
             raise InputError(f"the metric {self.name} is {value}: return a finite number")
         return value
