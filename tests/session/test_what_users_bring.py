@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
 from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
+from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged
@@ -106,15 +107,18 @@ def test_several_labels_with_a_loss_of_the_user() -> None:
     torch.testing.assert_close(theta(own), theta(other), **ALMOST)
 
 
+LARGER = tiny_graph(300)
+
+
 def data(y: Tensor) -> Data:
-    masks = {f"{name}_mask": getattr(GRAPH, name) for name in ("train", "val", "test")}
-    return Data(x=GRAPH.x, edge_index=GRAPH.edge_index, y=y, **masks)
+    masks = {f"{name}_mask": getattr(LARGER, name) for name in ("train", "val", "test")}
+    return Data(x=LARGER.x, edge_index=LARGER.edge_index, y=y, **masks)
 
 
 @pytest.mark.parametrize("loss", ["mse", "huber", F.smooth_l1_loss])
 def test_regression(loss: Any) -> None:
     """The target is a feature, which a model without noise learns."""
-    y = GRAPH.x[:, 0] * 2 + 0.3
+    y = LARGER.x[:, 0] * 2 + 0.3
     own = GIST(lambda w: nn.Sequential(nn.Linear(7, w[0]), nn.ReLU(), nn.Linear(w[0], 1)), (16,), 2)
     result = fit(own, data(y), loss=loss, epochs=400, local_steps=20)
     assert result.test is not None
@@ -123,17 +127,17 @@ def test_regression(loss: Any) -> None:
     assert result.metric["name"] == "r2"
     graph = Graph.from_pyg(data(y), regression=True)
     assert evaluate(result.model, graph)["test"] == result.test
-    residual = predict(result.model, whole_graph(graph))[GRAPH.test] - y[GRAPH.test, None]
+    residual = predict(result.model, whole_graph(graph))[LARGER.test] - y[LARGER.test, None]
     assert result.test["rmse"] == pytest.approx(float(residual.square().mean().sqrt()), rel=1e-4)
 
 
 def test_regression_needs_finite_targets_where_they_count() -> None:
-    y = GRAPH.x[:, 0].clone()
-    y[GRAPH.train.nonzero()[0, 0]] = torch.nan
+    y = LARGER.x[:, 0].clone()
+    y[LARGER.train.nonzero()[0, 0]] = torch.nan
     with refused("is not finite", "take it out of train"):
         Graph.from_pyg(data(y), regression=True)
     with refused("expected an integer label"):
-        fit(gist(), data(GRAPH.x[:, 0]))
+        fit(gist(), data(LARGER.x[:, 0]))
 
 
 # Metrics.
@@ -151,15 +155,15 @@ def test_the_metric_selects_the_model_and_names_the_history() -> None:
 
 
 def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> None:
-    whole, by_layers = (run(metric="roc_auc", evaluation=Evaluation(how))[1] for how in ("whole", "layers"))
+    whole, by_layers = (
+        fit(gist(), LARGER, metric="roc_auc", evaluation=Evaluation(how)) for how in ("whole", "layers")
+    )
     assert [entry["test"] for entry in whole.history] == pytest.approx([entry["test"] for entry in by_layers.history])
     parts = Evaluation("parts", parts=3)
-    _, result = run(metric="roc_auc", evaluation=parts)
-    logits = predict(result.model, whole_graph(GRAPH), parts)[GRAPH.test]
-    from gistgnn.recipe.metric import NAMED
-
+    result = fit(gist(), LARGER, metric="roc_auc", evaluation=parts)
+    logits = predict(result.model, whole_graph(LARGER), parts)[LARGER.test]
     assert result.test is not None
-    assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, GRAPH.y[GRAPH.test]))
+    assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
 
 
 def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:

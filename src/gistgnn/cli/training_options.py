@@ -169,7 +169,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    settings = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
+    settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
     if settings["class_weights"]:
