@@ -108,7 +108,7 @@ class Training:
     clip_norm: float | None = None
     patience: int | None = None
     evaluate_every: int = 1
-    phases: tuple[Phase, ...] = ()
+    phases: Sequence[Phase] = ()
     redraw_every: int = 1
     cross_weights: Literal["random", "zero"] = "random"
     budget: float | None = None

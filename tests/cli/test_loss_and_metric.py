@@ -18,21 +18,23 @@ def trained(out: Path, *args: object) -> dict[str, Any]:
 
 
 def test_the_record_names_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text("def errors(logits, y):\n    return (logits.argmax(1) != y).float().mean()\n")
-    (tmp_path / "mine.py").open("a").write("errors.higher_is_better = False\n")
+    (tmp_path / "own_scores.py").write_text(
+        "def errors(logits, y):\n    return (logits.argmax(1) != y).float().mean()\n"
+    )
+    (tmp_path / "own_scores.py").open("a").write("errors.higher_is_better = False\n")
     monkeypatch.chdir(tmp_path)
     plain = trained(tmp_path / "plain")
     assert not plain["config"]["training"].keys() & {"loss", "metric", "class_weights"}
     record = trained(
-        tmp_path / "run", "--class-weights", "balanced", "--label-smoothing", 0.1, "--metric", "mine:errors"
+        tmp_path / "run", "--class-weights", "balanced", "--label-smoothing", 0.1, "--metric", "own_scores:errors"
     )
     training = record["config"]["training"]
     assert (training["class_weights"], training["label_smoothing"]) == ("balanced", 0.1)
-    assert training["metric"] == record["metric"]["name"] == "mine:errors"
-    assert record["test"]["mine:errors"] == pytest.approx(1 - record["test"]["accuracy"])
-    assert record["validation"]["mine:errors"] == min(entry["validation"] for entry in record["history"])
+    assert training["metric"] == record["metric"]["name"] == "own_scores:errors"
+    assert record["test"]["own_scores:errors"] == pytest.approx(1 - record["test"]["accuracy"])
+    assert record["validation"]["own_scores:errors"] == min(entry["validation"] for entry in record["history"])
     assert record["history"][0]["loss"] != plain["history"][0]["loss"]
-    assert "mine:errors" in (tmp_path / "run/report.html").read_text()
+    assert "own_scores:errors" in (tmp_path / "run/report.html").read_text()
     assert run("evaluate", tmp_path / "run") == 0
 
 

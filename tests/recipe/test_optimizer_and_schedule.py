@@ -87,7 +87,7 @@ def test_the_number_of_steps_is_filled_in() -> None:
 
 def test_what_is_no_schedule_is_refused() -> None:
     with refused("the factor of the schedule", "at progress 0.5 is -0.5"):
-        Training(1, schedule=lambda progress: 1e-9 - progress)
+        Training(1, schedule=lambda progress: 0.0 - progress)
     with refused("fails at progress 0"):
         Training(1, schedule=lambda progress: 1 / progress)
     with refused("the schedule ReduceLROnPlateau cannot give the rates of 20 steps"):

@@ -34,7 +34,9 @@ class Stopping(Callback):
 gist = GIST(build, widths=(64, 64), sub_gcns=4, device="cpu", store="host", partition="balanced")
 result: Result = gist.fit(graph, epochs=40, lr=0.02, schedule="cosine", runner="fused")
 accuracy: float = result.test["accuracy"]
-gist.fit(graph, Training(epochs=4, optimizer="sgd", momentum=0.9), saving=Saving(Path("checkpoints"), every=10))
+gist.fit(
+    graph, Training(phases=[Phase(2, 4)], optimizer="sgd", momentum=0.9), saving=Saving(Path("checkpoints"), every=10)
+)
 gist.fit(graph, epochs=4, loss=nn.CrossEntropyLoss(), class_weights=None, metric=Metric(error_rate, "errors", False))
 gist.fit(graph, epochs=4, loss=partial(F.cross_entropy, label_smoothing=0.1), metric="roc_auc")
 gist.fit(graph, epochs=4, optimizer=torch.optim.RAdam, schedule=lambda progress: 1 - progress, callbacks=[Stopping()])

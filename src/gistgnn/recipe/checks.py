@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.recipe.names import NAMES, check_choice, name_of
+from gistgnn.recipe.names import NAMES, Absent, check_choice, name_of
 from gistgnn.utils.checks import check_number
 
 
@@ -17,7 +17,7 @@ def check_recipe(settings: Mapping[str, Any]) -> None:
     for name in NAMES:
         if settings[name] is not None or name in ("optimizer", "schedule"):
             check_choice(name, settings[name])
-    if callable(settings["schedule"]):
+    if callable(settings["schedule"]) and not isinstance(settings["schedule"], Absent):
         from gistgnn.recipe.schedule import check_schedule  # these modules import torch
 
         check_schedule(settings["schedule"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import torch
 
 from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph
+from gistgnn.phases import Phase
 from gistgnn.recipe.loss import Criterion, make_criterion
 from gistgnn.recipe.metric import NAMED, Metric, as_metric
 from gistgnn.sampling import Batch
+from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+log = logging.getLogger(__name__)
 
 
 def as_graph(graph: Graph | Data, training: Training) -> Graph:
@@ -40,6 +45,19 @@ def with_criterion(training: Training, graph: Graph) -> Training:
         regression=graph.regression,
     )
     return replace(training, loss=criterion, class_weights=None, label_smoothing=0.0)
+
+
+def for_task(training: Training, graph: Graph, trainer: Trainer) -> Training:
+    """Return the settings that the graph's task needs: in a regression Θ is the mean of its sub-GCNs.
+
+    In the paper's method the full model's output is the sum of m outputs, each of which has learned the target. The
+    largest class stays the largest; a number becomes m times as large. One phase makes Θ the mean.
+    """
+    sums = trainer.method == "gist" and trainer.workers > 1 and bool(trainer.partition.split)
+    if not graph.regression or not sums or training.averages or training.budget:
+        return training
+    log.info("the targets are numbers, so the full model is the mean of its sub-GCNs, not their sum")
+    return replace(training, phases=(Phase(trainer.workers, training.epochs),))
 
 
 def metric_of(training: Training, graph: Graph) -> Metric:

@@ -25,7 +25,7 @@ from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import call, check_callbacks
 from gistgnn.session.description import describe_graph, describe_settings
 from gistgnn.session.monitor import Callbacks, Monitor
-from gistgnn.session.objective import any_outputs, as_graph, metric_of, try_objective, with_criterion
+from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver
@@ -75,6 +75,7 @@ class Session:
         check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         self._init = None if options.init is None else self._initial(options.init)
         self._graph = as_graph(graph, training).to(trainer.device)
+        self._given = training = for_task(training, self._graph, trainer)
         self._training, self._metric = with_criterion(training, self._graph), metric_of(training, self._graph)
 
     def __enter__(self) -> Session:
