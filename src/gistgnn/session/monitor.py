@@ -93,12 +93,14 @@ class Monitor:
         time_is_up = self._limit.set and self._trainer.ranks.any(self._limit.is_up()) and not finished
         self.run.rounds = self.schedule.rounds
         if progress.rounds % self._training.evaluate_every == 0 or plan.last or time_is_up:
-            self._evaluate(plan, loss)
+            with self.seconds("evaluate"):
+                self._evaluate(plan, loss)
         call(self.callbacks.objects, "on_round_end", self.run, loss)
         progress.stopped_by = None if finished else "max_seconds" if time_is_up else self._reason_to_stop()
         progress.stopped_early = progress.stopped_by is not None
         if progress.stopped_early and not progress.history:
-            self._evaluate(plan, loss)
+            with self.seconds("evaluate"):
+                self._evaluate(plan, loss)
         self.interrupted = self.callbacks.stop() and not finished
         with self.seconds("save"):
             self._save(last=finished or progress.stopped_early or self.interrupted)
@@ -120,8 +122,7 @@ class Monitor:
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._scorer.metric, time.perf_counter()
-        with self.seconds("evaluate"):
-            progress.last = self._scorer(self._trainer._stand_in(plan))
+        progress.last = self._scorer(self._trainer._stand_in(plan))
         score = progress.last["validation"][metric.name]
         progress.evaluations_since_best += 1
         better = metric.better(score, progress.best_score)
