@@ -13,6 +13,9 @@ from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
+
+    from gistgnn.runs.config import RunConfig
 
 
 def add_parser(commands: Any) -> None:
@@ -22,6 +25,8 @@ def add_parser(commands: Any) -> None:
         parser = commands.add_parser(command, help=text, allow_abbrev=False)
         parser.set_defaults(run=_evaluate if command == "evaluate" else _predict)
         parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
+        text = "for a model of your own: the function that builds it, as given to GIST"
+        parser.add_argument("--model", metavar="PACKAGE.MODULE:FUNCTION", help=text)
         add_data_options(parser, default=None)
         add_device_option(parser)
         add_evaluation_options(parser, default=None, sample=command == "evaluate")
@@ -39,13 +44,37 @@ def add_parser(commands: Any) -> None:
             )
 
 
+def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
+    """Return the configuration, the result.json and the model of a run.
+
+    Raises:
+        InputError: the model is the user's own and --model is missing, or its graph has no file.
+    """
+    from gistgnn.graphs import find
+    from gistgnn.recipe.names import find as imported
+    from gistgnn.runs.run_folder import load_run, read_record
+
+    record = read_record(args.directory)
+    own = record["config"]["model"].get("own")
+    if args.model and not own:
+        raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
+    if args.model and ":" not in args.model:
+        raise InputError(f"--model is {args.model}, expected package.module:function")
+    if own and args.dataset is None and not find(record["config"]["dataset"]):
+        raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
+    if record["graph"].get("regression"):
+        raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
+    config, record, model = load_run(args.directory, imported("model", args.model))
+    return config, {"data_root": "data", **record}, model
+
+
 def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
-    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
+    from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import check_fits, whole_graph
 
-    config, record, model = load_run(args.directory)
+    config, record, model = _load(args)
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, args.data_root or record["data_root"])
@@ -77,31 +106,35 @@ def print_scores(
     from rich.console import Console
     from rich.table import Table
 
+    from gistgnn.report.names import score_name
+
     if evaluation and not evaluation["exact"]:
         sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
         title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     table = Table(title=title)
     table.add_column("split")
-    for column in ("accuracy", "micro F1", "macro F1"):
-        table.add_column(column, justify="right")
+    keys = list(dict.fromkeys(key for scores in rows.values() if scores for key in scores))
+    for key in keys:
+        table.add_column(score_name(key), justify="right")
     for name, scores in rows.items():
         if scores:
-            table.add_row(name, *(f"{scores[key]:.4f}" for key in ("accuracy", "f1_micro", "f1_macro")))
+            table.add_row(name, *(f"{scores[key]:.4f}" for key in keys))
     Console().print(table)
 
 
 def _predict(args: argparse.Namespace) -> int:
     import torch
 
-    from gistgnn.evaluation.scores import predict, predicted_labels
+    from gistgnn.evaluation.scores import predict
     from gistgnn.graphs import load_nodes
     from gistgnn.io.whole_files import replacing
-    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
+    from gistgnn.recipe.label_metrics import predicted_labels
+    from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import Batch, check_fits
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
-    config, record, model = load_run(args.directory)
+    config, record, model = _load(args)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
     x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])

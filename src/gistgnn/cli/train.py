@@ -15,9 +15,10 @@ from gistgnn.cli.options import (
     add_memory_option,
     add_ranks_options,
     count,
+    duration,
     natural,
 )
-from gistgnn.cli.phases import chosen_sub_gcns, within_budget
+from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
@@ -47,6 +48,8 @@ def add_parser(commands: Any) -> None:
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
+    text = "end in time, with the best model so far, such as 10min; at least one round is trained"
+    add("--max-seconds", type=duration, metavar="TIME", help=text)
     add_ranks_options(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
@@ -85,7 +88,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             run = within_budget(config)
-            result = run.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report)
+            hooks: dict[str, Any] = {"stop": stop, "report": report, "max_seconds": seconds_left(args.max_seconds)}
+            result = run.fit(gist, graph, saving=saving, progress=first, **hooks)
         except DivergedError as error:
             diverged, result = error, error.result
     if result.interrupted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from gistgnn.paper.experiment import Verdict
 from gistgnn.paper.small_graphs import DATASETS, GridFigure, Means, epochs_of, labelled, small_run
@@ -22,7 +22,7 @@ class LocalIterations(GridFigure):
         training: as in `Table1`.
     """
 
-    training: str = "split"
+    training: Literal["split", "each"] = "split"
     local_steps: tuple[int, ...] = (1, 5, 10, 20, 35, 50)
     sub_gcns: tuple[int, ...] = (2, 4, 8)
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
@@ -37,7 +37,7 @@ def small_run(
     local_steps: int,
     lr: float,
     weight_decay: float = WEIGHT_DECAY,
-    training: str = "split",
+    training: Literal["split", "each"] = "split",
 ) -> RunConfig:
     """Return a run on a small graph."""
     settings = Training(

@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
@@ -51,7 +51,7 @@ class Table1(Experiment):
         training: "split": the sub-GCNs share the epochs, as in the paper; "each": every sub-GCN trains all of them.
     """
 
-    training: str = "split"
+    training: Literal["split", "each"] = "split"
 
     name = "table1"
     title = "Table 1: which dimensions to partition"

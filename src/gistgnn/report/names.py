@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+from gistgnn.utils.formats import percent
+
 METHODS = {
     "gist": "GIST",
     "phases": "GIST in phases",
@@ -12,6 +14,13 @@ METHODS = {
 }
 ONE_DEVICE = "one device"
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
+SHARES = {
+    **SCORES,
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+}
+NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
 
 
@@ -36,10 +45,41 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
 
 def main_score(record: dict[str, Any]) -> str:
     """Return the key of the score that selects the best model of a run."""
-    return "f1_micro" if record["graph"].get("multi_label") else "accuracy"
+    default = "f1_micro" if record["graph"].get("multi_label") else "accuracy"
+    return str((record.get("metric") or {}).get("name", default))
+
+
+def score_name(key: str) -> str:
+    """Return what a page calls a score; the user's own scores have the names that they have given them."""
+    return {**SHARES, **NUMBERS}.get(key, key)
+
+
+def is_share(record: dict[str, Any], key: str) -> bool:
+    """Whether a score of a run is a share from 0 to 1, which pages show in per cent."""
+    metric = record.get("metric") or {}
+    return bool(metric.get("percent")) if key == metric.get("name") else key in SHARES
+
+
+def score_text(record: dict[str, Any], key: str, value: float) -> str:
+    """Format a score of a run."""
+    return percent(value) if is_share(record, key) else f"{value:.4g}"
 
 
 def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
     """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record does not say."""
     traffic = record.get("traffic") or {}
     return float(traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps)
+
+
+def method_label(record: dict[str, Any]) -> str:
+    """Return how a run trains, in words."""
+    config, split = record["config"], sub_gcns_name(record)
+    whole = split == "m = 1"
+    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
+    return f"{method}, {'the full model' if whole else split}"
+
+
+def model_label(config: dict[str, Any], *, short: bool = False) -> str:
+    """Return the name and the widths of a run's model; `short` writes names such as GCN in capitals."""
+    name = config["model"]["name"]
+    return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"

@@ -50,7 +50,6 @@ class RoundBar:
         columns = (BarColumn(bar_width=10), MofNCompleteColumn(), scores, left)
         self._bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
         self._task = self._bar.add_task("rounds", total=rounds, scores="")
-        self._best = 0.0
 
     def __enter__(self) -> "RoundBar":
         self._bar.start()
@@ -63,8 +62,8 @@ class RoundBar:
         """Show the number of finished rounds, of all that are planned."""
         self._bar.update(self._task, completed=rounds, total=of)
 
-    def update(self, entry: dict[str, Any]) -> None:
-        """Show a history entry."""
-        self._best = max(self._best, entry["validation"])
-        scores = f"loss {entry['loss']:.3g} validation {entry['validation']:.4f} best {self._best:.4f}"
+    def update(self, entry: dict[str, Any], best: float | None) -> None:
+        """Show a history entry and the best validation score."""
+        best = entry["validation"] if best is None else best
+        scores = f"loss {entry['loss']:.3g} validation {entry['validation']:.4f} best {best:.4f}"
         self._bar.update(self._task, completed=entry["round"], scores=scores)

@@ -1,14 +1,16 @@
 """Optimisers of torch that do not load its compiler."""
 
+from collections.abc import Callable
 from functools import cache
 from inspect import unwrap
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 
 @cache
-def eager(kind: type[Optimizer]) -> type[Optimizer]:
+def eager(kind: Any) -> Callable[..., Optimizer]:
     """Return a class of optimisers that takes the same steps, for training loops that are not compiled.
 
     torch wraps these methods for its compiler. The wrappers import the compiler, which takes longer than all other
@@ -16,4 +18,5 @@ def eager(kind: type[Optimizer]) -> type[Optimizer]:
     """
     methods = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     unwrapped = {name: unwrap(getattr(kind, name)) for name in methods}
-    return type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(unwrap(kind.step))})
+    made: Any = type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(unwrap(kind.step))})
+    return made
