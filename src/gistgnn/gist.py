@@ -10,7 +10,7 @@ from gistgnn.graphs import Graph
 from gistgnn.phases import Phase
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.runner import Runner
-from gistgnn.sampling import Sampling
+from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.schedule import check_phases, refuse_phases
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
@@ -76,7 +76,7 @@ class GIST(GlobalModel):
         graph: "Graph | Data",
         training: Training | str | None = None,
         *,
-        sampler: Sampling | None = None,
+        sampler: Sampling | str | None = None,
         runner: str = "in-turn",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
@@ -110,7 +110,8 @@ class GIST(GlobalModel):
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
             training: all settings; or "split" or "each", the keyword of that name.
-            sampler: how batches are made of the graph (`gistgnn.sampling`); None: every step sees the whole graph.
+            sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
+                as "clusters"; None: every step sees the whole graph.
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch.
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
@@ -133,9 +134,10 @@ class GIST(GlobalModel):
             budget=budget,
         )  # fmt: skip
         given = None if isinstance(training, str) else training
-        chosen, sampler = self._adapt(self._check_phases(choose_training(given, settings)), sampler)
+        sampling = named_sampling(sampler, graph.num_nodes or 1)
+        chosen, sampling = self._adapt(self._check_phases(choose_training(given, settings)), sampling)
         how = evaluation or Evaluation()
-        options = Options(sampler, runner, inductive, how, progress, report, advance, stop, saving)
+        options = Options(sampling, runner, inductive, how, progress, report, advance, stop, saving)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session)

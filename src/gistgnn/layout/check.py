@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, candidate_layouts
+from gistgnn.layout.axes import Build, Dim, Layout, Widths, candidate_layouts, check_build
 from gistgnn.layout.instance import DRAWS, Instance, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
@@ -26,8 +26,10 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
         input_axis: the index of the width that is the number of input features (Table 1 partitions d_0), if any.
 
     Raises:
-        InputError: no layout passes the check; the message names the parameter or the axis.
+        InputError: ``build`` is no function; its model cannot be called; or no layout passes the check. The message
+            names the parameter or the axis.
     """
+    check_build(build)
     failure = ""
     instances: list[Instance] = []
     with torch_stream(0, "layout"):  # the user's random stream does not move

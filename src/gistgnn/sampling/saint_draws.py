@@ -50,7 +50,8 @@ class NodeDraw(Draw):
     """
 
     def __init__(self, structure: Structure) -> None:
-        inverse = structure.inverse.astype(np.float64) ** 2
+        looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
+        inverse = (1 / looped).astype(np.float64) ** 2
         squares = structure.edges.T @ inverse + structure.missing_loops * inverse
         self.touches, self.edges = squares / squares.sum(), structure.edges
         self._cumulated = self.touches.cumsum()
