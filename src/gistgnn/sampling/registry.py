@@ -25,7 +25,6 @@ SAMPLERS: Registry[type[Sampling]] = Registry(
 )
 """The classes of the samplers' settings, by the name on the command line."""
 
-
 NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given by its name alone
 
 
@@ -37,18 +36,17 @@ def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | No
 
     Args:
         sampling: a name of `SAMPLERS`, or "full"; or the settings, or None.
-        nodes: of the graph.
+        nodes: N of the graph.
 
     Raises:
         InputError: there is no sampler of that name, or it is no sampler.
     """
-    names = (FULL, *SAMPLERS)
-    if sampling is None or (not isinstance(sampling, (str, type)) and hasattr(sampling, "sampler")):
+    if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
-    if not isinstance(sampling, str) or sampling not in names:
-        shown = repr(sampling) if isinstance(sampling, str) else getattr(sampling, "__name__", type(sampling).__name__)
+    if sampling not in (FULL, *SAMPLERS):
         raise InputError(
-            f"sampler is {shown}, expected one of {', '.join(names)}, or settings such as ClusterSampling(clusters=50)"
+            f"sampler is {sampling!r}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
+            "ClusterSampling(clusters=50)"
         )
     if sampling == FULL:
         return None

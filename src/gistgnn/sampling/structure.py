@@ -80,7 +80,10 @@ class Structure:
         return self.squares(self.values, np.arange(self.nodes))
 
     def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``, which are ``rows`` of `values`: [N] float32."""
+        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``: [N] float32.
+
+        ``rows`` are these rows of `values`.
+        """
         inverse = self.degrees.looped.float().reciprocal().numpy()
         weight = inverse[nodes]  # Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops too
         sums = (rows if self.values is self.edges else rows.power(2)).T @ weight
