@@ -101,7 +101,9 @@ def attempt(case: Case) -> Outcome:
     if all(torch.equal(before[name], value) for name, value in after.items()) or not result.progress.rounds:
         raise RuntimeError(f"{case} was trained, and no parameter has changed")
     unfused = [text.split("not fused: ")[1] for text in messages.texts if "not fused: " in text]
-    return Outcome(True, f"trains, not fused: {unfused[0]}" if unfused else "trains, fused")
+    outcome = f"trains, not fused: {unfused[0]}" if unfused else "trains, fused"
+    told = [text for text in messages.texts if text.startswith("the graph has")]  # edge data without effect
+    return Outcome(True, "; ".join([outcome, *told]))
 
 
 def _with_what_is_taken(case: Case) -> Graph:

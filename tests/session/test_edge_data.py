@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn import GIST, Graph, Store
+from gistgnn import GIST, Graph
 from gistgnn.evaluation import Evaluation, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.runners.fused import Fused
@@ -28,6 +28,7 @@ from gistgnn.sampling import (
     forward,
     whole_graph,
 )
+from gistgnn.theta.store import Store
 from tests.evaluation.cases import random_model
 from tests.helpers.edges import MODELS, RELATIONS, Relational, Weighted, edge_graph, only, weighted
 from tests.helpers.fitting import fit, same, theta
