@@ -134,7 +134,7 @@ class GIST(GlobalModel):
             budget=budget,
         )  # fmt: skip
         given = None if isinstance(training, str) else training
-        sampling = named_sampling(sampler, graph.num_nodes or 1)
+        sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1)
         chosen, sampling = self._adapt(self._check_phases(choose_training(given, settings)), sampling)
         how = evaluation or Evaluation()
         options = Options(sampling, runner, inductive, how, progress, report, advance, stop, saving)

@@ -141,6 +141,8 @@ def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Ge
             visits += np.bincount(walk[fresh[t]], minlength=nodes)
             for s in range(t):
                 both = fresh[s] & fresh[t]
+                if not both.any():
+                    continue
                 for one, other in ((walks[s][both], walk[both]), (walk[both], walks[s][both])):
                     entries = np.asarray(numbers[one, other]).ravel()
                     np.add.at(together, entries[entries > 0] - 1, 1)
