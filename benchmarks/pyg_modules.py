@@ -52,6 +52,11 @@ def stack(layer: Callable[[int, int], nn.Module], data: str = "", call: Call = p
     return Case(lambda w: NETS[data]([layer(F, w[0]), layer(w[0], C)], call), (8,), _how("stack", data))
 
 
+def three(layer: Callable[[int, int], nn.Module], data: str = "") -> Case:
+    """Return the case of a layer with two sizes between two widths that may differ."""
+    return Case(lambda w: NETS[data]([layer(F, w[0]), layer(*w), layer(w[1], C)]), (8, 8), _how("stack of 3", data))
+
+
 def between(layer: Callable[[int], nn.Module], data: str = "", call: Call = plain, copies: int = 1) -> Case:
     """Return the case of a layer with equal sizes, or whose output has ``copies`` times as many features."""
     return Case(
@@ -145,6 +150,7 @@ LAYERS: dict[str, Case] = {
     "GMMConv": stack(partial(pyg.GMMConv, dim=D, kernel_size=2), "edge_attr"),
     "SplineConv": stack(partial(pyg.SplineConv, dim=D, kernel_size=2), "edge_attr"),
     "NNConv": stack(lambda a, b: pyg.NNConv(a, b, Linear(D, a * b)), "edge_attr"),
+    "NNConv with two widths": three(lambda a, b: pyg.NNConv(a, b, Linear(D, a * b)), "edge_attr"),
     "CGConv": between(partial(pyg.CGConv, dim=D), "edge_attr"),
     "EdgeConv": stack(lambda a, b: pyg.EdgeConv(Linear(2 * a, b))),
     "DynamicEdgeConv": stack(lambda a, b: pyg.DynamicEdgeConv(Linear(2 * a, b), 4), call=_without_edges),
@@ -159,7 +165,7 @@ LAYERS: dict[str, Case] = {
     "PNAConv": stack(partial(pyg.PNAConv, edge_dim=D, **PNA), "edge_attr"),
     "ClusterGCNConv": stack(pyg.ClusterGCNConv),
     "GENConv": between(lambda w: pyg.GENConv(w, w)),
-    "GENConv with two sizes": stack(pyg.GENConv),
+    "GENConv with two sizes": three(pyg.GENConv),
     "GCN2Conv": between(lambda w: pyg.GCN2Conv(w, 0.1), "edge_weight", _with_first),
     "PANConv": stack(partial(pyg.PANConv, filter_size=2), call=_first_output),
     "WLConv": between(lambda w: pyg.WLConv()),
@@ -167,7 +173,8 @@ LAYERS: dict[str, Case] = {
     "FiLMConv": stack(partial(pyg.FiLMConv, num_relations=TYPES), "edge_type"),
     "SuperGATConv": stack(pyg.SuperGATConv),
     "FAConv": between(pyg.FAConv, call=_with_first),
-    "EGConv": between(lambda w: pyg.EGConv(w, w, num_heads=2, num_bases=2)),
+    "EGConv": between(lambda w: pyg.EGConv(w, w, num_heads=1, num_bases=2)),
+    "EGConv with two heads": between(lambda w: pyg.EGConv(w, w, num_heads=2, num_bases=2)),
     "PDNConv": stack(partial(pyg.PDNConv, edge_dim=D, hidden_channels=4), "edge_attr"),
     "GeneralConv": stack(partial(pyg.GeneralConv, in_edge_channels=D), "edge_attr"),
     "HGTConv": Case(lambda w: Typed(pyg.HGTConv(F, w[0], METADATA), w[0]), (8,), "with `x_dict`"),
@@ -178,7 +185,8 @@ LAYERS: dict[str, Case] = {
     "PointGNNConv": between(
         lambda w: pyg.PointGNNConv(Linear(w, 3), Linear(w + 3, w), Linear(w, w)), call=_with_positions
     ),
-    "GPSConv": between(lambda w: pyg.GPSConv(w, pyg.GCNConv(w, w), heads=2)),
+    "GPSConv": between(lambda w: pyg.GPSConv(w, pyg.GCNConv(w, w), heads=1)),
+    "GPSConv with two heads": between(lambda w: pyg.GPSConv(w, pyg.GCNConv(w, w), heads=2)),
     "AntiSymmetricConv": between(pyg.AntiSymmetricConv),
     "DirGNNConv": stack(lambda a, b: pyg.DirGNNConv(pyg.SAGEConv(a, b))),
     "MixHopConv": between(lambda w: pyg.MixHopConv(w, w, [0, 1]), "edge_weight", copies=2),
@@ -188,6 +196,10 @@ LAYERS: dict[str, Case] = {
 
 def _of_three(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:
     return layer(h, edge_index, edge_attr)[0]
+
+
+def _in_place(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor) -> Any:
+    return layer(h.clone(), edge_index)  # it frees its input
 
 
 def _reversible(w: int) -> nn.Module:
@@ -203,7 +215,7 @@ MODELS: dict[str, Case] = {
     "JumpingKnowledge": Case(LastOf, 8, "after two GCNConv"),
     "MetaLayer": between(lambda w: pyg.MetaLayer(EdgeUpdate(w), NodeUpdate(w)), "edge_attr", _of_three),
     "DeepGCNLayer": between(lambda w: pyg.DeepGCNLayer(pyg.GCNConv(w, w), pyg.LayerNorm(w), nn.ReLU())),
-    "GroupAddRev": between(_reversible),
+    "GroupAddRev": between(_reversible, call=_in_place),
     "GraphUNet": model(lambda w: pyg.models.GraphUNet(F, w, C, 2)),
     "AttentiveFP": model(lambda w: pyg.models.AttentiveFP(F, w, C, D, 2, 2)),
     "RECT_L": model(lambda w: pyg.models.RECT_L(F, w)),

@@ -94,7 +94,7 @@ def attempt(case: Case) -> Outcome:
     except GistError as error:
         return Outcome(False, f"refused: {error}")
     except Exception as error:  # PyG's layers raise what they like
-        return Outcome(False, f"cannot be built: {reason(error)}")
+        return Outcome(False, f"fails: {reason(error)}")
     finally:
         logger.removeHandler(messages)
     after = gist.model().state_dict()

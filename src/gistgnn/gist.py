@@ -52,7 +52,8 @@ class GIST(GlobalModel):
     Args:
         build: returns the model at given widths: `build(widths)` with a tuple of one width per axis. If `widths` is a
             single integer: `build(width)`, with one axis that all layers share (PyG's own models, residual nets). The
-            model's forward takes (x, edge_index), (x, adj) or (x); see `gistgnn.sampling.forward`.
+            model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
+            `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
         sub_gcns: m; 1 is the baseline, ordinary training of the full model.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.

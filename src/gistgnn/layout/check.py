@@ -78,8 +78,20 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
         return (
             f"the layout of parameter {listed} cannot be confirmed: permuting the features of width {axis} changes the "
             "model's output, so they cannot be split into blocks; leave that width out of the widths"
+            f"{_hint(layout, axis)}"
         )
     return None
+
+
+def _hint(layout: Layout, axis: int) -> str:
+    """Say that a tensor's copies of the axis may be mixed, if there is such a tensor."""
+    for name, dims in layout.dims.items():
+        if (copies := max(sum(s.axis == axis for s in dim) for dim in dims or ((),))) > 1:
+            return (
+                f" ('{name}' holds {copies} entries for each feature: they can be split if they are {copies} copies of "
+                "all features, one after the other, and not a matrix, as NNConv's edge network makes, or heads)"
+            )
+    return ""
 
 
 def _check_effect(instances: Sequence[Instance], layout: Layout) -> None:

@@ -119,7 +119,10 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
             else:
                 return batch
     why = reason(error) if error else "no parameter shows how many input features it takes"
-    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {why}")
+    raise InputError(
+        f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
+        f"{why}"
+    )
 
 
 def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
