@@ -18,7 +18,8 @@ from gistgnn.recipe.optimizer import MakeOptimizer
 from gistgnn.recipe.schedule import Factor, MakeScheduler
 from gistgnn.runners.registry import RunnerName, make_runner
 from gistgnn.runners.runner import Runner
-from gistgnn.sampling import Sampling
+from gistgnn.sampling import Sampling, named_sampling
+from gistgnn.sampling.registry import SamplerName
 from gistgnn.schedule import check_phases, refuse_phases
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
@@ -61,7 +62,8 @@ class GIST(GlobalModel):
     Args:
         build: returns the model at given widths: `build(widths)` with a tuple of one width per axis. If `widths` is a
             single integer: `build(width)`, with one axis that all layers share (PyG's own models, residual nets). The
-            model's forward takes (x, edge_index), (x, adj) or (x); see `gistgnn.sampling.forward`.
+            model's forward takes (x, edge_index), (x, adj) or (x), and edge data by name; see
+            `gistgnn.sampling.arguments`.
         widths: the full model's widths, d_l in the paper.
         sub_gcns: m; 1 is the baseline, ordinary training of the full model.
         input_axis: the axis whose width is the number of input features, to partition d_0 as in Table 1; usually None.
@@ -85,7 +87,7 @@ class GIST(GlobalModel):
         graph: "Graph | Data",
         training: Training | Literal["split", "each"] | None = None,
         *,
-        sampler: Sampling | None = None,
+        sampler: Sampling | SamplerName | None = None,
         runner: RunnerName = "in-turn",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
@@ -126,7 +128,8 @@ class GIST(GlobalModel):
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
             training: all settings; or "split" or "each", the keyword of that name.
-            sampler: how batches are made of the graph (`gistgnn.sampling`); None: every step sees the whole graph.
+            sampler: how batches are made of the graph: settings of `gistgnn.sampling`, or a name for the defaults, such
+                as "clusters"; None: every step sees the whole graph.
             runner: "in-turn": one sub-GCN after another; "fused": all in one pass over each batch.
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
@@ -149,10 +152,11 @@ class GIST(GlobalModel):
         settings = {field.name: given[field.name] for field in fields(Training)}
         settings["training"] = training if isinstance(training, str) else None
         whole = None if isinstance(training, str) else training
-        chosen, sampler = self._adapt(self._check_phases(choose_training(whole, settings)), sampler)
+        sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1)
+        chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
         how = evaluation or Evaluation()
         hooks = report, advance, stop, saving, callbacks
-        options = Options(sampler, runner, inductive, how, progress, *hooks, init, max_seconds)
+        options = Options(sampling, runner, inductive, how, progress, *hooks, init, max_seconds)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session)

@@ -20,6 +20,7 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import StoreName
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
+from gistgnn.utils.machine import usable_device
 
 
 class CommonOptions(TypedDict, total=False):
@@ -71,7 +72,7 @@ class GlobalModel:
         self.widths = check_widths(widths, input_axis)
         self.input_axis = input_axis
         self.seed = seed
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
         whole = (whole,) if isinstance(whole, int) else whole

@@ -72,7 +72,7 @@ def test_entries_within_parts(nodes: int, entries: list[tuple[int, int]], data: 
     part = data.draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes))
     row, col = (torch.tensor([pair[end] % nodes for pair in entries], dtype=torch.long) for end in (0, 1))
     pattern, _ = Pattern.from_entries(row, col, (nodes, nodes))
-    actual = pattern.within(torch.tensor(part))
+    actual, _ = pattern.within(torch.tensor(part))
     expected = [(r, c) for r, c in zip(pattern.row.tolist(), pattern.col.tolist(), strict=True) if part[r] == part[c]]
     assert list(zip(actual.row.tolist(), actual.col.tolist(), strict=True)) == expected
     assert actual.rowptr.dtype == actual.col.dtype == torch.int32

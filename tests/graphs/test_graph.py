@@ -171,7 +171,7 @@ def test_from_pyg_names_what_is_missing(key: str) -> None:
 
 
 def test_from_pyg_refuses_other_types() -> None:
-    with pytest.raises(InputError, match=r"HeteroData; expected one type .* \.to_homogeneous\(\)"):
+    with pytest.raises(InputError, match=r"HeteroData; expected a Data: .*\.to_homogeneous\(\)"):
         Graph.from_pyg(HeteroData())
     with pytest.raises(InputError, match=r"the data is a dict; expected a torch_geometric.data.Data"):
         Graph.from_pyg({})

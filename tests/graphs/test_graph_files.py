@@ -85,7 +85,7 @@ def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
         np.savez(path, x=graph.x.numpy(), edge_index=graph.edge_index.numpy())
     else:
         torch.save(Data(x=graph.x, edge_index=graph.edge_index), path)
-    x, edge_index = load_nodes(path)
+    x, edge_index, _ = load_nodes(path)
     assert torch.equal(x, graph.x)
     assert torch.equal(edge_index, graph.edge_index)
     with pytest.raises(InputError):

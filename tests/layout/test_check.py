@@ -178,12 +178,12 @@ def test_a_model_whose_output_does_not_depend_on_the_axis_is_refused() -> None:
 
 
 def test_a_forward_that_cannot_be_called_is_refused() -> None:
-    class Weighted(Hidden):
-        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+    class Timed(Hidden):
+        def forward(self, x: Tensor, edge_index: Tensor, time: Tensor) -> Tensor:
             return super().forward(x)
 
-    with refused("could not be called", "edge_weight"):
-        infer(lambda w: Weighted(w, lambda h: h), 12)
+    with refused("Timed.forward(x, edge_index, time) takes 'time', which gistgnn does not give"):
+        infer(lambda w: Timed(w, lambda h: h), 12)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, AssertionError, KeyError, AttributeError])

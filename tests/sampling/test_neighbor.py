@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, NeighborSampling
-from gistgnn.sampling.neighbor import draw_neighbours
+from gistgnn.sampling.neighbor import draw_edges
 from gistgnn.sampling.structure import Structure
 from tests.sampling import slow
 from tests.sampling.converging import converges, features
@@ -25,15 +25,16 @@ from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 @given(graphs(), st.integers(1, 6), st.integers(0, 99))
 def test_neighbours_are_distinct_and_as_many_as_there_are(whole: Batch, fanout: int, seed: int) -> None:
     structure, nodes = Structure(whole), np.arange(whole.x.shape[0])
-    drawn, counts = draw_neighbours(structure, nodes, fanout, np.random.default_rng(seed))
+    entries, counts = draw_edges(structure, nodes, fanout, np.random.default_rng(seed))
+    drawn = structure.edges.indices[entries]
     ends = np.concatenate([[0], counts.cumsum()])
     for node in nodes:
         own = drawn[ends[node] : ends[node + 1]].tolist()
         sources = whole.edge_index[0, whole.edge_index[1] == node].tolist()
         assert len(own) == len(set(own)) == min(fanout, len(sources))
         assert set(own) <= set(sources)
-    drawn, counts = draw_neighbours(structure, nodes, -1, np.random.default_rng(seed))
-    assert drawn.tolist() == whole.edge_index[0].tolist()
+    entries, counts = draw_edges(structure, nodes, -1, np.random.default_rng(seed))
+    assert structure.edges.indices[entries].tolist() == whole.edge_index[0].tolist()
 
 
 def test_every_set_of_neighbours_is_as_likely() -> None:
@@ -42,8 +43,8 @@ def test_every_set_of_neighbours_is_as_likely() -> None:
     node = int(np.flatnonzero(degree >= 5)[0])
     sources = structure.edges[node].indices.tolist()
     repeated = np.full(6000, node)
-    drawn, _ = draw_neighbours(structure, repeated, 3, np.random.default_rng(0))
-    found = Counter(frozenset(each) for each in drawn.reshape(-1, 3).tolist())
+    entries, _ = draw_edges(structure, repeated, 3, np.random.default_rng(0))
+    found = Counter(frozenset(each) for each in structure.edges.indices[entries].reshape(-1, 3).tolist())
     sets = [frozenset(each) for each in combinations(sources, 3)]
     assert found.keys() == set(sets)
     expected = 6000 / len(sets)

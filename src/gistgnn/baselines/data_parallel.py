@@ -143,7 +143,8 @@ class EveryStep:
             kept = {name: buffer.clone() for name, buffer in model.named_buffers()} if w else {}
             with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
                 with training.autocast(batch.x.device):
-                    logits = net(*arguments(model, batch))
+                    inputs = arguments(model, batch)
+                    logits = net(*inputs.positional, **inputs.by_name)
                     found = bool(batch.loss_nodes.numel())
                     loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()

@@ -137,10 +137,11 @@ def _predict(args: argparse.Namespace) -> int:
     config, record, model = _load(args)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
-    x, edge_index = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
+    x, edge_index, edge_data = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
     x = scale_features(args.directory, config, x)
     none = torch.empty(0, dtype=torch.long)
-    batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none)
+    edge_data = {name: value.to(device) for name, value in edge_data.items()}
+    batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=edge_data)
     multi_label = record["graph"]["multi_label"]
     check_fits(model.to(device), batch, record["graph"]["classes"])
     inference = evaluation.prepare(model, batch, config.seed)

@@ -60,8 +60,16 @@ class ByParts:
         self.nodes: Tensor | None = None
         if sample is not None:
             self.nodes, self._scored = self._count(batch, chosen)
-        inside = batch.adj.pattern.to(torch.device("cpu")).within(self._clusters.assignment)
-        alone = replace(batch, edges=inside, y=batch.x.new_empty(count, 0), product=None, sparse=batch.is_sparse)
+        inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(self._clusters.assignment)
+        data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
+        alone = replace(
+            batch,
+            edges=inside,
+            y=batch.x.new_empty(count, 0),
+            product=None,
+            sparse=batch.is_sparse,
+            edge_data=data,
+        )
         self._graph = Renumbered(alone, self._clusters, precompute=False)
         size = 2 * count * features * batch.x.element_size() + 40 * inside.nnz  # features, their products, operators
         share = len(chosen) / len(self._clusters)

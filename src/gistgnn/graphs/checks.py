@@ -39,19 +39,6 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
     return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
 
 
-def check_nodes(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
-    """Check features and edges as `check_features` and `check_edges` do.
-
-    Raises:
-        InputError: one is missing or wrong.
-    """
-    for name, value in (("x", x), ("edge_index", edge_index)):
-        if value is None:
-            raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
-    features = check_features(x)
-    return features, check_edges(edge_index, features.shape[0]).to(features.device)
-
-
 def check_features(value: ArrayLike) -> Tensor:
     """Return ``x`` as [N, F] float32, finite, with N and F at least 1; without a copy if possible.
 
@@ -76,6 +63,22 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     """Return ``edge_index`` as [2, E] int64, sorted by (target, source), without duplicates.
 
     Raises:
+        InputError: as `valid_edges`.
+    """
+    edges = valid_edges(value, num_nodes)
+    key = edges[1] * num_nodes
+    key += edges[0]
+    if bool((key[1:] > key[:-1]).all()):  # as in files of save_file: no sort of large graphs
+        return edges.contiguous()
+    key = torch.unique(key, sorted=True)
+    target = torch.div(key, num_nodes, rounding_mode="floor")
+    return torch.stack([key - target * num_nodes, target])
+
+
+def valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
+    """Return ``edge_index`` as [2, E] int64, in the order in which it is given.
+
+    Raises:
         InputError: another shape or dtype, no edges, or an unknown node.
     """
     edges = to_tensor(value, "edge_index")
@@ -94,13 +97,7 @@ def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
             f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
             f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
         )
-    key = edges[1] * num_nodes
-    key += edges[0]
-    if bool((key[1:] > key[:-1]).all()):  # as in files of save_file: no sort of large graphs
-        return edges.contiguous()
-    key = torch.unique(key, sorted=True)
-    target = torch.div(key, num_nodes, rounding_mode="floor")
-    return torch.stack([key - target * num_nodes, target])
+    return edges
 
 
 def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:

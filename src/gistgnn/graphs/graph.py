@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits, check_targets
+from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
+from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -21,7 +22,8 @@ class Graph:
     Attributes:
         x: [N, F] float32, the features.
         edge_index: [2, E] int64, row 0 the sources and row 1 the targets; sorted by (target, source), no duplicates.
-            Self-loops are kept. An undirected edge is stored in both directions.
+            Self-loops are kept. An undirected edge is stored in both directions. A graph with edge data may have
+            duplicates, whose data may differ.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
             float32 of any values, the targets of a regression.
         train: [N] bool.
@@ -30,6 +32,9 @@ class Graph:
         num_classes: the number of classes; K if nodes have several labels or targets.
         name: the graph's name in messages and results.
         regression: `y` holds numbers to be predicted, not classes or labels.
+        edge_weight: [E] float32, or None. Edge data reaches a model whose forward has an argument of its name.
+        edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
+        edge_type: [E] int64, the number of each edge's type, from 0; or None.
     """
 
     x: Tensor
@@ -41,6 +46,9 @@ class Graph:
     num_classes: int
     name: str = "graph"
     regression: bool = False
+    edge_weight: Tensor | None = None
+    edge_attr: Tensor | None = None
+    edge_type: Tensor | None = None
 
     @classmethod
     def build(
@@ -55,12 +63,16 @@ class Graph:
         num_classes: int | None = None,
         name: str = "graph",
         regression: bool = False,
+        edge_weight: ArrayLike | None = None,
+        edge_attr: ArrayLike | None = None,
+        edge_type: ArrayLike | None = None,
     ) -> "Graph":
         """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
         Args:
             x: [N, F] finite numbers. A contiguous float32 tensor or array is not copied.
-            edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped.
+            edge_index: [2, E] integers, sources and targets, in any order. Duplicates are dropped, unless there is
+                edge data.
             y: [N] or [N, 1] integers (also as floats), −1 for unlabelled; or [N, K] of 0 and 1.
             train: bool mask [N], or distinct node numbers.
             val: as ``train``.
@@ -68,6 +80,9 @@ class Graph:
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
             regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the splits.
+            edge_weight: [E] finite numbers, in the order of ``edge_index``; None: there are none.
+            edge_attr: [E] or [E, D] finite numbers, likewise.
+            edge_type: [E] integers from 0, likewise.
 
         Raises:
             InputError: the data is wrong; the message names the first wrong value.
@@ -75,16 +90,18 @@ class Graph:
         features = check_features(x)
         check = check_targets if regression else check_labels
         labels, classes = check(y, features.shape[0], num_classes)
-        edges = check_edges(edge_index, features.shape[0])
+        given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
+        edges, data = check_edge_data(edge_index, given, features.shape[0])
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        graph = cls(features, edges, labels, **masks, num_classes=classes, name=name, regression=regression)
+        graph = cls(features, edges, labels, **masks, num_classes=classes, name=name, regression=regression, **data)
         return graph.to(features.device)
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False) -> "Graph":
         """Check and convert a `torch_geometric.data.Data`.
 
-        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; all are as for `build`.
+        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`. It may have
+        ``edge_weight``, ``edge_attr`` and ``edge_type``.
 
         Raises:
             InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
@@ -92,8 +109,8 @@ class Graph:
         from torch_geometric.data import Data, HeteroData
 
         if isinstance(data, HeteroData):
-            hint = "expected one type of node and edge: call .to_homogeneous() on it"
-            raise InputError(f"the data is a HeteroData; {hint}")
+            hint = "call .to_homogeneous() on it, and use a model with edge_type in its forward, such as RGCNConv's"
+            raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
         if not isinstance(data, Data):
             raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
         keys = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
@@ -101,6 +118,7 @@ class Graph:
         if missing := [key for key, value in values.items() if value is None]:
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(keys)}: set them on it")
         train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
+        values |= edge_data_of(data)
         return cls.build(**values, train=train, val=val, test=test, name=name, regression=regression)
 
     @property
@@ -119,22 +137,28 @@ class Graph:
         return self.x.shape[1]
 
     @property
+    def edge_data(self) -> dict[str, Tensor]:
+        """``edge_weight``, ``edge_attr`` and ``edge_type``, those that the graph has, by name."""
+        return edge_data_of(self)
+
+    @property
     def multi_label(self) -> bool:
         """Whether nodes have several labels: ``y`` is [N, K] of 0 and 1."""
         return self.y.ndim == 2 and not self.regression
 
     def checksum(self) -> int:
-        """Return a CRC-32 of edges, labels and splits: different graphs almost surely have different checksums."""
+        """Return a CRC-32 of edges with their data, labels and splits; it almost surely differs between graphs."""
         checksum = 0
-        for tensor in (self.edge_index, self.y, self.train, self.val, self.test):
+        for tensor in (self.edge_index, self.y, self.train, self.val, self.test, *self.edge_data.values()):
             checksum = zlib.crc32(tensor.cpu().contiguous().numpy().view(np.uint8).data, checksum)
         return checksum
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""
-        names = ("x", "edge_index", "y", "train", "val", "test")
+        names = ("x", "edge_index", "y", "train", "val", "test", *self.edge_data)
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
     def __repr__(self) -> str:
         sizes = f"nodes={self.num_nodes}, edges={self.num_edges}, features={self.num_features}"
-        return f"Graph({self.name!r}, {sizes}, classes={self.num_classes})"
+        data = "".join(f", {name}" for name in self.edge_data)
+        return f"Graph({self.name!r}, {sizes}, classes={self.num_classes}{data})"

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs.checks import check_nodes
+from gistgnn.graphs.checks import check_features
+from gistgnn.graphs.edge_data import EDGE_DATA, check_edge_data, edge_data_of
 from gistgnn.graphs.graph import Graph
 from gistgnn.io.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
 _KEYS = ("edge_index", "x", "y", "train", "val", "test")
+_OPTIONAL = ("num_classes", *EDGE_DATA)
 
 
 def load_file(path: str | Path) -> Graph:
@@ -26,8 +28,9 @@ def load_file(path: str | Path) -> Graph:
 
     Args:
         path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``
-            and ``test`` (masks or node numbers) and optionally ``num_classes``; or a ``.pt`` with a
-            `torch_geometric.data.Data` saved by `torch.save`. For the values see `Graph.build` and `Graph.from_pyg`.
+            and ``test`` (masks or node numbers) and optionally ``num_classes``, ``edge_weight``, ``edge_attr`` and
+            ``edge_type``; or a ``.pt`` with a `torch_geometric.data.Data` saved by `torch.save`. For the values see
+            `Graph.build` and `Graph.from_pyg`.
 
     Raises:
         InputError: the file is missing, damaged, of another kind, or has wrong values; the message names the file.
@@ -45,8 +48,10 @@ def load_file(path: str | Path) -> Graph:
         return Graph.build(**arrays, name=path.stem)
 
 
-def load_nodes(path: str | Path) -> tuple[Tensor, Tensor]:
-    """Read only ``x`` [N, F] and ``edge_index`` [2, E] from a file as for `load_file`, which needs no labels or splits.
+def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Read only ``x`` [N, F], ``edge_index`` [2, E] and edge data by name from a file as for `load_file`.
+
+    The file needs no labels and no splits.
 
     Raises:
         InputError: as `load_file`.
@@ -55,9 +60,22 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor]:
     with _reading(path) as is_npz:
         if is_npz:
             arrays = _read_npz(path, ("edge_index", "x"))
-            return check_nodes(arrays["x"], arrays["edge_index"])
+            return _check_nodes(**arrays)
         data = _read_pt(path)
-        return check_nodes(data.x, data.edge_index)
+        return _check_nodes(data.x, data.edge_index, **edge_data_of(data))
+
+
+def _check_nodes(
+    x: Any, edge_index: Any, num_classes: Any = None, **edge_data: Any
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Check features, edges and edge data; ``num_classes`` is not needed."""
+    for name, value in (("x", x), ("edge_index", edge_index)):
+        if value is None:
+            raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
+    features = check_features(x)
+    edges, data = check_edge_data(edge_index, edge_data, features.shape[0])
+    device = features.device
+    return features, edges.to(device), {name: value.to(device) for name, value in data.items()}
 
 
 def save_file(graph: Graph, path: str | Path) -> None:
@@ -75,7 +93,7 @@ def save_file(graph: Graph, path: str | Path) -> None:
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected .npz")
     if graph.regression:
         raise InputError(f"{path}: the graph is one of a regression; expected classes or labels: keep it as a Data")
-    arrays = {key: getattr(graph, key).cpu().numpy() for key in _KEYS}
+    arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
     with replacing(path) as temporary:
         np.savez(temporary, num_classes=np.asarray(graph.num_classes), **arrays)
 
@@ -109,7 +127,7 @@ def _read_npz(path: Path, keys: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
                 raise InputError(
                     f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {present})"
                 )
-            return {key: _read_array(archive, key) for key in archive.files if key in (*keys, "num_classes")}
+            return {key: _read_array(archive, key) for key in archive.files if key in (*keys, *_OPTIONAL)}
     except InputError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:

@@ -48,8 +48,10 @@ def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
     return replace(info, name=name, nodes=nodes, edges=edges, train=train)
 
 
-def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor]:
-    """Load only ``x`` [N, F] and ``edge_index`` [2, E], as `load` does. A file needs no labels and no splits.
+def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Load only ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load` does.
+
+    A file needs no labels and no splits.
 
     Raises:
         InputError: as `load`.
@@ -57,7 +59,7 @@ def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tupl
     if find(str(name_or_path)) is None and Path(name_or_path).suffix.lower() in SUFFIXES:
         return graph_files.load_nodes(Path(name_or_path).expanduser())
     graph = load(name_or_path, data_root)
-    return graph.x, graph.edge_index
+    return graph.x, graph.edge_index, graph.edge_data
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:

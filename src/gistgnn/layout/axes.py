@@ -18,12 +18,18 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gistgnn.errors import InputError, reason
+from gistgnn.sampling.call import signature
 
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
 
 # Limits of the search: all orders of six segments; of more segments, the natural and the reversed order at least.
 MOST_ORDERS, MOST_CANDIDATES = 1000, 2000
+
+_PRODUCT = (
+    "it is a product of widths, as in NNConv, whose edge network makes a matrix for every edge; use a layer whose edge "
+    "network makes one vector, such as GINEConv"
+)
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,33 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     except InputError:
         raise
     except Exception as error:  # a user's function may raise anything
-        raise InputError(f"build({argument}) failed: {reason(error)}") from error
+        raise InputError(f"build({argument}) failed: {reason(error)}{_hint(error, argument)}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")
     return module
+
+
+def _hint(error: Exception, argument: int | Widths) -> str:
+    """Return a hint if the error looks as if `build` expects an integer and gets a tuple, or the reverse."""
+    if not isinstance(error, TypeError):
+        return ""
+    if isinstance(argument, int):
+        return f"; if build takes a tuple of widths, one for each hidden layer, give widths=({argument},)"
+    return f"; if build takes one width for all layers, as PyG's models do, give an integer: widths={argument[0]}"
+
+
+def check_build(build: Any) -> None:
+    """Refuse a model in place of a function that builds it.
+
+    Raises:
+        InputError: ``build`` is a model, or cannot be called.
+    """
+    if isinstance(build, nn.Module) or not callable(build):
+        kind = type(build).__name__
+        raise InputError(
+            f"build is a {kind}{', a model' if isinstance(build, nn.Module) else ''}; expected a function that returns "
+            "the model at given widths, such as lambda widths: GCN(features, widths, classes)"
+        )
 
 
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
@@ -151,6 +180,7 @@ def _shapes(build: Build, widths: Widths, shared: bool) -> dict[str, tuple[int, 
             module = construct(build, widths, shared=shared)
     except InputError:  # an initialisation that needs values does not run on the meta device
         module = construct(build, widths, shared=shared)
+    signature(module)  # refuses a forward that cannot be called
     return {name: tuple(tensor.shape) for name, tensor in named_tensors(module).items()}
 
 
@@ -158,7 +188,11 @@ def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[
     for other in others:
         if differing := sorted(base.keys() ^ other.keys()):
             name = differing[0]
-            raise InputError(f"parameter '{name}' exists at some widths only: build the same layers at every width")
+            raise InputError(
+                f"parameter '{name}' exists at some widths only: build the same layers at every width (GENConv and "
+                "others add a projection where the sizes on their two sides differ: give them equal sizes, by one "
+                "integer as widths and a Linear layer before and after them)"
+            )
         for name, shape in base.items():
             if (dims := len(other[name])) != len(shape):
                 raise InputError(f"parameter '{name}' has {len(shape)} dimensions at some widths, {dims} at others")
@@ -172,14 +206,16 @@ def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]])
     steps = []
     for axis, (twice, thrice) in enumerate(per_axis):
         if thrice - twice != twice - size or twice < size:
+            why = _PRODUCT if (twice, thrice) == (4 * size, 9 * size) else "it is not made of whole copies of the axis"
             raise InputError(
                 f"parameter '{name}': a dimension of {size} grows to {twice} and {thrice} as width {axis} doubles and "
-                "triples: it is not made of whole copies of the axis"
+                f"triples: {why}"
             )
         steps.append(twice - size)
     fixed = size - sum(steps)
     if fixed < 0 or doubled != size + sum(steps):
-        raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes")
+        why = f": {_PRODUCT}" if doubled == 4 * size else ""
+        raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes{why}")
     return _Growth(fixed, tuple(steps))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, candidate_layouts
+from gistgnn.layout.axes import Build, Dim, Layout, Widths, candidate_layouts, check_build
 from gistgnn.layout.instance import DRAWS, Instance, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
@@ -26,8 +26,10 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
         input_axis: the index of the width that is the number of input features (Table 1 partitions d_0), if any.
 
     Raises:
-        InputError: no layout passes the check; the message names the parameter or the axis.
+        InputError: ``build`` is no function; its model cannot be called; or no layout passes the check. The message
+            names the parameter or the axis.
     """
+    check_build(build)
     failure = ""
     instances: list[Instance] = []
     with torch_stream(0, "layout"):  # the user's random stream does not move
@@ -76,8 +78,20 @@ def _find_error(instance: Instance, layout: Layout) -> str | None:
         return (
             f"the layout of parameter {listed} cannot be confirmed: permuting the features of width {axis} changes the "
             "model's output, so they cannot be split into blocks; leave that width out of the widths"
+            f"{_hint(layout, axis)}"
         )
     return None
+
+
+def _hint(layout: Layout, axis: int) -> str:
+    """Say that a tensor's copies of the axis may be mixed, if there is such a tensor."""
+    for name, dims in layout.dims.items():
+        if (copies := max(sum(s.axis == axis for s in dim) for dim in dims or ((),))) > 1:
+            return (
+                f" ('{name}' holds {copies} entries for each feature: they can be split if they are {copies} copies of "
+                "all features, one after the other, and not a matrix, as NNConv's edge network makes, or heads)"
+            )
+    return ""
 
 
 def _check_effect(instances: Sequence[Instance], layout: Layout) -> None:

@@ -1,6 +1,9 @@
 """Small random instances of a model, on which its layout is tried."""
 
-from dataclasses import dataclass
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +11,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError, reason
 from gistgnn.layout.axes import Build, Layout, Widths, construct, named_tensors
 from gistgnn.sampling import Batch, forward
+from gistgnn.sampling.call import signature
 from gistgnn.utils.random_streams import torch_stream
 
 SMALLEST_AXIS = 5  # enough that some features survive every ReLU
@@ -30,11 +34,11 @@ class Instance:
 
     def output(self, values: dict[str, Tensor], x: Tensor) -> Tensor:
         """Run the module with other parameters and buffers, and other input features."""
-        batch = Batch(x, self.batch.edge_index, self.batch.y, self.batch.loss_nodes)
+        batch = replace(self.batch, x=x)
         batch.__dict__["adj"] = self.batch.adj
         tensors = named_tensors(self.module)
         before = self.values()
-        with torch.no_grad(), torch_stream(0, "layout check"):
+        with torch.no_grad(), torch_stream(0, "layout check"), _eager(self.module):
             try:
                 for name, tensor in tensors.items():
                     tensor.copy_(values[name])
@@ -100,24 +104,57 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
     ring = torch.arange(7)
     source = torch.cat([ring, ring.roll(-1), ring[:-3]])
     target = torch.cat([ring.roll(-1), ring, ring[3:]])
-    edge_index = torch.stack([source, target])
+    edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]  # some aggregations need sorted edges
     error: Exception | None = None
-    for inputs in _input_sizes(layout, features, input_axis):
-        batch = Batch(torch.randn(len(ring), inputs, dtype=torch.float64), edge_index, ring, ring)
-        try:
-            with torch.no_grad():
-                forward(module, batch)
-        except Exception as e:  # a user's model may raise anything
-            error = error or e
-        else:
-            return batch
+    sizes = _fixed_sizes(layout)
+    for inputs in sizes if input_axis is None else [features[input_axis] * layout.units[input_axis]]:
+        x = torch.randn(len(ring), inputs, dtype=torch.float64)
+        for edge_data in _edge_data(module, edge_index.shape[1], sizes):
+            batch = Batch(x, edge_index, ring, ring, edge_data=edge_data)
+            try:
+                with torch.no_grad(), _eager(module):
+                    forward(module, batch)
+            except Exception as e:  # a user's model may raise anything
+                error = error or e
+            else:
+                return batch
     why = reason(error) if error else "no parameter shows how many input features it takes"
-    raise InputError(f"the model could not be called as forward(x, edge_index) or forward(x, adj): {why}")
+    raise InputError(
+        f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
+        f"{why}"
+    )
 
 
-def _input_sizes(layout: Layout, features: Widths, input_axis: int | None) -> list[int]:
-    """List the numbers of input features to try: fixed dimensions, or equal parts of one with several copies."""
-    if input_axis is not None:
-        return [features[input_axis] * layout.units[input_axis]]
+def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
+    """Yield what edge data the model may take, of which the kinds and the number of features are not known."""
+    takes = signature(module)
+    names = [name for name in takes.edge_data if name not in takes.ignored]
+    if "edge_attr" in names:
+        shapes = [(edges, size) for size in sizes] + [(edges,)]
+        attributes = [torch.rand(shape, dtype=torch.float64) for shape in shapes]
+        attributes += [torch.arange(edges) % 2, (torch.arange(edges) % 2).unsqueeze(1)]
+    else:
+        attributes = [torch.empty(0)]
+    types = [torch.arange(edges) % 2, torch.zeros(edges, dtype=torch.long)]
+    for edge_attr, edge_type in itertools.product(attributes, types if "edge_type" in names else types[:1]):
+        weight = torch.rand(edges, dtype=torch.float64) + 0.5
+        values = {"edge_weight": weight, "edge_attr": edge_attr, "edge_type": edge_type}
+        yield {name: values[name] for name in names}
+    if names and not takes.required:
+        yield {}
+
+
+@contextlib.contextmanager
+def _eager(module: nn.Module) -> Iterator[None]:
+    """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
+    if hasattr(module, "_orig_mod"):
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    else:
+        yield
+
+
+def _fixed_sizes(layout: Layout) -> list[int]:
+    """List the numbers of features to try: fixed dimensions, or equal parts of one with several copies."""
     fixed = [s.fixed for dims in layout.dims.values() for dim in dims for s in dim if s.axis is None and s.fixed]
     return list(dict.fromkeys(size // parts for parts in (1, 2, 3, 4) for size in fixed if size % parts == 0))

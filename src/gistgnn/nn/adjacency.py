@@ -13,6 +13,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, without_zeros
 
 Operator = Literal["gcn", "mean"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
@@ -27,24 +28,49 @@ class Adjacency:
         edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
         num_nodes: N.
         dtype: type of the operators' values; the same as the features'.
+        edge_weight: [E], of the edges; None: 1. It is a constant, without a gradient.
+
+    Attributes:
+        edge_weight: [E], in the order of the pattern's entries; None: 1.
 
     Raises:
-        InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1.
+        InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1; or
+            ``edge_weight`` has another length. An operator raises it for a negative weight.
     """
 
-    def __init__(self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> None:
+    edge_weight: Tensor | None = None
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        num_nodes: int,
+        dtype: torch.dtype = torch.float32,
+        edge_weight: Tensor | None = None,
+    ) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
         source, target = edge_index
-        self.pattern, _ = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
+        self.pattern, order = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
         self.dtype = dtype
+        if edge_weight is not None:
+            if edge_weight.shape != source.shape:
+                shape = list(edge_weight.shape)
+                raise InputError(f"edge_weight has shape {shape}: give [{len(source)}], a weight for every edge")
+            edge_weight = edge_weight.detach().to(dtype)
+            self.edge_weight = edge_weight if order is None else edge_weight.index_select(0, order)
         self.cache_products(None)
 
     @classmethod
-    def from_pattern(cls, pattern: Pattern, dtype: torch.dtype = torch.float32) -> Adjacency:
-        """Return the graph whose edges are the entries (target, source) of ``pattern``: [N, N], without a copy."""
+    def from_pattern(
+        cls, pattern: Pattern, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """Return the graph whose edges are the entries (target, source) of ``pattern``: [N, N], without a copy.
+
+        ``edge_weight``: [nnz], in the pattern's order; None: 1.
+        """
         adjacency = cls.__new__(cls)
         adjacency.pattern, adjacency.dtype = pattern, dtype
+        adjacency.edge_weight = None if edge_weight is None else edge_weight.to(dtype)
         adjacency.cache_products(None)
         return adjacency
 
@@ -119,16 +145,32 @@ class Adjacency:
 
     @cached_property
     def gcn(self) -> SparseMatrix:
-        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node and D̃ the in-degrees of A + I."""
+        """Ā = D̃^-1/2 (A + I) D̃^-1/2 of eq. 1: [N, N], with one self-loop per node and D̃ the in-degrees of A + I.
+
+        With weights, A holds them, and a given self-loop keeps its own.
+        """
+        if self.edge_weight is not None:
+            return self._weighted_gcn(self.edge_weight)
         pattern = self.attention
         scale = pattern.rowptr.diff().to(self.dtype).rsqrt()
         return SparseMatrix.from_pattern(
             pattern, scale.index_select(0, pattern.row) * scale.index_select(0, pattern.col)
         )
 
+    def _weighted_gcn(self, weight: Tensor) -> SparseMatrix:
+        check_weights(weight)
+        pattern, value = looped(self.pattern, weight, loop_weights(self.pattern, weight))
+        scale = without_zeros(row_sums(pattern, value)).rsqrt()
+        value.mul_(scale.index_select(0, pattern.row)).mul_(scale.index_select(0, pattern.col))
+        return SparseMatrix.from_pattern(pattern, value)
+
     @cached_property
     def mean(self) -> SparseMatrix:
-        """D^-1 A: [N, N], the mean over the incoming edges; 0 for a node without incoming edges."""
+        """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without incoming edges."""
+        if self.edge_weight is not None:
+            check_weights(self.edge_weight)
+            scale = without_zeros(row_sums(self.pattern, self.edge_weight)).reciprocal()
+            return SparseMatrix.from_pattern(self.pattern, self.edge_weight * scale.index_select(0, self.pattern.row))
         scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
         return SparseMatrix.from_pattern(self.pattern, scale.index_select(0, self.pattern.row))
 
@@ -142,7 +184,8 @@ class Adjacency:
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
         if like.dtype == self.dtype and like.device == self.device:
             return self
-        return Adjacency.from_pattern(self.pattern.to(like.device), like.dtype)
+        weight = None if self.edge_weight is None else self.edge_weight.to(like.device)
+        return Adjacency.from_pattern(self.pattern.to(like.device), like.dtype, weight)
 
     def __repr__(self) -> str:
         return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"

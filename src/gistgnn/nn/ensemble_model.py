@@ -16,9 +16,9 @@ class EnsembleModel(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *arguments: Any) -> Tensor:
+    def forward(self, *arguments: Any, **edge_data: Tensor) -> Tensor:
         """Call every member with the arguments and return the mean output: [N, C]."""
-        return torch.stack([member(*arguments) for member in self.members]).mean(dim=0)
+        return torch.stack([member(*arguments, **edge_data) for member in self.members]).mean(dim=0)
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:

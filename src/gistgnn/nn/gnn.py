@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,6 +26,7 @@ class Layer(nn.Module, ABC):
     """
 
     out_features: int  # columns of the output
+    edge_data: ClassVar[tuple[str, ...]] = ()  # the edge data that `aggregate` reads from the `Adjacency`
     edge_scores: int = 0  # rows of `scores`
     update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
 
@@ -66,6 +67,7 @@ class Propagation(Layer):
     features are aggregated first: the product is computed once and reused (see `Adjacency.cache_products`).
     """
 
+    edge_data = ("edge_weight",)
     operator: Operator  # the name of Ā among the graph's operators
     weight: nn.Parameter
 
@@ -167,6 +169,11 @@ class GNN(nn.Module, ABC):
     def num_layers(self) -> int:
         """Graph layers, the output layer included: L + 1 for L hidden layers."""
         return len(self.convs)
+
+    @property
+    def edge_data(self) -> tuple[str, ...]:
+        """The names of the edge data that the layers read."""
+        return tuple(dict.fromkeys(name for layer in self.convs for name in cast(Layer, layer).edge_data))
 
     def check_input(self, x: Tensor | SparseMatrix) -> None:
         """Raise InputError if ``x`` does not have the model's number of features."""

@@ -120,12 +120,15 @@ class Pattern:
         """Return the first rows; all their entries must be in the first columns."""
         return Pattern(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
 
-    def within(self, part: Tensor) -> Pattern:
-        """Return a square pattern's entries whose row and column are in the same part; ``part``: [R] integers."""
+    def within(self, part: Tensor) -> tuple[Pattern, Tensor]:
+        """Return a square pattern's entries whose row and column are in the same part, and the mask [nnz] of them.
+
+        ``part``: [R] integers.
+        """
         part = part.to(self.col.dtype)
         keep = part.index_select(0, self.col) == part.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
         before = torch.cat([self.rowptr.new_zeros(1), keep.cumsum(0, dtype=self.rowptr.dtype)])
-        return Pattern(before.index_select(0, self.rowptr), self.col[keep], self.shape)
+        return Pattern(before.index_select(0, self.rowptr), self.col[keep], self.shape), keep
 
     def csr(self, value: Tensor) -> Tensor:
         """Return the torch CSR tensor with these entries and ``value``: [nnz], without a copy."""

@@ -14,15 +14,17 @@ from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.nn.weights import looped, row_sums
 
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]."""
+    """In-degrees in the whole graph of some nodes, each a floating-point tensor [n]; with weights their sums."""
 
     plain: Tensor  # in A, with the given self-loops
     looped: Tensor  # in A + I, with one self-loop per node
     row_sums: Tensor | None = None  # of the whole graph's Ā (eq. 1) if rows are to be normalised; None: they are not
+    loops: Tensor | None = None  # the weights of the nodes' self-loops in A + I; None: 1
 
     def of(self, nodes: Tensor) -> Degrees:
         """Return the degrees of some of the nodes."""
@@ -37,8 +39,8 @@ class Degrees:
         return self._map(lambda tensor: tensor.to(device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Degrees:
-        row_sums = None if self.row_sums is None else change(self.row_sums)
-        return Degrees(change(self.plain), change(self.looped), row_sums)
+        others = (None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops))
+        return Degrees(change(self.plain), change(self.looped), *others)
 
 
 class SampledAdjacency(Adjacency):
@@ -46,7 +48,8 @@ class SampledAdjacency(Adjacency):
 
     An operator's entry is the whole graph's entry times the edge's weight. If the weight is 1 / (probability that the
     edge is sampled), or the number of times it was drawn over the expected number, then the mean of Ā H over many
-    samples is the whole graph's Ā H. A node's self-loop in Ā is always present, with weight 1.
+    samples is the whole graph's Ā H. A node's self-loop in Ā is always present. In a graph with edge weights,
+    ``weight`` is multiplied by them, and ``degrees`` are their sums.
 
     If `Degrees.row_sums` is given, every row is scaled to the sum of the whole graph's row (LADIES, section 3.2). This
     is biased, but has a lower variance.
@@ -121,12 +124,10 @@ class SampledAdjacency(Adjacency):
 
     @cached_property
     def _looped(self) -> tuple[Pattern, Tensor | None]:
-        pattern, keep, place = self.pattern.looped()
         if self.weight is None:
-            return pattern, None
-        weight = self.weight.new_ones(pattern.nnz)
-        weight[place] = self.weight[keep]
-        return pattern, weight
+            return self.pattern.with_self_loops(), None
+        loops = self.degrees.loops
+        return looped(self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]])
 
     @staticmethod
     def _matrix(pattern: Pattern, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
@@ -134,7 +135,7 @@ class SampledAdjacency(Adjacency):
         matrix = SparseMatrix.from_pattern(pattern, value)
         if sums is None:
             return matrix
-        sampled = (matrix @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
+        sampled = row_sums(pattern, value)
         scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
         return SparseMatrix.from_pattern(pattern, value * scale.index_select(0, pattern.row))
 

@@ -33,7 +33,7 @@ class Stack:
 
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             state = {**parameters, **buffers}
-            out = functional_call(model, state, given)  # leaves changed buffers in `state`
+            out = functional_call(model, state, given.positional, given.by_name)  # leaves changed buffers in `state`
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor

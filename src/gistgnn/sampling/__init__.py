@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING
 from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from gistgnn.sampling.batch import Batch, Share, arguments, check_fits, forward, training_subgraph, whole_graph
+    from gistgnn.sampling.batch import Batch, Share, training_subgraph, whole_graph
+    from gistgnn.sampling.call import arguments, check_fits, forward
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.neighbor import NeighborSampling
-    from gistgnn.sampling.registry import SAMPLERS, describe, from_description
+    from gistgnn.sampling.registry import SAMPLERS, describe, from_description, named_sampling
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = ["Batch", "Share", "arguments", "check_fits", "forward", "training_subgraph", "whole_graph"]
+__all__ = ["Batch", "Share", "training_subgraph", "whole_graph"]
+__all__ += ["arguments", "check_fits", "forward"]
 __all__ += ["ClusterBatches", "ClusterSampling"]
 __all__ += ["FastGCNSampling", "LadiesSampling"]
 __all__ += ["NeighborSampling"]
-__all__ += ["SAMPLERS", "describe", "from_description"]
+__all__ += ["SAMPLERS", "describe", "from_description", "named_sampling"]
 __all__ += ["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"]
 __all__ += ["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"]
 _HOMES = {
-    **dict.fromkeys(
-        ["Batch", "Share", "arguments", "check_fits", "forward", "training_subgraph", "whole_graph"], "batch"
-    ),
+    **dict.fromkeys(["Batch", "Share", "training_subgraph", "whole_graph"], "batch"),
+    **dict.fromkeys(["arguments", "check_fits", "forward"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
     **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),
     **dict.fromkeys(["NeighborSampling"], "neighbor"),
-    **dict.fromkeys(["SAMPLERS", "describe", "from_description"], "registry"),
+    **dict.fromkeys(["SAMPLERS", "describe", "from_description", "named_sampling"], "registry"),
     **dict.fromkeys(["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"], "saint"),
     **dict.fromkeys(["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"], "sampler"),
 }

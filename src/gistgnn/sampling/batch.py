@@ -1,21 +1,15 @@
 """What a model is trained on in one step."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gistgnn.errors import InputError, reason
 from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import SampledAdjacency
 
@@ -41,6 +35,7 @@ class Batch:
         sparse: whether `features` is a sparse matrix; None: x decides. Parts follow the whole graph.
         splits: the nodes whose predictions are scored, as masks [N] by the names of the splits; None: not known.
         loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted sum. None: the mean.
+        edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of `edge_index`.
     """
 
     x: Tensor
@@ -51,6 +46,7 @@ class Batch:
     sparse: bool | None = None
     splits: dict[str, Tensor] | None = None
     loss_weights: Tensor | None = None
+    edge_data: Mapping[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -67,10 +63,18 @@ class Batch:
         if isinstance(self.edges, SampledAdjacency):
             adj: Adjacency = self.edges
         elif isinstance(self.edges, Tensor):
-            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype)
+            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype, self.edge_data.get("edge_weight"))
         else:
-            adj = Adjacency.from_pattern(self.edges, self.x.dtype)
+            adj = Adjacency.from_pattern(self.edges, self.x.dtype, self.edge_data.get("edge_weight"))
         return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
+
+    @cached_property
+    def entry_data(self) -> Mapping[str, Tensor]:
+        """`edge_data` in the order of the entries of `adj`, which are sorted by target."""
+        if not self.edge_data or not isinstance(self.edges, Tensor) or bool((self.edges[1].diff() >= 0).all()):
+            return self.edge_data
+        order = torch.argsort(self.edges[1], stable=True)
+        return {name: value.index_select(0, order) for name, value in self.edge_data.items()}
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
@@ -111,7 +115,8 @@ class Batch:
 def whole_graph(graph: Graph) -> Batch:
     """Return the whole graph as one batch with its splits; the loss is on its training nodes."""
     splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
-    return Batch(graph.x, graph.edge_index, graph.y, graph.train.nonzero().squeeze(1), splits=splits)
+    nodes = graph.train.nonzero().squeeze(1)
+    return Batch(graph.x, graph.edge_index, graph.y, nodes, splits=splits, edge_data=graph.edge_data)
 
 
 def unshared(compute: Compute) -> dict[str, Tensor]:
@@ -126,81 +131,10 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
         nodes = graph.train.nonzero().squeeze(1)
         inside = graph.train[graph.edge_index].all(dim=0)
         number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
-        return {"x": graph.x[nodes], "edges": number[graph.edge_index[:, inside]], "y": graph.y[nodes]}
+        part = {"x": graph.x[nodes], "edges": number[graph.edge_index[:, inside]], "y": graph.y[nodes]}
+        return part | {name: value[inside] for name, value in graph.edge_data.items()}
 
     part = share(compute)
     everyone = torch.arange(len(part["x"]), device=graph.x.device)
-    return Batch(part["x"], part["edges"], part["y"], everyone)
-
-
-_ARGUMENTS: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()  # needed at every step, slow to inspect
-
-
-def _argument_names(model: nn.Module) -> list[str]:
-    """Return the names of the arguments that `model.forward` takes by position."""
-    if model not in _ARGUMENTS:
-        compiled = members_of(getattr(model, "_orig_mod", model))[0]  # torch.compile hides the arguments
-        parameters = inspect.signature(compiled.forward).parameters.values()
-        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        varying = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # forward(*args) is called as PyG's models are
-        _ARGUMENTS[model] = ["x", "edge_index"] if varying and len(names) < 2 else names
-    return _ARGUMENTS[model]
-
-
-def arguments(model: nn.Module, batch: Batch) -> tuple[Any, ...]:
-    """Return the arguments of a model's forward for a batch, chosen by their names.
-
-    `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
-    other second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone.
-    """
-    names = _argument_names(model)
-    if len(names) > 1 and names[1] == "adj":
-        return batch.features, batch.adj
-    return (batch.dense, batch.edge_index) if len(names) > 1 else (batch.dense,)
-
-
-def forward(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the model's output for every node of the batch, [N, C]; `arguments` says how it is called.
-
-    Where a batch is sampled by layers, a model that takes an `Adjacency` has an output for the first nodes only.
-
-    Raises:
-        InputError: the output is not one tensor with a row for each node.
-    """
-    inputs = arguments(model, batch)
-    out, nodes = model(*inputs), batch.x.shape[0]
-    if isinstance(inputs[-1], SampledAdjacency):
-        nodes = inputs[-1].num_outputs
-    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
-        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
-    return out
-
-
-def check_fits(model: nn.Module, batch: Batch, classes: int | None) -> None:
-    """Refuse a model that cannot take the graph's features or predict its classes.
-
-    It runs a model that is not of `gistgnn.nn` once. It checks every member of an ensemble. `classes` is None where any
-    number of outputs is fine.
-
-    Raises:
-        InputError: the model's input or output size does not fit the graph.
-    """
-    if isinstance(model, EnsembleModel):
-        for member in model.members:
-            check_fits(member, batch, classes)
-        return
-    if gnn := as_gnn(model):
-        gnn.check_input(batch.x)
-        gnn.check_structure(batch.adj)
-        outputs = gnn.out_features
-    else:
-        try:
-            with torch.no_grad():
-                outputs = forward(model, batch).shape[1]
-        except InputError:
-            raise
-        except Exception as error:  # a user's model may raise anything
-            raise InputError(f"the model cannot take this graph's x {list(batch.x.shape)}: {reason(error)}") from error
-    if classes is not None and outputs != classes:
-        raise InputError(f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs")
+    data = {name: part[name] for name in graph.edge_data}
+    return Batch(part["x"], part["edges"], part["y"], everyone, edge_data=data)

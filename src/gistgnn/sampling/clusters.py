@@ -154,18 +154,21 @@ class Renumbered:
         copy = share(lambda: _renumbered(whole, clusters))
         self.x, self.y, self.train = copy["x"], copy["y"], copy["train"]
         self.rowptr, self.col = copy["rowptr"].numpy(), copy["col"].numpy()
+        self._edge_data = {name: copy[name] for name in whole.edge_data}
         self.cluster_of = np.arange(self.clusters, dtype=np.int32).repeat(self.ptr[1:] - self.ptr[:-1])
 
     def batch(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self.ptr[group].tolist(), self.ptr[group + 1].tolist(), strict=True))
+        pattern, data = self._induced(group, ranges)
         return Batch(
             _joined(self.x, ranges),
-            self._induced(group, ranges).to(self.x.device),
+            pattern.to(self.x.device),
             _joined(self.y, ranges),
             _joined(self.train, ranges).nonzero().squeeze(1),
             self._product(ranges) if self._whole else None,
             self._sparse,
+            edge_data={name: value.to(self.x.device) for name, value in data.items()},
         )
 
     def _product(self, ranges: list[tuple[int, int]]) -> Callable[[Operator], Tensor]:
@@ -181,8 +184,9 @@ class Renumbered:
 
         return product
 
-    def _induced(self, group: Array, ranges: list[tuple[int, int]]) -> Pattern:
-        source, bounds, entries = self._rows(ranges)
+    def _induced(self, group: Array, ranges: list[tuple[int, int]]) -> tuple[Pattern, dict[str, Tensor]]:
+        cuts = [(int(self.rowptr[start]), int(self.rowptr[stop])) for start, stop in ranges]
+        source, bounds, entries = self._rows(ranges, cuts)
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self.ptr[group + 1] - self.ptr[group]
         move = np.full(self.clusters, -len(self.cluster_of), source.dtype)  # below 0: not in the batch
@@ -193,11 +197,14 @@ class Renumbered:
         np.cumsum(inside, out=before[1:])
         rowptr, col, nodes = before[bounds], local[inside], int(sizes.sum())
         dtype = index_dtype(nodes, len(col))
-        return Pattern(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype), (nodes, nodes))
+        pattern = Pattern(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype), (nodes, nodes))
+        return pattern, {name: _joined(value, cuts)[inside] for name, value in self._edge_data.items()}
 
-    def _rows(self, ranges: list[tuple[int, int]]) -> tuple[Array, Array, int]:
-        """Return the sources of all edges into the ranges, where each node's edges begin and end, and their number."""
-        cuts = [(int(self.rowptr[start]), int(self.rowptr[stop])) for start, stop in ranges]
+    def _rows(self, ranges: list[tuple[int, int]], cuts: list[tuple[int, int]]) -> tuple[Array, Array, int]:
+        """Return the sources of all edges into the ranges, where each node's edges begin and end, and their number.
+
+        ``cuts`` are the ranges of these edges.
+        """
         source = np.concatenate([self.col[begin:end] for begin, end in cuts])
         bounds, before = [np.zeros(1, np.int64)], 0
         for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
@@ -211,7 +218,7 @@ def _renumbered(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
     train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
     train[whole.loss_nodes] = True
     pattern = whole.adj.pattern.to(torch.device("cpu"))
-    entries = np.ones(pattern.nnz, np.int8)
+    entries = np.arange(pattern.nnz) if whole.edge_data else np.ones(pattern.nnz, np.int8)
     rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[clusters.order.numpy()]
     place = np.empty(nodes, rows.indices.dtype)
     place[clusters.order.numpy()] = np.arange(nodes)
@@ -221,6 +228,7 @@ def _renumbered(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
         "train": train.index_select(0, order),
         "rowptr": torch.from_numpy(rows.indptr),
         "col": torch.from_numpy(place[rows.indices]),
+        **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.entry_data.items()},
     }
 
 

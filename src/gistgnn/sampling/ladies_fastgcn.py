@@ -14,7 +14,7 @@ import torch
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.layered import LayeredBatches, LayeredSampling
+from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
 from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure, pattern_of
 
@@ -32,12 +32,12 @@ class ImportanceBatches(LayeredBatches):
 
     @abstractmethod
     def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Return distinct nodes and the weights of their columns; ``rows`` are A's rows of the nodes ``outputs``."""
+        """Return distinct nodes and the weights of their columns; ``rows`` are `Structure.values` of ``outputs``."""
 
-    def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
+    def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
         layers: list[SampledAdjacency] = []
         for count in reversed(self._numbers):
-            rows = self.structure.edges[outputs]
+            rows = self.structure.values[outputs]
             drawn, importance = self._draw(rows, outputs, count, rng)
             known = np.zeros(self.structure.nodes, bool)
             known[outputs] = True
@@ -45,12 +45,14 @@ class ImportanceBatches(LayeredBatches):
             inputs = np.concatenate([outputs, drawn[new]])
             columns = torch.ones(len(inputs), dtype=self.degrees.plain.dtype)
             columns[len(outputs) :] = torch.from_numpy(importance[new])
-            pattern = pattern_of(rows[:, inputs])
-            degrees = self.degrees.of(torch.from_numpy(inputs))
+            part = rows[:, inputs]
+            pattern, degrees = pattern_of(part), self.degrees.of(torch.from_numpy(inputs))
             weight = columns.index_select(0, pattern.col)
+            if "edge_weight" in self.structure.edge_data:
+                weight *= torch.from_numpy(part.data)
             layers.insert(0, SampledAdjacency(pattern, degrees, weight, refuses=self.refuses))
             outputs = inputs
-        return outputs, layers
+        return outputs, layers, {}
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:

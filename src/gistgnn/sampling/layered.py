@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
@@ -15,6 +16,8 @@ from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import check_count
+
+Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 
 
 class LayeredBatches(RandomBatches):
@@ -34,8 +37,11 @@ class LayeredBatches(RandomBatches):
         self.steps_per_epoch = -(-len(structure.train) // self._batch_size)
 
     @abstractmethod
-    def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
-        """Return the input nodes of the first layer, and the edges of every layer, the first layer's first."""
+    def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
+        """Return the input nodes of the first layer, the edges of every layer, and the edge data of the first layer.
+
+        The first layer comes first. There is no edge data where layers do not share their edges.
+        """
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
         return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
@@ -43,7 +49,7 @@ class LayeredBatches(RandomBatches):
     def _make(self, drawn: tuple[int, Array]) -> Batch:
         step, places = drawn
         outputs = self.structure.train[places]
-        nodes, (first, *above) = self._layers(outputs, self._generator("layers", step))
+        nodes, (first, *above), edge_data = self._layers(outputs, self._generator("layers", step))
         adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above, refuses=self.refuses)
         y = self.structure.y
         return Batch(
@@ -52,6 +58,7 @@ class LayeredBatches(RandomBatches):
             y.index_select(0, torch.from_numpy(outputs).to(y.device)),
             torch.arange(len(outputs), device=y.device),
             sparse=self.structure.sparse,
+            edge_data=edge_data,
         )
 
 

@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.layered import LayeredBatches, LayeredSampling
+from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
 from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure
 
@@ -23,22 +24,27 @@ ALL = -1  # neighbours
 class NeighborBatches(LayeredBatches):
     """The batches of `NeighborSampling`."""
 
-    def _layers(self, outputs: Array, rng: np.random.Generator) -> tuple[Array, list[SampledAdjacency]]:
+    def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
         place = np.full(self.structure.nodes, -1, np.int32)  # of a node among those of the batch
         place[outputs] = np.arange(len(outputs))
-        nodes, reached, kept, sources = outputs, [len(outputs)], [], []
+        nodes, reached, kept, chosen, sources = outputs, [len(outputs)], [], [], []
         for fanout in self._numbers:
             frontier = nodes[reached[-2] if len(reached) > 1 else 0 :]  # a node's neighbours are drawn once
-            drawn, counts = draw_neighbours(self.structure, frontier, fanout, rng)
+            entries, counts = draw_edges(self.structure, frontier, fanout, rng)
+            drawn = self.structure.edges.indices[entries]
             new = np.unique(drawn[place[drawn] < 0])
             place[new] = np.arange(len(nodes), len(nodes) + len(new))
             nodes = np.concatenate([nodes, new])
             reached.append(len(nodes))
             kept.append(counts)
+            chosen.append(entries)
             sources.append(place[drawn])
-        return nodes, self._cut(nodes, reached, np.concatenate(kept), np.concatenate(sources))
+        data = self.structure.data_of(np.concatenate(chosen))
+        return nodes, self._cut(nodes, reached, np.concatenate(kept), np.concatenate(sources), data), data
 
-    def _cut(self, nodes: Array, reached: list[int], kept: Array, sources: Array) -> list[SampledAdjacency]:
+    def _cut(
+        self, nodes: Array, reached: list[int], kept: Array, sources: Array, data: dict[str, Tensor]
+    ) -> list[SampledAdjacency]:
         """Return every layer's edges: all edges into its output nodes, which are the first nodes of the batch.
 
         Args:
@@ -46,10 +52,13 @@ class NeighborBatches(LayeredBatches):
             reached: number of nodes that are reached after each hop.
             kept: number of edges into each node, without the nodes of the last hop.
             sources: of these edges, as places in the batch.
+            data: of these edges.
         """
-        degrees = self.degrees.of(torch.from_numpy(nodes))
-        each = torch.from_numpy(kept)
-        weight = (degrees.plain[: len(each)] / each).repeat_interleave(each)
+        where, each = torch.from_numpy(nodes), torch.from_numpy(kept)
+        degrees, counts = self.degrees.of(where), self.structure.counts[where[: len(each)]]
+        weight = (counts.to(degrees.plain.dtype) / each).repeat_interleave(each)
+        if "edge_weight" in data:
+            weight *= data["edge_weight"].to(weight)
         rowptr, dtype = torch.cat([each.new_zeros(1), each.cumsum(0)]), index_dtype(len(nodes), len(sources))
         whole = Pattern(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
         layers: list[SampledAdjacency] = []
@@ -59,21 +68,23 @@ class NeighborBatches(LayeredBatches):
         return layers
 
 
-def draw_neighbours(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw ``fanout`` in-neighbours of each node without replacement, or all of them where there are no more.
+def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw ``fanout`` edges into each node without replacement, or all of them where there are no more.
 
-    ``fanout`` -1 is all. Return the neighbours, node by node, and their number for each node: [n] int64.
+    ``fanout`` -1 is all. Return the entries of `Structure.edges` that were drawn, node by node, and their number for
+    each node: [n] int64.
     """
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
     if fanout == ALL:
-        return structure.edges[nodes].indices, degree
+        before = degree.cumsum() - degree
+        return (starts - before).repeat(degree) + np.arange(degree.sum()), degree
     kept = np.minimum(degree, fanout)
     chosen = np.broadcast_to(np.arange(fanout), (len(nodes), fanout)).copy()
     many = np.flatnonzero(degree > fanout)
     chosen[many] = _distinct(degree[many], fanout, rng)
     entries = (starts[:, None] + chosen)[np.arange(fanout) < kept[:, None]]
-    return structure.edges.indices[entries], kept
+    return entries, kept
 
 
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from gistgnn.errors import InputError
 from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.sampling.sampler import Sampling
 
+SamplerName = Literal["full", "clusters", "ladies", "fastgcn", "neighbor", "saint-node", "saint-edge", "saint-rw"]
 FULL = "full"  # every step sees the whole graph; it has no settings
 SAMPLERS: Registry[type[Sampling]] = Registry(
     {
@@ -23,6 +25,36 @@ SAMPLERS: Registry[type[Sampling]] = Registry(
     }
 )
 """The classes of the samplers' settings, by the name on the command line."""
+
+NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given by its name alone
+
+
+def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | None:
+    """Return the settings of a sampler that is given by its name, such as "clusters"; other settings as they are.
+
+    They are the defaults. "clusters" makes clusters of about `NODES_PER_CLUSTER` nodes, at least `FEWEST_CLUSTERS`, and
+    joins 10 of them to a batch.
+
+    Args:
+        sampling: a name of `SAMPLERS`, or "full"; or the settings, or None.
+        nodes: N of the graph.
+
+    Raises:
+        InputError: there is no sampler of that name, or it is no sampler.
+    """
+    if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
+        return sampling
+    if sampling not in (FULL, *SAMPLERS):
+        raise InputError(
+            f"sampler is {sampling!r}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
+            "ClusterSampling(clusters=50)"
+        )
+    if sampling == FULL:
+        return None
+    if sampling == "clusters":
+        clusters = min(max(-(-nodes // NODES_PER_CLUSTER), FEWEST_CLUSTERS), nodes)
+        return SAMPLERS[sampling](clusters=clusters, clusters_per_batch=min(10, clusters))  # type: ignore[call-arg]
+    return SAMPLERS[sampling]()
 
 
 def describe(sampling: Sampling | None) -> dict[str, Any] | None:

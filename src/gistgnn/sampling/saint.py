@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
+from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
@@ -52,7 +54,11 @@ class SaintBatches(RandomBatches):
         chosen[self._draw.nodes(self._count, self._generator("layers", step))] = True
         nodes = np.flatnonzero(chosen)
         part = self._draw.edges[nodes][:, nodes]
-        where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))  # may sort the part
+        part.sort_indices()
+        where, weights = torch.from_numpy(nodes), torch.from_numpy(self.weights(part, nodes))
+        data = self._edge_data(nodes)
+        if "edge_weight" in data:
+            weights = weights * data["edge_weight"].to(weights)
         adj = SampledAdjacency(pattern_of(part), self._structure.degrees.of(where), weights)
         y, trains = self._structure.y, self._trains[nodes]
         weight = 1 / (self.sampled[nodes[trains]] * len(self._structure.train))
@@ -63,7 +69,15 @@ class SaintBatches(RandomBatches):
             torch.from_numpy(np.flatnonzero(trains)).to(y.device),
             sparse=self._structure.sparse,
             loss_weights=torch.from_numpy(weight).to(y.device, adj.dtype),
+            edge_data=data,
         )
+
+    def _edge_data(self, nodes: Array) -> dict[str, Tensor]:
+        if not self._structure.edge_data:
+            return {}
+        part = self._structure.entries[nodes][:, nodes]
+        part.sort_indices()
+        return self._structure.data_of(part.data)
 
     def weights(self, part: sp.csr_matrix, nodes: Array) -> Array:
         """Return p_v / p_uv of every edge among some nodes: [nnz] float32; ``part`` as for `Draw.together`."""
@@ -84,6 +98,11 @@ class SaintSampling(Sampling):
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> SaintBatches:
         """Return the sampler; see `Sampling.sampler`."""
         structure = Structure(whole, share)
+        if structure.edge_data and structure.repeats:
+            raise InputError(
+                f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
+                "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
+            )
         draw = self._draw(structure, seed, share)
         return SaintBatches(structure, draw, self.batch_size, seed, independent=self.independent)
 

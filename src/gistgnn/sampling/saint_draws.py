@@ -50,7 +50,8 @@ class NodeDraw(Draw):
     """
 
     def __init__(self, structure: Structure) -> None:
-        inverse = structure.inverse.astype(np.float64) ** 2
+        looped = structure.counts.numpy() + structure.missing_loops  # in-degrees in A + I; edge weights do not count
+        inverse = (1 / looped).astype(np.float64) ** 2
         squares = structure.edges.T @ inverse + structure.missing_loops * inverse
         self.touches, self.edges = squares / squares.sum(), structure.edges
         self._cumulated = self.touches.cumsum()
@@ -140,6 +141,8 @@ def _counted(edges: sp.csr_matrix, length: int, coverage: int, rng: np.random.Ge
             visits += np.bincount(walk[fresh[t]], minlength=nodes)
             for s in range(t):
                 both = fresh[s] & fresh[t]
+                if not both.any():
+                    continue
                 for one, other in ((walks[s][both], walk[both]), (walk[both], walks[s][both])):
                     entries = np.asarray(numbers[one, other]).ravel()
                     np.add.at(together, entries[entries > 0] - 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees
+from gistgnn.nn.weights import check_weights, loop_weights, row_sums, without_zeros
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
 
@@ -20,8 +22,13 @@ class Structure:
 
     Attributes:
         edges: A, [N, N] in CSR form: 1 at (target, source).
-        degrees: of every node.
+        values: the same with the edges' weights; `edges` if they have none.
+        degrees: of every node; sums of weights if there are weights.
+        edge_data: weights, features and types of the edges, by name, in the order of the entries of `edges`.
         sparse: whether features are gathered as sparse matrices.
+
+    Raises:
+        InputError: an edge has a negative weight.
     """
 
     def __init__(self, whole: Batch, share: Share = unshared) -> None:
@@ -29,37 +36,66 @@ class Structure:
         rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
         self.nodes = whole.x.shape[0]
         self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(self.nodes, self.nodes))
-        self.degrees = Degrees(host["own"], host["looped"])
+        self.edge_data = {name: host[name] for name in whole.edge_data}
+        self.values, weight = self.edges, host.get("weight")
+        if weight is not None:
+            self.values = sp.csr_matrix((weight.numpy(), col, rowptr), shape=self.edges.shape)
+        self.degrees = Degrees(host["own"], host["looped"], loops=host.get("loops"))
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
         self._features, self._device, self.sparse = whole.features, whole.x.device, whole.is_sparse
 
     @cached_property
-    def inverse(self) -> Array:
-        """1 / d̃ of every node, with d̃ its in-degree in A + I: [N] float32."""
-        return self.degrees.looped.float().reciprocal().numpy()
+    def counts(self) -> Tensor:
+        """The number of edges into every node: [N] int64."""
+        return torch.from_numpy(np.diff(self.edges.indptr)).long()
 
     @cached_property
     def missing_loops(self) -> Array:
-        """1 for nodes without a self-loop in A, 0 for the others."""
-        return (self.degrees.looped - self.degrees.plain).float().numpy()
+        """1 for nodes without a self-loop in A, 0 for the others: [N] float32."""
+        return (self.edges.diagonal() == 0).astype(np.float32)
+
+    @cached_property
+    def repeats(self) -> int:
+        """How many edges occur more than once."""
+        distinct = self.edges.copy()
+        distinct.sum_duplicates()
+        return self.edges.nnz - distinct.nnz
+
+    @cached_property
+    def entries(self) -> sp.csr_matrix:
+        """A with the number of its entry, from 0, at every edge."""
+        numbers = np.arange(self.edges.nnz)
+        return sp.csr_matrix((numbers, self.edges.indices, self.edges.indptr), shape=self.edges.shape)
+
+    def data_of(self, entries: Array) -> dict[str, Tensor]:
+        """Return the edge data of some entries of `edges`, by name, on the device of the features."""
+        if not self.edge_data:
+            return {}
+        places = torch.from_numpy(entries)
+        return {name: value.index_select(0, places).to(self._device) for name, value in self.edge_data.items()}
 
     @cached_property
     def column_squares(self) -> Array:
         """Σ_i Ā_ij² of every node j, with Ā of eq. 1: [N] float32."""
-        return self.squares(self.edges, np.arange(self.nodes))
+        return self.squares(self.values, np.arange(self.nodes))
 
     def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``, of which A's are ``rows``: [N] float32."""
-        weight = self.inverse[nodes]  # Ā_ij² = 1 / (d̃_i d̃_j), of the self-loops too
-        sums = rows.T @ weight
+        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``: [N] float32.
+
+        ``rows`` are these rows of `values`.
+        """
+        inverse = self.degrees.looped.float().reciprocal().numpy()
+        weight = inverse[nodes]  # Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops too
+        sums = (rows if self.values is self.edges else rows.power(2)).T @ weight
         sums[nodes] += weight * self.missing_loops[nodes]
-        return sums * self.inverse
+        return sums * inverse
 
     def normalised(self) -> Degrees:
         """Return the degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
-        others = self.edges @ scale.numpy() - self.edges.diagonal() * scale.numpy()
-        return Degrees(self.degrees.plain, self.degrees.looped, scale * (torch.from_numpy(others) + scale))
+        others = torch.from_numpy(self.values @ scale.numpy() - self.values.diagonal() * scale.numpy())
+        own = scale if self.degrees.loops is None else scale * self.degrees.loops
+        return replace(self.degrees, row_sums=scale * (others + own))
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
@@ -81,4 +117,16 @@ def _on_host(whole: Batch) -> dict[str, Tensor]:
     edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
     looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1
     degrees = {"own": own.to(whole.x.dtype), "looped": looped.to(whole.x.dtype)}
-    return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees}
+    data = {name: value.cpu() for name, value in whole.entry_data.items()}
+    if "edge_weight" in data:
+        degrees = _weighted(pattern, data["edge_weight"].to(whole.x.dtype))
+    return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees, **data}
+
+
+def _weighted(pattern: Pattern, weight: Tensor) -> dict[str, Tensor]:
+    """Return the weights, and the degrees that are their sums."""
+    check_weights(weight)
+    own, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), pattern.row == pattern.col
+    others = own - row_sums(pattern, weight * given)
+    degrees = {"own": without_zeros(own), "looped": without_zeros(others + loops)}
+    return {"weight": weight, "loops": loops, **degrees}

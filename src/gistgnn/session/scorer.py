@@ -36,7 +36,7 @@ class Running:
     @property
     def module(self) -> nn.Module:
         """The model as it was when it was last refreshed."""
-        return self._module or self.refresh()
+        return self.refresh() if self._module is None else self._module
 
     def refresh(self) -> nn.Module:
         """The model with the parameters that Θ has now."""
@@ -99,7 +99,7 @@ class Scorer:
         """
 
         def work() -> dict[str, Any]:
-            check_fits(self._running.module, first, self._classes)
+            check_fits(self._running.module, first, self._classes, self._graph.edge_data)
             with spinner("preparing evaluation", shown=shown):
                 self._prepare = partial(self._evaluation.prepare, batch=whole_graph(self._graph), seed=seed)
                 self._inference = self._prepare(self._running.module)

@@ -111,6 +111,7 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
     kept = torch.as_tensor(order[:nodes].astype("int64")).sort().values
     edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")}
+    part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
     return replace(graph, edge_index=edges, name=f"{graph.name}, {nodes} nodes", **part)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from gistgnn.errors import InputError, reason
 from gistgnn.utils.formats import plural
 
 
@@ -14,6 +15,22 @@ def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
     hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
     used = plural(threads or torch.get_num_threads(), "thread")
     return f"{hardware}, {used} of {os.cpu_count()} cores, torch {torch.__version__}"
+
+
+def usable_device(name: str | torch.device) -> torch.device:
+    """Return a device.
+
+    Raises:
+        InputError: torch knows no such device, or finds no such GPU.
+    """
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device is {name!r}, expected cpu, cuda or cuda:N ({reason(error)})") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        found = plural(torch.cuda.device_count(), "GPU")
+        raise InputError(f"device is '{device}', but torch finds {found} here: use device='cpu'")
+    return device
 
 
 def processor() -> str:

@@ -1,0 +1,113 @@
+"""Small models that hold one of PyG's layers, for `benchmarks.pyg_modules`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch.nn import Linear
+
+F, C, D, TYPES = 7, 3, 2, 3  # features of a node, classes, features of an edge, types of edges
+
+Call = Callable[..., Any]  # (layer, h, x, edge_index, edge data ...) -> features
+
+
+def plain(layer: nn.Module, h: Tensor, x: Tensor, edge_index: Tensor, *data: Tensor) -> Any:
+    """Call a layer as PyG's layers are usually called."""
+    return layer(h, edge_index, *data)
+
+
+class Net(nn.Module):
+    """Layers in a row."""
+
+    def __init__(self, layers: Sequence[nn.Module], call: Call = plain) -> None:
+        super().__init__()
+        self.layers, self.call = nn.ModuleList(layers), call
+
+    def run(self, x: Tensor, edge_index: Tensor, *data: Tensor) -> Tensor:
+        """Return the output of the last layer. Linear layers see no edges."""
+        h = x
+        for k, layer in enumerate(self.layers):
+            h = layer(h) if isinstance(layer, Linear) else self.call(layer, h, x, edge_index, *data)
+            h = h.relu() if k + 1 < len(self.layers) else h
+        return h
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the scores of every node: [N, C]."""
+        return self.run(x, edge_index)
+
+
+class NetOfWeights(Net):
+    """Layers that take the weights of edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the scores of every node: [N, C]."""
+        return self.run(x, edge_index, edge_weight)
+
+
+class NetOfFeatures(Net):
+    """Layers that take the features of edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the scores of every node: [N, C]."""
+        return self.run(x, edge_index, edge_attr)
+
+
+class NetOfTypes(Net):
+    """Layers that take the types of edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the scores of every node: [N, C]."""
+        return self.run(x, edge_index, edge_type)
+
+
+class LastOf(nn.Module):
+    """A model in which the outputs of two layers are joined by jumping knowledge."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([pyg.GCNConv(F, width), pyg.GCNConv(width, width)])
+        self.jump, self.out = pyg.JumpingKnowledge("cat"), Linear(2 * width, C)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the scores of every node: [N, C]."""
+        first = self.convs[0](x, edge_index).relu()
+        return self.out(self.jump([first, self.convs[1](first, edge_index).relu()]))
+
+
+class EdgeUpdate(nn.Module):
+    """The model of edges for MetaLayer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = Linear(2 * width + D, D)
+
+    def forward(self, src: Tensor, dst: Tensor, edge_attr: Tensor, u: Any, batch: Any) -> Tensor:
+        """Return new features of the edges."""
+        return self.net(torch.cat([src, dst, edge_attr], dim=1))
+
+
+class NodeUpdate(nn.Module):
+    """The model of nodes for MetaLayer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net, self.mean = Linear(width + D, width), pyg.MeanAggregation()
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, u: Any, batch: Any) -> Tensor:
+        """Return new features of the nodes."""
+        received = self.mean(edge_attr, edge_index[1], dim_size=len(x))
+        return self.net(torch.cat([x, received], dim=1))
+
+
+class Typed(nn.Module):
+    """A model whose layer takes dictionaries of types of nodes and edges."""
+
+    def __init__(self, layer: nn.Module, width: int) -> None:
+        super().__init__()
+        self.layer, self.out = layer, Linear(width, C)
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        """Return the scores of the nodes of one type."""
+        return self.out(self.layer(x_dict, edge_index_dict)["node"])

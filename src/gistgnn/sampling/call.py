@@ -1,0 +1,229 @@
+"""How a model is called for a batch: its forward gets what its arguments name."""
+
+import inspect
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError, reason
+from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.nn.ensemble_model import EnsembleModel, members_of
+from gistgnn.nn.gnn import as_gnn
+from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.sampling.batch import Batch
+
+_STRUCTURES = ("edge_index", "adj", "adj_t", "edges")  # arguments that get the structure, also where they are optional
+_GRAPHS = ("data", "graph", "batch")  # a first argument of this name is a whole graph
+
+log = logging.getLogger(__name__)
+
+
+class Arguments(NamedTuple):
+    """The arguments of a model's forward."""
+
+    positional: tuple[Any, ...]
+    by_name: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model's forward takes beside x.
+
+    Attributes:
+        structure: "adj", "edge_index", or None.
+        edge_data: the edge data that it takes, by name.
+        required: those of them without a default.
+        ignored: those that it takes, and makes no use of.
+    """
+
+    structure: str | None
+    edge_data: tuple[str, ...]
+    required: frozenset[str]
+    ignored: frozenset[str] = frozenset()
+
+
+_SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
+
+
+def signature(model: nn.Module) -> Signature:
+    """Return what a model's forward takes, by the names of its arguments.
+
+    Raises:
+        InputError: it takes a whole graph, dictionaries of types, or an argument that gistgnn does not have.
+    """
+    if model not in _SIGNATURES:
+        called = members_of(getattr(model, "_orig_mod", model))[0]  # torch.compile hides the arguments
+        _SIGNATURES[model] = _inspect(called)
+    return _SIGNATURES[model]
+
+
+def _inspect(model: nn.Module) -> Signature:
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    _refuse_other_graphs(model, parameters)
+    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    names = [name for name, p in named.items() if p.kind is not p.KEYWORD_ONLY]
+    structure = None
+    if len(names) < 2 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        structure = "edge_index"  # forward(*args) is called as PyG's models are
+    elif len(names) > 1 and (named[names[1]].default is inspect.Parameter.empty or names[1] in _STRUCTURES):
+        structure = "adj" if names[1] == "adj" else "edge_index"
+    rest = [name for name in named if name not in names[: 2 if structure else 1]]
+    required = [name for name in rest if named[name].default is inspect.Parameter.empty]
+    unknown = [name for name in required if name not in EDGE_DATA]
+    if structure and "edge_index" in rest:
+        unknown.insert(0, names[1])  # forward(x, other, edge_index)
+    if unknown:
+        raise InputError(
+            f"{type(model).__name__}.forward({', '.join(named)}) takes '{unknown[0]}', which gistgnn does not give: "
+            f"it calls forward(x, edge_index) or forward(x, adj), with {', '.join(EDGE_DATA)} where forward has them; "
+            "write a module with such a forward around it"
+        )
+    taken = [name for name in EDGE_DATA if name in rest]
+    ignored = {name for name in taken if getattr(model, f"supports_{name}", True) is False}  # PyG's BasicGNN
+    return Signature(structure, tuple(taken), frozenset(required), frozenset(ignored - set(required)))
+
+
+def _refuse_other_graphs(model: nn.Module, parameters: list[inspect.Parameter]) -> None:
+    """Refuse a forward that takes dictionaries of types, or one object with the whole graph."""
+    shown = f"{type(model).__name__}.forward({', '.join(p.name for p in parameters)})"
+    if any(p.name.endswith("_dict") for p in parameters):
+        raise InputError(
+            f"{shown} takes dictionaries of types of nodes and edges, and gistgnn trains on graphs with one type of "
+            "node: call .to_homogeneous() on the HeteroData, and use a model with edge_type in its forward, such as "
+            "RGCNConv's"
+        )
+    first = parameters[0] if parameters else None
+    if first and (first.name in _GRAPHS or getattr(first.annotation, "__name__", "") in ("Data", "Batch")):
+        raise InputError(
+            f"{shown} takes a whole graph as '{first.name}', and gistgnn calls forward(x, edge_index): write "
+            "forward(self, x, edge_index), with edge_weight, edge_attr or edge_type after them if it needs them"
+        )
+
+
+def arguments(model: nn.Module, batch: Batch) -> Arguments:
+    """Return the arguments of a model's forward for a batch, chosen by their names.
+
+    `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
+    other required second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone. Arguments
+    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data, in the order of the edges, where it has them.
+
+    Raises:
+        InputError: as `signature`, or the forward needs edge data that the batch does not have.
+    """
+    takes = signature(model)
+    data = batch.entry_data if takes.structure == "adj" else batch.edge_data
+    if lacking := takes.required - data.keys():
+        name = min(lacking)
+        raise InputError(
+            f"{type(model).__name__}.forward needs {name}, and the graph has none: set {name} on the Data, give it to "
+            f"Graph.build, or write {name}=None in the forward"
+        )
+    given = {name: data[name] for name in takes.edge_data if name in data}
+    if takes.structure == "adj":
+        return Arguments((batch.features, batch.adj), given)
+    return Arguments((batch.dense, batch.edge_index) if takes.structure else (batch.dense,), given)
+
+
+def forward(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the model's output for every node of the batch, [N, C]; `arguments` says how it is called.
+
+    Where a batch is sampled by layers, a model that takes an `Adjacency` has an output for the first nodes only.
+
+    Raises:
+        InputError: the output is not one tensor with a row for each node.
+    """
+    inputs = arguments(model, batch)
+    out, nodes = model(*inputs.positional, **inputs.by_name), batch.x.shape[0]
+    if isinstance(inputs.positional[-1], SampledAdjacency):
+        nodes = inputs.positional[-1].num_outputs
+    if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise InputError(f"the model returned {got}, expected one tensor [{nodes} nodes, classes]")
+    return out
+
+
+def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
+    """Refuse a model that cannot take the graph's features or predict its classes; warn of edge data it does not use.
+
+    It runs a model that is not of `gistgnn.nn` once, or a few times if there is edge data. It checks every member of an
+    ensemble.
+
+    Args:
+        model: the model.
+        batch: the graph, or a part of it.
+        classes: the number of classes; None: any number of outputs is fine.
+        edge_data: the names of the graph's edge data; None: those of the batch.
+
+    Raises:
+        InputError: the model's input or output size does not fit the graph.
+    """
+    members = members_of(model) if isinstance(model, EnsembleModel) else [model]
+    for member in members:
+        outputs = _try(member, batch)
+        if classes is not None and outputs != classes:
+            raise InputError(
+                f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs"
+            )
+    for name in batch.edge_data if edge_data is None else edge_data:
+        _warn_if_unused(members[0], batch, name)
+
+
+def _try(model: nn.Module, batch: Batch) -> int:
+    """Return the number of the model's outputs."""
+    if gnn := as_gnn(model):
+        gnn.check_input(batch.x)
+        gnn.check_structure(batch.adj)
+        return gnn.out_features
+    try:
+        with torch.no_grad():
+            return forward(model, batch).shape[1]
+    except InputError:
+        raise
+    except Exception as error:  # a user's model may raise anything
+        shapes = [f"{name} {list(value.shape)}" for name, value in arguments(model, batch).by_name.items()]
+        data = ", ".join([f"x {list(batch.x.shape)}", *shapes])
+        raise InputError(f"the model cannot take this graph's {data}: {reason(error)}") from error
+
+
+def _warn_if_unused(model: nn.Module, batch: Batch, name: str) -> None:
+    """Warn if the model does not take the graph's edge data of a name, or its output does not depend on it."""
+    kind, drop = type(getattr(model, "_orig_mod", model)).__name__, f"or drop it: data.{name} = None"
+    gnn, takes = as_gnn(model), signature(model)
+    if gnn is not None and name in gnn.edge_data:
+        return
+    if gnn is None and name in takes.edge_data and name not in takes.ignored:
+        if name in batch.edge_data and not _depends_on(model, batch, name):
+            log.warning(
+                "the graph has %s, and %s takes it, but its output does not depend on it: build it to use %s (in PyG "
+                "often by edge_dim), %s", name, kind, name, drop,
+            )  # fmt: skip
+        return
+    log.warning(
+        "the graph has %s, and %s makes no use of it: take a model with %s in its forward, %s", name, kind, name, drop
+    )
+
+
+def _depends_on(model: nn.Module, batch: Batch, name: str) -> bool:
+    """Tell whether the output changes with the edge data of a name; True if that cannot be tried."""
+    value = batch.edge_data[name]
+    rng = torch.Generator().manual_seed(0)
+    if value.is_floating_point():
+        other = value * (0.5 + torch.rand(value.shape, generator=rng)).to(value)
+    else:
+        other = value.roll(1, dims=0)
+    if torch.equal(value, other):
+        return True
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            inputs = arguments(model, batch)
+            one = model(*inputs.positional, **inputs.by_name)
+            return not torch.equal(one, model(*inputs.positional, **{**inputs.by_name, name: other}))
+    finally:
+        model.train(training)

@@ -1,0 +1,161 @@
+"""Every sampler gives the edges of a batch their own weights, features and types."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gistgnn.graphs import Graph
+from gistgnn.nn import Adjacency
+from gistgnn.sampling import (
+    Batch,
+    ClusterSampling,
+    FastGCNSampling,
+    LadiesSampling,
+    NeighborSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+    SaintWalkSampling,
+    Sampling,
+    training_subgraph,
+    whole_graph,
+)
+from gistgnn.sampling.structure import Structure
+from tests.helpers.edges import edge_graph, only, telling, told, weighted
+from tests.helpers.models import tiny_graph
+from tests.helpers.refusals import refused
+
+SUBGRAPHS: dict[str, Sampling] = {
+    "clusters": ClusterSampling(clusters=5, clusters_per_batch=2, method="random"),
+    "neighbor": NeighborSampling(fanouts=(2, 3), batch_size=3),
+    "all neighbours": NeighborSampling(fanouts=(-1, -1), batch_size=3),
+    "saint-node": SaintNodeSampling(batch_size=6),
+    "saint-edge": SaintEdgeSampling(batch_size=4),
+    "saint-rw": SaintWalkSampling(batch_size=3, sample_coverage=2),
+}
+ALL = {
+    "clusters": ClusterSampling(clusters=3, clusters_per_batch=3, method="random", precompute=False),
+    "neighbor": NeighborSampling(fanouts=(-1, -1), batch_size=99),
+    "saint-node": SaintNodeSampling(batch_size=3000),
+    "saint-edge": SaintEdgeSampling(batch_size=3000),
+    "saint-rw": SaintWalkSampling(batch_size=3000, sample_coverage=500),
+    "ladies": LadiesSampling(nodes_per_layer=99, batch_size=99),
+    "ladies with sums": LadiesSampling(nodes_per_layer=99, batch_size=99, row_normalise=False),
+}
+
+
+def batches(sampling: Sampling, whole: Batch, seed: int = 0, count: int = 2, layers: int = 2) -> list[Batch]:
+    with closing(sampling.sampler(whole, seed, layers=layers).batches(0, count)) as made:
+        return list(made)
+
+
+def check_told(batch: Batch) -> None:
+    expected = told(batch.dense, batch.edge_index)
+    assert batch.edge_data.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(batch.edge_data[name], value, rtol=0, atol=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(list(SUBGRAPHS)), st.integers(6, 30), st.integers(0, 99), st.booleans())
+def test_an_edge_has_its_own_data(name: str, nodes: int, seed: int, inductive: bool) -> None:
+    graph = telling(tiny_graph(nodes, seed))
+    whole = training_subgraph(graph) if inductive else whole_graph(graph)
+    check_told(whole)
+    if SUBGRAPHS[name].name == "clusters" and len(whole.x) < 5:
+        return
+    if not whole.edge_index.numel():
+        return
+    for batch in batches(SUBGRAPHS[name], whole, seed):
+        check_told(batch)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(6, 20), st.integers(0, 99))
+def test_the_data_of_unsorted_edges(nodes: int, seed: int) -> None:
+    graph = telling(tiny_graph(nodes, seed))
+    order = torch.randperm(graph.num_edges, generator=torch.Generator().manual_seed(seed))
+    data = {name: value[order] for name, value in graph.edge_data.items()}
+    whole = Batch(graph.x, graph.edge_index[:, order], graph.y, graph.train.nonzero()[:, 0], edge_data=data)
+    pattern = whole.adj.pattern
+    expected = told(graph.x, torch.stack([pattern.col, pattern.row]).long())
+    assert all(torch.equal(value, expected[name]) for name, value in whole.entry_data.items())
+    assert torch.equal(whole.adj.edge_weight, expected["edge_weight"])
+    for sampling in SUBGRAPHS.values():
+        for batch in batches(sampling, whole, seed, 1):
+            check_told(batch)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_batch_of_all_nodes_has_the_whole_graph_s_operators(name: str) -> None:
+    whole = whole_graph(weighted(tiny_graph(12)))
+    (batch,) = batches(ALL[name], whole, count=1)
+    rows = [int((whole.x == row).all(dim=1).nonzero()[0, 0]) for row in batch.x]
+    for operator in ("gcn", "mean"):
+        found = getattr(batch.adj, operator).to_dense()
+        expected = getattr(whole.adj, operator).to_dense()[rows[: len(found)]][:, rows]
+        torch.testing.assert_close(found, expected, rtol=0.02, atol=2e-3)  # saint-rw counts walks
+
+
+SAMPLES = 300
+
+
+@pytest.mark.parametrize(
+    "sampling", [NeighborSampling(fanouts=(2,), batch_size=12), FastGCNSampling(nodes_per_layer=6, row_normalise=False)]
+)
+def test_weighted_estimates_are_unbiased(sampling: Sampling) -> None:
+    whole = whole_graph(weighted(tiny_graph(12, seed=3)))
+    nodes, column = whole.loss_nodes, whole.x[:, 1:2]
+    found: dict[str, list[Tensor]] = {"gcn": [], "mean": []}
+    for batch in batches(sampling, whole, count=SAMPLES, layers=1):
+        order = [int((batch.x == row).all(dim=1).nonzero()[0, 0]) for row in whole.x[nodes]]
+        for name, estimates in found.items():
+            estimates.append((getattr(batch.adj, name) @ batch.x[:, 1:2])[order, 0])
+    for name, estimates in found.items():
+        std, mean = torch.std_mean(torch.stack(estimates), dim=0)
+        exact = (getattr(whole.adj, name) @ column)[nodes, 0]
+        assert bool(((mean - exact).abs() <= 5 * std / SAMPLES**0.5 + 1e-5).all()), name
+
+
+def test_ladies_prefers_the_nodes_of_heavy_edges() -> None:
+    graph = weighted(tiny_graph(12))
+    structure = Structure(whole_graph(graph))
+    squares = (whole_graph(graph).adj.gcn.to_dense() ** 2).sum(dim=0)
+    torch.testing.assert_close(torch.from_numpy(structure.column_squares), squares)
+    sums = whole_graph(graph).adj.gcn.to_dense().sum(dim=1)
+    torch.testing.assert_close(structure.normalised().row_sums, sums)
+
+
+def test_columns_and_other_types_keep_the_data() -> None:
+    whole = whole_graph(edge_graph())
+    part = whole.select_columns(torch.tensor([0, 2]))
+    assert part.edge_data.keys() == whole.edge_data.keys()
+    assert isinstance(part.adj, Adjacency)
+    assert torch.equal(part.adj.edge_weight, whole.adj.edge_weight)
+
+
+def test_repeated_edges() -> None:
+    graph = only(edge_graph(), "edge_type")
+    edges = torch.cat([graph.edge_index, graph.edge_index[:, :4]], dim=1)
+    types = torch.cat([graph.edge_type, (graph.edge_type[:4] + 1) % 3])
+    masks = {"train": graph.train, "val": graph.val, "test": graph.test}
+    twice = Graph.build(graph.x, edges, graph.y, edge_type=types, **masks)
+    whole = whole_graph(twice)
+    for name in ("clusters", "neighbor", "all neighbours"):
+        for batch in batches(SUBGRAPHS[name], whole):
+            assert len(batch.edge_data["edge_type"]) == batch.edge_index.shape[1]
+    for name in ("saint-node", "saint-edge", "saint-rw"):
+        with refused("4 edges join nodes that another edge joins", name, "coalesce"):
+            batches(SUBGRAPHS[name], whole)
+
+
+@pytest.mark.parametrize("name", [*SUBGRAPHS, "ladies"])
+def test_negative_weights_are_refused_where_they_are_summed(name: str) -> None:
+    graph = replace(tiny_graph(), edge_weight=torch.full((tiny_graph().num_edges,), -2.0))
+    with refused("edge_weight holds -2"):
+        for batch in batches({**SUBGRAPHS, "ladies": LadiesSampling()}[name], whole_graph(graph), count=5):
+            _ = batch.adj.gcn

@@ -1,0 +1,167 @@
+"""Edge data through whole runs: samplers, runners, stores, inductive training, evaluation."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gistgnn import GIST, Graph
+from gistgnn.evaluation import Evaluation, predict
+from gistgnn.graphs.clustering import cluster
+from gistgnn.sampling import (
+    Batch,
+    ClusterSampling,
+    FastGCNSampling,
+    FullGraph,
+    LadiesSampling,
+    NeighborSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+    SaintWalkSampling,
+    Sampling,
+    forward,
+    whole_graph,
+)
+from tests.evaluation.cases import random_model
+from tests.helpers.edges import MODELS, RELATIONS, Relational, Weighted, edge_graph, only, weighted
+from tests.helpers.fitting import fit, same, theta
+from tests.helpers.logs import logged
+from tests.helpers.models import OURS, PYG, tiny_graph
+from tests.helpers.refusals import refused
+from tests.runners.comparing import SGD, runners_agree
+from tests.theta.stores import equal, store, values
+
+GRAPH = edge_graph()
+SAMPLERS: dict[str, Sampling | None] = {
+    "full": None,
+    "clusters": ClusterSampling(clusters=6, clusters_per_batch=2),
+    "own edges": ClusterSampling(clusters=6, clusters_per_batch=2, precompute=False, batches="independent"),
+    "neighbor": NeighborSampling(fanouts=(2, 2), batch_size=4),
+    "saint-node": SaintNodeSampling(batch_size=10),
+    "saint-edge": SaintEdgeSampling(batch_size=6),
+    "saint-rw": SaintWalkSampling(batch_size=4),
+}
+BY_LAYERS = {"ladies": LadiesSampling(nodes_per_layer=6, batch_size=4), "fastgcn": FastGCNSampling(nodes_per_layer=6)}
+Build = Callable[[Any], nn.Module]
+
+
+def trained(build: Build, graph: Graph, sampler: Sampling | None = None, **options: Any) -> dict[str, Tensor]:
+    gist = GIST(build, (8,), 2)
+    fit(gist, graph, sampler=sampler, epochs=4, lr=0.05, **options)
+    return theta(gist)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [*product([*SAMPLERS, *BY_LAYERS], ["gcn", "graphsage"]), *product(SAMPLERS, ["PyG's gcn"])],
+)
+def test_weights_of_one_change_nothing_and_others_do(name: str, model: str) -> None:
+    build: Build = Weighted if model == "PyG's gcn" else OURS[model]
+    sampler, graph = {**SAMPLERS, **BY_LAYERS}[name], tiny_graph(30)
+    plain = trained(build, graph, sampler)
+    assert same(plain, trained(build, weighted(graph, ones=True), sampler))
+    assert not same(plain, trained(build, weighted(graph), sampler))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_models_of_edge_data_train(model: str, name: str) -> None:
+    used = MODELS[model]((8,)).name
+    with logged() as messages:
+        one = trained(MODELS[model], only(GRAPH, used), SAMPLERS[name])
+    assert not [message for message in messages if used in message]
+    other = replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
+    assert not same(one, trained(MODELS[model], only(other, used), SAMPLERS[name]))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_runners_agree(model: str) -> None:
+    data = {name: value.double() if value.is_floating_point() else value for name, value in GRAPH.edge_data.items()}
+    whole = whole_graph(GRAPH)
+    batch = Batch(whole.x.double(), whole.edges, whole.y, whole.loss_nodes, edge_data=data)
+    notes = runners_agree((MODELS[model], (8,)), 3, FullGraph(batch), SGD)
+    assert notes == [] or model == "RGCN", notes  # RGCN branches on the types
+
+
+@pytest.mark.parametrize("model", ["weighted GCN", "GINE"])
+def test_stores_and_inductive_training(model: str, tmp_path: Path) -> None:
+    used = MODELS[model]((8,)).name
+    graph = only(GRAPH, used)
+    for inductive in (False, True):
+        found = []
+        for kind in ("memory", "disk"):
+            gist = GIST(MODELS[model], (8,), 2, store=store(kind, tmp_path / str(inductive)))
+            fit(gist, graph, inductive=inductive, epochs=4)
+            found.append(values(gist.theta))
+        assert equal(*found)
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage"])
+def test_evaluation_by_layers_is_exact(name: str) -> None:
+    graph = weighted(tiny_graph(40))
+    model, batch = random_model(name, [9, 8]).float(), whole_graph(graph)
+    with torch.no_grad():
+        expected = forward(model, batch)
+        assert not torch.allclose(expected, forward(model, whole_graph(tiny_graph(40))))
+    for memory in (2**16, 2**26):
+        inference = Evaluation("layers", memory=memory).prepare(model, whole_graph(graph))
+        torch.testing.assert_close(predict(model, batch, inference), expected)
+
+
+@pytest.mark.parametrize("model", [*MODELS, "gcn"])
+def test_evaluation_by_parts_and_of_the_whole(model: str) -> None:
+    net = (OURS["gcn"] if model == "gcn" else MODELS[model])((8,)).eval()
+    batch = whole_graph(GRAPH)
+    with torch.no_grad():
+        expected = forward(net, batch)
+    torch.testing.assert_close(predict(net, batch), expected)
+    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=1)), expected)
+    clusters = cluster(GRAPH.edge_index, GRAPH.num_nodes, 4, "metis", 0)
+    inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
+    data = {name: value[inside] for name, value in GRAPH.edge_data.items()}
+    alone = Batch(GRAPH.x, GRAPH.edge_index[:, inside], GRAPH.y, batch.loss_nodes, edge_data=data)
+    with torch.no_grad():
+        expected = forward(net, alone)
+    torch.testing.assert_close(predict(net, batch, Evaluation("parts", parts=4)), expected)
+
+
+def test_what_cannot_work_is_refused() -> None:
+    with refused("the model takes an edge_index", "LADIES"):
+        trained(Weighted, weighted(tiny_graph()), LadiesSampling(nodes_per_layer=(6, 6), batch_size=4))
+    with refused("Relational.forward needs edge_type, and the graph has none"):
+        trained(Relational, tiny_graph())
+    with refused("evaluation by layers is for the models of gistgnn.nn"):
+        trained(Relational, GRAPH, evaluation=Evaluation("layers"))
+
+
+def test_what_is_not_used_is_told_once() -> None:
+    with logged() as messages:
+        fit(GIST(OURS["gat"], (8,), 2), only(GRAPH, "edge_weight", "edge_type"), epochs=4)
+    assert sum("makes no use of it" in message for message in messages) == 2
+    with logged() as messages:
+        fit(GIST(PYG["gcn"], 8, 2), only(GRAPH, "edge_weight"), epochs=4)
+    assert not any("edge_weight" in message for message in messages)
+
+
+def test_a_heterogeneous_graph_made_homogeneous() -> None:
+    from torch_geometric.data import HeteroData
+
+    hetero = HeteroData()
+    for kind in ("paper", "author"):
+        graph = tiny_graph(12, seed=len(kind))
+        hetero[kind].x, hetero[kind].y = graph.x, graph.y
+        for split in ("train", "val", "test"):
+            hetero[kind][f"{split}_mask"] = getattr(graph, split)
+    for number, kinds in enumerate((("paper", "paper"), ("author", "paper"), ("paper", "author"))):
+        hetero[kinds[0], f"type {number}", kinds[1]].edge_index = tiny_graph(12, seed=number).edge_index
+    with refused("HeteroData", "to_homogeneous()"):
+        fit(GIST(Relational, (8,), 2), hetero)
+    data = hetero.to_homogeneous()
+    result = fit(GIST(Relational, (8,), 2), data, epochs=4)
+    assert int(data.edge_type.max()) == RELATIONS - 1
+    assert 0 <= result.test["accuracy"] <= 1
