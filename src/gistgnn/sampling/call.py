@@ -147,7 +147,7 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
     return out
 
 
-def check_fits(model: nn.Module, batch: Batch, classes: int, edge_data: Collection[str] | None = None) -> None:
+def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of edge data it does not use.
 
     It runs a model that is not of `gistgnn.nn` once, or a few times if there is edge data. It checks every member of an
@@ -156,7 +156,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int, edge_data: Collecti
     Args:
         model: the model.
         batch: the graph, or a part of it.
-        classes: the number of classes.
+        classes: the number of classes; None: any number of outputs is fine.
         edge_data: the names of the graph's edge data; None: those of the batch.
 
     Raises:
@@ -165,7 +165,7 @@ def check_fits(model: nn.Module, batch: Batch, classes: int, edge_data: Collecti
     members = members_of(model) if isinstance(model, EnsembleModel) else [model]
     for member in members:
         outputs = _try(member, batch)
-        if outputs != classes:
+        if classes is not None and outputs != classes:
             raise InputError(
                 f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs"
             )
