@@ -28,9 +28,10 @@ from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
+from gistgnn.session.shown import ShownRun
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.utils.console import RoundBar, spinner
+from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -99,12 +100,14 @@ class Session:
             with closing(self.sampler.batches(0, 1)) as first:
                 self._scorer.prepare(next(first), trainer.seed, shown=options.progress)
         with ExitStack() as stack:
-            self._bar = stack.enter_context(RoundBar(self.schedule.rounds, shown=options.progress))
+            self._shown = ShownRun(lambda: self.schedule, self.runner, shown=options.progress)
             self._monitor = self._make_monitor(preparing)
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
             self._monitor.progress.chosen = chosen
             self.finished = self._resume()
+            if not self.finished:
+                self.sampler = stack.enter_context(self._shown.training(self.sampler, self._monitor.progress.rounds))
             self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
@@ -158,7 +161,8 @@ class Session:
         left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
         chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
-            chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._given, left).as_dict())
+            with spinner("choosing settings for the budget", shown=self._options.progress):
+                chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._given, left).as_dict())
             log.info("%s", chosen["reason"])
         self._training = Training.from_dict(chosen["training"])
         self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
@@ -194,11 +198,11 @@ class Session:
         trainer, options = self._trainer, self._options
 
         def advance(done: int) -> None:
-            self._bar.advance(done, self.schedule.rounds)
+            self._shown.round_over(done)
             options.advance(done, self.schedule.rounds)
 
         def report(entry: dict[str, Any]) -> None:
-            self._bar.update(entry)
+            self._shown.evaluated(entry, self._monitor.progress.best_score)
             options.report(entry)
 
         saving = options.saving
