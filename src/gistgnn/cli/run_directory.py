@@ -52,6 +52,8 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         return None
     record = read_record(out)
     require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity)
+    if record.get("interrupted"):
+        raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record

@@ -6,7 +6,7 @@ from typing import Any
 
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
 from gistgnn.report.charts import Chart, Series, write_png
-from gistgnn.report.names import SCORES, bytes_sent, main_score, method_name, sub_gcns_name
+from gistgnn.report.names import SCORES, bytes_sent, main_score, method_name, model_title, scores_of, sub_gcns_name
 from gistgnn.report.page import render
 from gistgnn.utils.formats import duration, percent, size, size_unit, time_unit
 
@@ -35,7 +35,7 @@ def run_page(record: dict[str, Any]) -> str:
     coverage = record.get("coverage")
     return render(
         "run.html",
-        title=f"{graph['name']}: {_model(config, short=True)}",
+        title=f"{graph['name']}: {model_title(config)}",
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
         record=record,
         method=method,
@@ -56,7 +56,7 @@ def plot_curves(record: dict[str, Any], path: Path) -> None:
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
         score = replace(score, mark_label=f"best validation: test {percent(best['test'])}")
-    title = f"{record['graph']['name']}, {_model(record['config'])}, {sub_gcns_name(record)}"
+    title = f"{record['graph']['name']}, {model_title(record['config'])}, {sub_gcns_name(record)}"
     write_png([loss, score], title, path)
 
 
@@ -68,25 +68,21 @@ def method_label(record: dict[str, Any]) -> str:
     return f"{method}, {'the full model' if whole else split}"
 
 
-def _model(config: dict[str, Any], *, short: bool = False) -> str:
-    name = config["model"]["name"]
-    return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"
-
-
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
     cells = [
-        [f"{split}, {when} round", *(percent(scores[split][key]) for key in SCORES)]
+        [f"{split}, {when} round", *(percent(scores[split][key]) for key in scores_of(record))]
         for when, scores in (("best", record), ("last", record.get("last") or {}))
         for split in ("test", "validation")
         if scores.get(split)
     ]
-    return ["", *SCORES.values()], cells
+    return ["", *scores_of(record).values()], cells
 
 
 def _sent(record: dict[str, Any]) -> list[float]:
-    """Return the bytes that one worker has sent at every evaluation."""
-    return [bytes_sent(record, entry["round"], entry["step"]) for entry in record["history"]]
+    """Return the bytes that one worker has sent at every evaluation; nothing in a run of one process."""
+    history = record["history"] if record.get("communication") else []
+    return [bytes_sent(record, entry["round"], entry["step"]) for entry in history]
 
 
 def _charts(record: dict[str, Any]) -> list[Chart]:

@@ -24,6 +24,7 @@ from gistgnn.io.stored_model import LARGE, stored_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
+from gistgnn.runs.provenance import provenance
 from gistgnn.sampling import from_description
 from gistgnn.session.result import Result
 from gistgnn.settings import Training
@@ -43,7 +44,10 @@ def result_json(
     *,
     standardised: bool = False,
 ) -> dict[str, Any]:
-    """Return what result.json holds; its entry "diverged" is the message of a run that diverged."""
+    """Return what result.json holds.
+
+    Only a run that diverged has the entry "diverged", a message; only one that was interrupted has "interrupted".
+    """
     sizes = {
         "name": graph.name,
         "nodes": graph.num_nodes,
@@ -58,16 +62,19 @@ def result_json(
         "graph": sizes,
         "standardised": standardised,
         **result.as_dict(),
+        "provenance": provenance(config.device),
     }
+    if result.interrupted:
+        record["interrupted"] = True
     return {**record, "diverged": str(diverged)} if diverged else record
 
 
 def write_run(
     out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
 ) -> dict[str, Any]:
-    """Write a finished run into its folder, result.json last: if it is there, the other files are there too.
+    """Write a run into its folder, result.json last: if it is there, the other files are there too.
 
-    Returns the record, which is what result.json holds.
+    A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
@@ -81,8 +88,9 @@ def write_run(
     write_report(out / REPORT, run_page(record))
     with replacing(out / RESULT) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    Checkpoints(out / CHECKPOINTS).remove()
-    shutil.rmtree(out / THETA, ignore_errors=True)
+    if not record.get("interrupted"):
+        Checkpoints(out / CHECKPOINTS).remove()
+        shutil.rmtree(out / THETA, ignore_errors=True)
     return record
 
 
@@ -96,7 +104,11 @@ def read_record(out: Path) -> dict[str, Any]:
         record = json.loads((out / RESULT).read_text())
         config_of(record)
     except FileNotFoundError as error:
-        raise InputError(f"{out} holds no {RESULT}: give the directory of a finished `gistgnn train` run") from error
+        if Checkpoints(out / CHECKPOINTS).newest():
+            advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
+        else:
+            advice = "give the directory of a `gistgnn train` run"
+        raise InputError(f"{out} holds no {RESULT}: {advice}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} cannot be read ({error}): train the run again") from error
     return record
