@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -35,13 +36,26 @@ def add_field(options: "Options", kind: type, name: str, text: str = "", **extra
     options.add_argument(flag, dest=extra.pop("dest", name), help=f"{text} {note}".strip(), **extra)
 
 
+def data_root() -> str:
+    """Return where named data sets are, unless an option says it: the environment variable GISTGNN_DATA, or data."""
+    return os.environ.get("GISTGNN_DATA") or "data"
+
+
+def add_data_root(options: "Options") -> None:
+    """Add --data-root."""
+    text = "where named data sets are, or are downloaded to (default: the environment variable GISTGNN_DATA, or data)"
+    options.add_argument("--data-root", default=data_root(), metavar="DIR", help=text)
+
+
 def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     text = f"a name from `gistgnn datasets`, or a .npz or .pt (default: {default or 'the data set of the run'})"
     options.add_argument("--dataset", default=default, metavar="NAME|FILE", help=text)
-    root = "data" if default else None
-    text = f"where named data sets are, or are downloaded to (default: {root or 'as in the run'})"
-    options.add_argument("--data-root", default=root, metavar="DIR", help=text)
+    if default:
+        add_data_root(options)
+        return
+    text = "where named data sets are (default: as in the run; if there is no such folder, GISTGNN_DATA or data)"
+    options.add_argument("--data-root", metavar="DIR", help=text)
 
 
 def add_device_option(options: "Options") -> None:

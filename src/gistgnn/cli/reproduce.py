@@ -7,7 +7,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes
+from gistgnn.cli.options import add_data_root, add_device_option, add_folder_option, count, gibibytes
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 
 COMMON = ("datasets", "seeds", "epochs")
@@ -50,7 +50,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
         help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
         "below replace the scale's settings",
     )
-    add("--data-root", default="data", metavar="DIR", help="(default: data)")
+    add_data_root(parser)
     options = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
     settings = [add(flag, **arguments).dest for flag, arguments in options]
     if "jobs" in entry.options:
