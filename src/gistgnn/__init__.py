@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
     from gistgnn.phases import Phase as Phase
+    from gistgnn.recipe.metric import Metric as Metric
     from gistgnn.round import Round as Round
+    from gistgnn.runs.saved_run import load_run as load_run
+    from gistgnn.session.callbacks import Callback as Callback
+    from gistgnn.session.loop import Loop as Loop
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
     from gistgnn.settings import Training as Training
@@ -20,17 +24,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Callback": "session.callbacks",
     "DivergedError": "errors",
     "GIST": "gist",
     "GistError": "errors",
     "Graph": "graphs",
     "InputError": "errors",
+    "Loop": "session.loop",
+    "Metric": "recipe.metric",
     "Phase": "phases",
     "RankLostError": "errors",
     "Result": "session.result",
     "Round": "round",
     "Saving": "session.saving",
     "Training": "settings",
+    "load_run": "runs.saved_run",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, "__version__"])
+
 
 __getattr__ = lazy_attributes(__name__, _HOMES)

@@ -1,21 +1,30 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor, nn
 
 from gistgnn.accounting.footprint import round_costs
 from gistgnn.evaluation import Evaluation
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.phases import Phase
-from gistgnn.runners.registry import make_runner
+from gistgnn.recipe.loss import Loss
+from gistgnn.recipe.metric import Metric
+from gistgnn.recipe.names import LossName, MetricName, OptimizerName, ScheduleName
+from gistgnn.recipe.optimizer import MakeOptimizer
+from gistgnn.recipe.schedule import Factor, MakeScheduler
+from gistgnn.runners.registry import RunnerName, make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling
 from gistgnn.schedule import check_phases, refuse_phases
+from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
-from gistgnn.session.session import Options, Session
+from gistgnn.session.session import Session
 from gistgnn.settings import Training, choose_training
 
 if TYPE_CHECKING:
@@ -68,38 +77,45 @@ class GIST(GlobalModel):
         InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
     """
 
-    phased = True  # a run may have phases, and blocks that last
-    merges = True  # False: weights between blocks are not meant to be trained
+    _phased = True  # a run may have phases, and blocks that last
+    _merges = True  # False: weights between blocks are not meant to be trained
 
     def fit(
         self,
         graph: "Graph | Data",
-        training: Training | str | None = None,
+        training: Training | Literal["split", "each"] | None = None,
         *,
         sampler: Sampling | None = None,
-        runner: str = "in-turn",
+        runner: RunnerName = "in-turn",
         inductive: bool = False,
         evaluation: Evaluation | None = None,
         progress: bool = True,
         report: Callable[[dict[str, Any]], None] = lambda _: None,
         advance: Callable[[int, int], None] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
+        callbacks: Sequence[object] = (),
+        init: nn.Module | Mapping[str, Tensor] | None = None,
+        max_seconds: float | None = None,
         saving: Saving | None = None,
         epochs: int | None = None,
         local_steps: int | None = None,
-        optimizer: str | None = None,
+        loss: LossName | Loss | None = None,
+        class_weights: Literal["balanced"] | Sequence[float] | None = None,
+        label_smoothing: float | None = None,
+        metric: MetricName | Metric | Callable[[Tensor, Tensor], Any] | None = None,
+        optimizer: OptimizerName | MakeOptimizer | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
         momentum: float | None = None,
-        schedule: str | None = None,
-        optimizer_state: str | None = None,
-        precision: str | None = None,
+        schedule: ScheduleName | Factor | MakeScheduler | None = None,
+        optimizer_state: Literal["reset", "carry"] | None = None,
+        precision: Literal["float32", "bf16"] | None = None,
         clip_norm: float | None = None,
         patience: int | None = None,
         evaluate_every: int | None = None,
         phases: Sequence[Phase] | None = None,
         redraw_every: int | None = None,
-        cross_weights: str | None = None,
+        cross_weights: Literal["random", "zero"] | None = None,
         budget: float | None = None,
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
@@ -118,6 +134,10 @@ class GIST(GlobalModel):
             report: called with every entry of the history; a resumed run reports the earlier entries first.
             advance: called after every round with the number of rounds done, and the number of all rounds.
             stop: asked after every round; True saves the state (see `saving`) and ends the run.
+            callbacks: objects with methods of `Callback`, called in order.
+            init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; None: the seed's.
+            max_seconds: end in time to be back after so many seconds, with the best model so far; at least one round is
+                trained. A run that is resumed has so many seconds more.
             saving: where and how often the state is saved, and whether to resume.
             epochs: see `Training`, also for the rest.
 
@@ -125,23 +145,22 @@ class GIST(GlobalModel):
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
-        settings = dict(
-            training=training if isinstance(training, str) else None, epochs=epochs, local_steps=local_steps,
-            optimizer=optimizer, lr=lr, weight_decay=weight_decay, momentum=momentum, schedule=schedule,
-            optimizer_state=optimizer_state, precision=precision, clip_norm=clip_norm, patience=patience,
-            evaluate_every=evaluate_every, phases=phases, redraw_every=redraw_every, cross_weights=cross_weights,
-            budget=budget,
-        )  # fmt: skip
-        given = None if isinstance(training, str) else training
-        chosen, sampler = self._adapt(self._check_phases(choose_training(given, settings)), sampler)
+        given = locals()
+        settings = {field.name: given[field.name] for field in fields(Training)}
+        settings["training"] = training if isinstance(training, str) else None
+        whole = None if isinstance(training, str) else training
+        chosen, sampler = self._adapt(self._check_phases(choose_training(whole, settings)), sampler)
         how = evaluation or Evaluation()
-        options = Options(sampler, runner, inductive, how, progress, report, advance, stop, saving)
+        hooks = report, advance, stop, saving, callbacks
+        options = Options(sampler, runner, inductive, how, progress, *hooks, init, max_seconds)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session)
-        return session.result()
+        result = session.result()
+        session.fit_is_over(result)
+        return result
 
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Bytes that a worker sends: its slices in every round, from Θ and back (see `gistgnn.distributed.costs`).
 
         Args:
@@ -152,13 +171,15 @@ class GIST(GlobalModel):
         costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
         return {"bytes_per_round": costs.gist}
 
-    def make_runner(self, name: str) -> Runner:
+    def _make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
         return make_runner(name)
 
-    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+    def _make_scorer(
+        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
+    ) -> Scorer:
         """Return what scores Θ between rounds."""
-        return Scorer(self.theta, running, graph, evaluation)
+        return Scorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         """Change the settings of a run to those that the method needs."""
@@ -166,7 +187,7 @@ class GIST(GlobalModel):
 
     def _check_phases(self, training: Training) -> Training:
         """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
-        if not self.phased:
+        if not self._phased:
             refuse_phases(training, self.method)
         check_phases(training.phases, self.partition, self.input_axis)
         if training.phases:

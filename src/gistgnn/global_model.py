@@ -1,10 +1,11 @@
 """`GlobalModel`: a model whose parameters are Θ, the blocks of its axes, and the rounds in which sub-GCNs train."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.distributed import Alone, World
 from gistgnn.errors import InputError
@@ -16,15 +17,39 @@ from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.registry import StoreName
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
+
+
+class CommonOptions(TypedDict, total=False):
+    """The keywords of `GIST` that all methods have."""
+
+    seed: int
+    device: str | torch.device
+    store: StoreName | Store
+    axis_names: Sequence[str] | None
+
+
+class WorkerOptions(CommonOptions, total=False):
+    """The keywords of `GIST` that methods have whose workers hold the full model."""
+
+    ranks: World | None
+
+
+class TrainerOptions(WorkerOptions, total=False):
+    """All keywords of `GIST`."""
+
+    input_axis: int | None
+    whole: int | Collection[int]
+    partition: Literal["balanced", "categorical"]
 
 
 class GlobalModel:
     """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
 
     method = "gist"
-    stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
+    _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
 
     def __init__(
         self,
@@ -34,10 +59,10 @@ class GlobalModel:
         *,
         input_axis: int | None = None,
         whole: int | Collection[int] = (),
-        partition: str = "balanced",
+        partition: Literal["balanced", "categorical"] = "balanced",
         seed: int = 0,
         device: str | torch.device = "cpu",
-        store: str | Store = "memory",
+        store: StoreName | Store = "memory",
         ranks: World | None = None,
         axis_names: Sequence[str] | None = None,
     ) -> None:
@@ -53,15 +78,26 @@ class GlobalModel:
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
-        if self.stores is not None and self.store.kind not in self.stores:
+        if self._stores is not None and self.store.kind not in self._stores:
             raise InputError(
-                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self.stores[0]}"
+                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self._stores[0]}"
             )
         self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
+        self._begins_with_given = False  # Θ has not begun with the seed's values
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
+
+    def __repr__(self) -> str:
+        partition, m = self.partition, self.sub_gcns
+        axes = ", ".join(
+            f"{name}: {features} {'whole' if axis in partition.whole else f'in {m} blocks'}"
+            for axis, (name, features) in enumerate(zip(partition.names, partition.features, strict=True))
+        )
+        return (
+            f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; store={self.store.kind!r}, seed={self.seed})"
+        )
 
     @property
     def sub_gcns(self) -> int:
@@ -77,18 +113,18 @@ class GlobalModel:
     def theta(self) -> Theta:
         """Θ. It is made with the initial values of the seed when it is first used."""
         if self._theta is None:
-            self._theta = self._make_theta(self.spec)
+            self._theta = self._make_theta(self._spec)
         return self._theta
 
     @property
-    def full_spec(self) -> ModelSpec:
+    def _full_spec(self) -> ModelSpec:
         """The full model."""
         return ModelSpec(self.build, self.layout, self.widths, self.shared, self.seed, self.device)
 
     @property
-    def spec(self) -> ModelSpec:
+    def _spec(self) -> ModelSpec:
         """The model that is trained and returned: the full model."""
-        return self.full_spec
+        return self._full_spec
 
     def resume(self) -> None:
         """Resume from the Θ that an earlier process has left in the store's folder, after its last round.
@@ -96,14 +132,14 @@ class GlobalModel:
         Raises:
             InputError: there is none, it is damaged, or it is of another model.
         """
-        self._theta = self.store.place.load().reopen(self.store, self.spec)
+        self._theta = self.store.place.load().reopen(self.store, self._spec)
         self.next_round = self._theta.round
 
     def blocks(self, draw: int) -> list[Blocks]:
         """The blocks of every sub-GCN in a draw; in the paper's method, round t has draw t."""
         return self.partition.blocks(draw)
 
-    def partition_of(self, plan: RoundPlan) -> Partition:
+    def _partition_of(self, plan: RoundPlan) -> Partition:
         """The partition of a round: that of its m."""
         return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
 
@@ -115,20 +151,20 @@ class GlobalModel:
         """
         blocks, manner = self.blocks(self.next_round), Manner()
         if plan:
-            blocks = self.partition_of(plan).blocks(plan.draw)
+            blocks = self._partition_of(plan).blocks(plan.draw)
             manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
         round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
         self.next_round += 1
         return round_
 
-    def stand_in(self, plan: RoundPlan) -> nn.Module | None:
+    def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
         """Return a narrow model that has the output of the full model after a round of copies; None after others.
 
         All ranks call this; rank 0 gets the model.
         """
         if not plan.copies:
             return None
-        blocks = self.partition_of(plan).blocks(plan.draw)
+        blocks = self._partition_of(plan).blocks(plan.draw)
         manner = Manner(scales=self._scales(len(blocks)))
         alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, manner)
         return next(iter(alone.subs), None)
@@ -155,29 +191,33 @@ class GlobalModel:
 
         With Θ on disk, the large parameters are not copied: the model reads them whenever it runs.
         """
-        return self.theta.full_model(self.spec)
+        return self.theta.full_model(self._spec)
 
-    def begin_run(self, training: Training, first: RoundPlan, *, resumed: bool) -> None:
+    def _begin_run(
+        self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None
+    ) -> None:
         """Make Θ anew for a run, or open the Θ on disk of a run that is resumed.
 
         Args:
             training: says whether Θ is the mean of its sub-GCNs, and how weights between blocks begin.
             first: the run's first round.
             resumed: the run is resumed; if Θ is in memory, a checkpoint is read into it later.
+            init: the values that Θ begins with, by name; None: those of the seed.
         """
         self._mean = None
         if training.averages:
             zero = training.cross_weights == "zero"
-            self._mean = Mean.of(self.full_spec, self.partition.split, self.input_axis, zero=zero)
+            self._mean = Mean.of(self._full_spec, self.partition.split, self.input_axis, zero=zero)
         if resumed and self.store.place.holds == "disk":
             self.resume()
             return
-        if self.next_round or self._mean:
-            gains = self._mean.gains(self.partition_of(first).sub_gcns) if self._mean else {}
-            self._theta = self._make_theta(replace(self.spec, gains=gains), anew=self._theta is not None)
+        if self.next_round or self._mean or init is not None or self._begins_with_given:
+            gains = self._mean.gains(self._partition_of(first).sub_gcns) if self._mean and init is None else {}
+            self._theta = self._make_theta(replace(self._spec, gains=gains, init=init), anew=self._theta is not None)
+            self._begins_with_given = init is not None
             self.next_round = 0
         if training.cross_weights == "zero" and not resumed:
-            self.begin_round(first).begin_as_narrow_models(self.full_spec)
+            self.begin_round(first).begin_as_narrow_models(self._full_spec)
             self.next_round = self.theta.round = 0
 
     def _scales(self, sub_gcns: int) -> dict[str, float]:
@@ -190,5 +230,5 @@ class GlobalModel:
         """Return a module of the blocks' widths: the one of the last round, unless the widths have changed."""
         widths = self.layout.widths([len(block) for block in blocks])
         if i not in self._modules or self._modules[i][0] != widths:
-            self._modules[i] = widths, replace(self.full_spec, widths=widths).from_seed().to(self.device)
+            self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]

@@ -28,7 +28,7 @@ class Stretch:
 
     def rate(self, training: Training, k: int) -> float:
         """The learning rate of the k-th of these steps."""
-        return training.rate((self.first - self.begun + k) / self.total)
+        return training.rate_at(self.first - self.begun + k, self.total)
 
 
 @dataclass(frozen=True)

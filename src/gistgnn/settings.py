@@ -3,14 +3,15 @@
 Torch is imported inside the functions that need it, so that the command line reads names and defaults here quickly.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.phases import Phase, as_phases
+from gistgnn.recipe.checks import check_recipe
+from gistgnn.recipe.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName, name_of, restored
 from gistgnn.utils.checks import check_count, check_number
 
 if TYPE_CHECKING:
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
-"""Optimisers by their names here, and their names in `torch.optim`."""
+    from gistgnn.recipe.loss import Loss
+    from gistgnn.recipe.metric import Metric
+    from gistgnn.recipe.optimizer import MakeOptimizer
+    from gistgnn.recipe.schedule import Factor, MakeScheduler
+
+_NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
+"""Settings that older records do not name; records leave them out where they are not used."""
 
 PRECISIONS = ("float32", "bf16")
 
@@ -34,8 +40,8 @@ BUDGET_LR = 0.005
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "training": ("split", "each"),
-    "optimizer": tuple(OPTIMIZERS),
-    "schedule": ("constant", "step", "cosine"),
+    "optimizer": NAMES["optimizer"],
+    "schedule": NAMES["schedule"],
     "optimizer_state": ("reset", "carry"),
     "cross_weights": ("random", "zero"),
     "precision": PRECISIONS,
@@ -53,12 +59,15 @@ class Training:
             are 4m draws of the blocks: a weight between two split layers is trained in 4 of them on average.
         training: "split" gives every sub-GCN E/m epochs, so that all sub-GCNs together take as many steps as the
             baseline (section 2.2); "each" gives every sub-GCN all E epochs, m times the work.
-        optimizer: "adam", "adamw" or "sgd".
+        optimizer: "adam", "adamw" or "sgd"; or a class of `torch.optim`, or a function that is called as
+            `optimizer(parameters, lr=lr)`, and with weight_decay and momentum if they are not 0.
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
         momentum: momentum of SGD; the other optimisers have none.
         schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
-            Both follow the progress of the whole run, not of a round.
+            Both follow the progress of the whole run, not of a round. Or a function of the progress, from 0 to 1, that
+            returns what lr is multiplied by; or a class of `torch.optim.lr_scheduler`, or a function with the argument
+            `optimizer` that returns one: it counts the steps of a sub-GCN.
         optimizer_state: "reset" starts a new optimiser in every round, as the authors' code does (the paper does not
             say); "carry" lets the moments travel with the parameters. With m = 1 they are always kept: the baseline is
             ordinary training.
@@ -74,6 +83,13 @@ class Training:
             Θ m narrow models side by side.
         budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
             chosen by measuring steps (see `gistgnn.session.budget`); None: no limit.
+        loss: a name, or a function of (logits, targets); see `gistgnn.recipe.loss.Criterion`. None: cross-entropy,
+            binary cross-entropy if nodes have several labels, or "mse" for a regression.
+        class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).
+            "balanced" gives all classes the same weight in sum.
+        label_smoothing: of the cross-entropy, as in torch.
+        metric: the validation score that selects the best model: a name, a function of (logits, targets), a metric of
+            torchmetrics, or a `Metric`. None: accuracy, micro F1 if nodes have several labels, or "r2".
 
     Raises:
         InputError: a value is out of its range.
@@ -81,21 +97,25 @@ class Training:
 
     epochs: float = 0
     local_steps: int | None = None
-    training: str = "split"
-    optimizer: str = "adam"
+    training: Literal["split", "each"] = "split"
+    optimizer: "OptimizerName | MakeOptimizer" = "adam"
     lr: float = 0.01
     weight_decay: float = 0.0
     momentum: float = 0.0
-    schedule: str = "constant"
-    optimizer_state: str = "reset"
-    precision: str = "float32"
+    schedule: "ScheduleName | Factor | MakeScheduler" = "constant"
+    optimizer_state: Literal["reset", "carry"] = "reset"
+    precision: Literal["float32", "bf16"] = "float32"
     clip_norm: float | None = None
     patience: int | None = None
     evaluate_every: int = 1
-    phases: tuple[Phase, ...] = ()
+    phases: Sequence[Phase] = ()
     redraw_every: int = 1
-    cross_weights: str = "random"
+    cross_weights: Literal["random", "zero"] = "random"
     budget: float | None = None
+    loss: "LossName | Loss | None" = None
+    class_weights: Literal["balanced"] | Sequence[float] | None = None
+    label_smoothing: float = 0.0
+    metric: "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None" = None
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -110,8 +130,10 @@ class Training:
             for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     raise InputError(f"{name} is given beside a budget, which chooses it: leave one out")
-            if self.schedule == "step":
-                raise InputError("schedule is 'step', but a budget trains by cosine cycles: leave one out")
+            if self.schedule not in ("constant", "cosine"):
+                raise InputError(
+                    f"schedule is {name_of(self.schedule)!r}, but a budget trains by cosine cycles: leave it"
+                )
         elif not self.phases:
             check_count("epochs", self.epochs)
         check_count("evaluate_every", self.evaluate_every)
@@ -119,15 +141,18 @@ class Training:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
+            if name not in NAMES and getattr(self, name) not in choices:
                 raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
         check_number("lr", self.lr, above=True, below=1e6)
         check_number("weight_decay", self.weight_decay, below=1e6)
         check_number("momentum", self.momentum, below=1.0)
-        if self.momentum and self.optimizer != "sgd":
+        if self.momentum and isinstance(self.optimizer, str) and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.clip_norm is not None:
             check_number("clip_norm", self.clip_norm, above=True)
+        if self.class_weights is not None and not isinstance(self.class_weights, str):
+            object.__setattr__(self, "class_weights", tuple(float(weight) for weight in self.class_weights))
+        check_recipe({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
         self._check_phases()
 
     @property
@@ -142,14 +167,30 @@ class Training:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON holds them, without those that older records do not name if they are unused."""
-        default = {field.name: field.default for field in fields(self)}
-        newer = ("phases", "redraw_every", "cross_weights", "budget")
-        return {name: value for name, value in asdict(self).items() if name not in newer or value != default[name]}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["phases"] = tuple(asdict(phase) for phase in self.phases)
+        values |= {name: name_of(values[name]) for name in NAMES}
+        values |= getattr(self.loss, "record", {})  # of a `Criterion`
+        return {
+            field.name: values[field.name]
+            for field in fields(self)
+            if field.name not in _NEWER or values[field.name] != field.default
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Training":
-        """Return the settings that `as_dict` has returned, perhaps through JSON."""
-        return cls(**{**values, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
+        """Return the settings that `as_dict` has returned, perhaps through JSON.
+
+        Where a function of the caller was set, the name alone is known: the setting is then an `Absent`.
+        """
+        own = {name: restored(name, values[name]) for name in NAMES if name in values}
+        return cls(**{**values, **own, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
+
+    def like(self, values: Mapping[str, Any]) -> "Training":
+        """Return the settings that `as_dict` has returned, with the functions and the loss of these settings."""
+        own = {name: getattr(self, name) for name in ("loss", "class_weights", "label_smoothing", "metric")}
+        own |= {name: getattr(self, name) for name in ("optimizer", "schedule") if callable(getattr(self, name))}
+        return replace(self.from_dict(values), **own)
 
     def of_phase(self, phase: Phase) -> "Training":
         """Return the settings of one phase alone."""
@@ -179,22 +220,23 @@ class Training:
         return min(max(steps // rounds, SHORTEST_ROUND), LONGEST_ROUND)
 
     def rate(self, progress: float) -> float:
-        """Return the learning rate at a share of the run, 0 <= progress < 1."""
-        if self.schedule == "step":
-            return self.lr * 0.1 ** ((progress >= 0.5) + (progress >= 0.75))
-        if self.schedule == "cosine":
-            return self.lr * 0.5 * (1 + math.cos(math.pi * progress))
-        return self.lr
+        """Return the learning rate at a share of the run, 0 <= progress < 1; for a scheduler of torch see `rate_at`."""
+        from gistgnn.recipe.schedule import rate
+
+        return rate(self.schedule, self.lr, progress)
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Return the learning rate of a step, counted from 0, of some steps."""
+        from gistgnn.recipe.schedule import scheduler_of, scheduler_rates
+
+        make = scheduler_of(self.schedule)
+        return self.rate(step / steps) if make is None else scheduler_rates(make, self.lr, steps)[min(step, steps - 1)]
 
     def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
         """Return a new optimiser of the parameters."""
-        import torch
+        from gistgnn.recipe.optimizer import make_optimizer
 
-        # fused: one pass over the parameters in a step, on the CPU as well
-        options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay, "fused": True}
-        if self.optimizer == "sgd":
-            options["momentum"] = self.momentum
-        return getattr(torch.optim, OPTIMIZERS[self.optimizer])(parameters, **options)
+        return make_optimizer(self.optimizer, parameters, self.lr, self.weight_decay, self.momentum)
 
     def _check_phases(self) -> None:
         if not self.phases:

@@ -7,24 +7,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gistgnn.recipe.loss import Criterion
 from gistgnn.sampling import Batch, forward
 from gistgnn.settings import Training
 
 
-def loss_of(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the batch's loss: cross-entropy, or binary cross-entropy for multi-label graphs.
+def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
+    """Return the batch's loss: that of the settings, or cross-entropy, binary for multi-label graphs.
 
     It is the mean over the batch's training nodes, or the sum with the batch's weights.
 
     Args:
         logits: [N, C], or [m, N, C] for m sub-GCNs.
         batch: the N nodes.
+        training: its loss, if it has one, is a `Criterion`.
 
     Returns:
         One number, or one for each sub-GCN, [m].
     """
     chosen, targets = logits[..., batch.loss_nodes, :], batch.y[batch.loss_nodes]
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
+    if training is not None and isinstance(training.loss, Criterion):  # a plan has none
+        return training.loss(chosen, targets, batch.loss_weights)
     if logits.dim() == 2 and batch.loss_weights is None:
         loss = F.binary_cross_entropy_with_logits if targets.dim() == 2 else F.cross_entropy
         return loss(chosen, targets)
@@ -49,7 +53,7 @@ def subtrain(
         sub: the sub-GCN, in training mode.
         optimizer: the optimiser of its parameters.
         batches: ζ batches.
-        training: clipping and precision.
+        training: loss, clipping and precision.
         rate: returns the learning rate of step k, counted from 0.
 
     Returns:
@@ -61,7 +65,7 @@ def subtrain(
             continue
         begin_step(optimizer, rate(k))
         with training.autocast(batch.x.device):
-            loss = loss_of(forward(sub, batch), batch)
+            loss = loss_of(forward(sub, batch), batch, training)
         loss.backward()
         if training.clip_norm is not None:
             nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)

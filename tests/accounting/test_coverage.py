@@ -31,7 +31,7 @@ def coverage_of(gist: GIST, rounds: int) -> dict[str, Any]:
     draws: coverage.Draws = Counter({((None, 1),): rounds})
     if gist.method == "ensemble":  # keeps its blocks
         draws = Counter({((None, rounds),): 1})
-    return coverage.coverage_of(gist.full_spec, gist.partition, draws)
+    return coverage.coverage_of(gist._full_spec, gist.partition, draws)
 
 
 def shares(gist: GIST, rounds: int) -> dict[int, float]:
@@ -59,7 +59,7 @@ def held(gist: GIST, rounds: int) -> dict[int, float]:
 
 def held_in(gist: GIST, every: Iterable[Sequence[Blocks]]) -> dict[int, float]:
     """Share of the parameters by the number of rounds, of which the blocks are given, from their positions alone."""
-    model = gist.full_spec.on_meta()
+    model = gist._full_spec.on_meta()
     often = {name: np.zeros(tensor.shape, int) for name, tensor in model.named_parameters()}
     for blocks in every:
         for name, count in often.items():
@@ -205,14 +205,14 @@ def test_phases_agree_with_many_runs(training: Training, model: str) -> None:
     build, widths = every_model()[model]
     gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), 4)
     schedule, runs, sums = Schedule(training, 1, 4), 40, Counter[int]()
-    found = coverage.coverage_of(gist.full_spec, gist.partition, schedule.draws(schedule.rounds))
+    found = coverage.coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))
     expected = {int(n): share for n, share in found["counts"].items()}
     assert found["rounds"] == schedule.rounds
     assert sum(expected.values()) == pytest.approx(1.0)
     for seed in range(runs):
         gist.partition = Partition(gist.partition.features, 4, seed=seed)
         plans = map(schedule.plan, range(schedule.rounds))
-        sums.update(held_in(gist, [gist.partition_of(plan).blocks(plan.draw) for plan in plans]))
+        sums.update(held_in(gist, [gist._partition_of(plan).blocks(plan.draw) for plan in plans]))
     assert {n for n, share in sums.items() if share > 0} <= set(expected)
     for n, share in expected.items():
         error = math.sqrt(share * (1 - share) / runs)
@@ -232,6 +232,6 @@ def test_a_last_phase_of_one_sub_gcn_trains_everything() -> None:
     phases = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(1, 4, redraw_every=0))
     gist = GIST(gcn(), (8, 8), 4)
     result = fit(gist, epochs=None, phases=phases, cross_weights="zero")
-    inside = coverage.coverage_of(gist.full_spec, gist.partition, Counter({((None, 1),): 1}))["counts"]["1"]
+    inside = coverage.coverage_of(gist._full_spec, gist.partition, Counter({((None, 1),): 1}))["counts"]["1"]
     assert result.coverage["rounds"] == 5
     assert result.coverage["counts"] == {"2": pytest.approx(1 - inside), "5": pytest.approx(inside)}

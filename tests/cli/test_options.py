@@ -67,6 +67,7 @@ def test_every_setting_of_training_is_an_option() -> None:
     values = {"epochs": 7, "local_steps": 3, "training": "each", "optimizer": "sgd", "lr": 0.5, "weight_decay": 0.25}
     values |= {"momentum": 0.5, "schedule": "step", "optimizer_state": "carry", "precision": "bf16", "clip_norm": 2.0}
     values |= {"patience": 4, "evaluate_every": 2, "redraw_every": 3, "cross_weights": "zero"}
+    values |= {"loss": "cross-entropy", "class_weights": "balanced", "label_smoothing": 0.1, "metric": "f1_macro"}
     instead = {"phases", "budget"}  # of epochs; see test_phases.py
     assert values.keys() == {field.name for field in fields(Training)} - instead
     words = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]

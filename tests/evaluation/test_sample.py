@@ -5,8 +5,9 @@ import torch
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.scores import evaluate, predict, predicted_labels, score_labels
+from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
+from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import whole_graph
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import tiny_graph
@@ -30,7 +31,8 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
     for split, mask in {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}.items():
-        assert scored[split] == score_labels(predicted_labels(all_parts, False)[mask & nodes], GRAPH.y[mask & nodes])
+        for name, value in scored[split].items():
+            assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
     assert inference.describe() == {
         "method": "parts",
         "exact": False,

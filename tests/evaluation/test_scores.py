@@ -2,8 +2,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import Scores, evaluate, predict, predicted_labels, score_labels
+from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs import Graph
+from gistgnn.recipe.metric import NAMED
+from gistgnn.recipe.named_metrics import predicted_labels
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import C, F, tiny_graph
 
@@ -21,24 +23,28 @@ class Constant(nn.Module):
         return self.logits
 
 
+def f1(kind: str, logits: Tensor, truth: Tensor) -> float:
+    return NAMED[f"f1_{kind}"](logits, truth)
+
+
 def test_one_label() -> None:
-    result = score_labels(torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 0]))
-    assert result.accuracy == result.f1_micro == pytest.approx(3 / 5)
-    assert result.f1_macro == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
+    logits, truth = nn.functional.one_hot(torch.tensor([0, 0, 1, 2, 2])).float(), torch.tensor([0, 1, 1, 2, 0])
+    assert NAMED["accuracy"](logits, truth) == f1("micro", logits, truth) == pytest.approx(3 / 5)
+    assert f1("macro", logits, truth) == pytest.approx((1 / 2 + 2 / 3 + 2 / 3) / 3)
 
 
 def test_several_labels() -> None:
     truth = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=torch.float32)
-    guess = torch.tensor([[1, 0], [0, 1], [0, 1], [0, 1]])
-    result = score_labels(guess, truth)
-    assert result.accuracy == pytest.approx(2 / 4)  # all labels of a node right
-    assert result.f1_micro == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
-    assert result.f1_macro == pytest.approx((2 / 3 + 4 / 5) / 2)
+    logits = torch.tensor([[1, 0], [0, 1], [0, 1], [0, 1]]).float()
+    assert NAMED["accuracy"](logits, truth) == pytest.approx(2 / 4)  # all labels of a node right
+    assert f1("micro", logits, truth) == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))  # 3 hits, 1 false alarm, 1 miss
+    assert f1("macro", logits, truth) == pytest.approx((2 / 3 + 4 / 5) / 2)
 
 
 def test_nothing_predicted_and_nothing_there() -> None:
-    result = score_labels(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
-    assert result == Scores(1.0, 0.0, 0.0)
+    nothing = torch.zeros(3, 2)
+    assert NAMED["accuracy"](nothing, nothing) == 1.0
+    assert f1("micro", nothing, nothing) == f1("macro", nothing, nothing) == 0.0
 
 
 def test_predicted_labels() -> None:
@@ -66,7 +72,7 @@ def test_each_split_is_scored_on_its_own_nodes() -> None:
 def test_multi_label_graph() -> None:
     graph = tiny_graph(multi_label=True)
     result = evaluate(Constant(graph.y * 2 - 1), graph)
-    assert all(s == Scores(1.0, 1.0, 1.0) for s in result.values())
+    assert all(s == {"accuracy": 1.0, "f1_micro": 1.0, "f1_macro": 1.0} for s in result.values())
     one_class_wrong = evaluate(Constant((graph.y * 2 - 1) * torch.tensor([1.0, 1.0, -1.0])), graph)
     assert one_class_wrong["test"].f1_macro == pytest.approx(2 / 3)
     assert one_class_wrong["test"].accuracy == 0.0

@@ -54,7 +54,7 @@ def begun(name: str, widths: Sequence[int], phases: Sequence[Phase], seed: int, 
     gist.seed = gist.partition.seed = seed
     torch.manual_seed(seed)
     training = Training(phases=tuple(phases), cross_weights="zero", local_steps=1, training="each")
-    gist.begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
+    gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
     return gist
 
 
@@ -156,7 +156,7 @@ def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
     widths = data.draw(st.lists(st.integers(8, 13), min_size=3, max_size=3))
     gist = begun(name, widths, [Phase(4, 1)], seed, torch.float64)
     training = Training(phases=(Phase(4, 1), Phase(m, 1)))
-    gist.begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
+    gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
     before = {name: tensor.clone() for name, tensor in gist.theta.tensors.items()}  # type: ignore[attr-defined]
     gist.begin_round(Schedule(training, 1, 1).plan(1)).aggregate()
     for key, tensor in gist.theta.tensors.items():  # type: ignore[attr-defined]
@@ -181,7 +181,7 @@ def test_copies_are_one_narrow_model(name: str, sizes: list[int], m: int, seed: 
     for _ in range(3):
         (narrow,) = (output(sub, torch.float64) for sub in gist.begin_round(plan(m, copies=True)).subs)
         assert close(output(gist.model(), torch.float64), narrow)
-        stand_in = gist.stand_in(plan(m, copies=True))
+        stand_in = gist._stand_in(plan(m, copies=True))
         assert stand_in is not None
         assert close(output(stand_in, torch.float64), narrow)
         for fewer in (each for each in (1, 2, m) if m % each == 0):
@@ -194,7 +194,7 @@ def test_copies_are_one_narrow_model(name: str, sizes: list[int], m: int, seed: 
 def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Iterator[dict[str, Tensor]]:
     """Ordinary training of a narrow model on the whole graph, in torch alone: its tensors after every two steps."""
     model = gist.build(widths)
-    fill(model, replace(gist.full_spec, widths=widths, stream=(0,)).initial_tensors())
+    fill(model, replace(gist._full_spec, widths=widths, stream=(0,)).initial_tensors())
     optimizer = torch.optim.Adam(model.parameters(), weight_decay=training.weight_decay, fused=True)
     model.train()
     for step in range(0, int(training.epochs), training.local_steps):
@@ -223,7 +223,7 @@ def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, 
     seen: list[dict[str, Tensor]] = []
 
     def look(_: int, __: int) -> None:
-        stand_in = gist.stand_in(plan(m, copies=True))
+        stand_in = gist._stand_in(plan(m, copies=True))
         assert stand_in is not None
         seen.append({name: tensor.detach().clone() for name, tensor in named_tensors(stand_in).items()})
 

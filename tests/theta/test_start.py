@@ -35,7 +35,7 @@ def first(training: Training) -> RoundPlan:
 
 
 def begun(gist: GIST, training: Training) -> GIST:
-    gist.begin_run(training, first(training), resumed=False)
+    gist._begin_run(training, first(training), resumed=False)
     return gist
 
 
@@ -44,7 +44,7 @@ def between(gist: GIST, name: str, plan: RoundPlan) -> Tensor:
     assert isinstance(gist.theta.specs, dict)
     tensor = values(gist.theta)[name]
     outside = torch.ones_like(tensor, dtype=torch.bool)
-    for blocks in gist.partition_of(plan).blocks(plan.draw):
+    for blocks in gist._partition_of(plan).blocks(plan.draw):
         rows = [held_positions(dim, blocks, gist.theta.slices.features) for dim in gist.layout.dims[name]]
         outside[torch.meshgrid(*map(torch.tensor, rows), indexing="ij")] = False
     return tensor[outside]
@@ -60,7 +60,8 @@ def test_zero_cross_weights_make_narrow_models_side_by_side(model: str, copies: 
         assert not between(gist, name, first(own)).count_nonzero()
     subs = gist.begin_round(replace(first(own), copies=False)).subs
     narrow = [
-        replace(gist.full_spec, widths=(2, 3), stream=(0 if copies else i,)).initial_tensors() for i in range(len(subs))
+        replace(gist._full_spec, widths=(2, 3), stream=(0 if copies else i,)).initial_tensors()
+        for i in range(len(subs))
     ]
     assert not torch.equal(narrow[0]["convs.0.weight"], narrow[1]["convs.0.weight"]) or copies
     for i, sub in enumerate(subs):
@@ -149,8 +150,8 @@ def test_theta_begins_alike_in_memory_and_on_disk(model: str, kind: str, tmp_pat
 def test_the_start_is_written_in_pieces(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial, "_STEP", 32)
     gist = GIST(lambda w: OURS["graphsage"](w, norm="batch"), (16, 9), 3)
-    gains = Mean.of(gist.full_spec, gist.partition.split, None, zero=kind == "zero").gains(3)
-    spec = replace(gist.full_spec, gains=gains)
+    gains = Mean.of(gist._full_spec, gist.partition.split, None, zero=kind == "zero").gains(3)
+    spec = replace(gist._full_spec, gains=gains)
     assert set(gains.values()) == {0.0 if kind == "zero" else 3**-0.5}
     expected = spec.initial_tensors()
     found = {name: torch.full_like(tensor, 7) for name, tensor in expected.items()}

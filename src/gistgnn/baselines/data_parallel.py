@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from gistgnn.baselines.local_sgd import independent
 from gistgnn.distributed import Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.gist import GIST
+from gistgnn.global_model import CommonOptions
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
@@ -50,11 +51,17 @@ class DataParallel(GIST):
     """
 
     method = "data-parallel"
-    phased = False
-    stores = ("memory",)
+    _phased = False
+    _stores = ("memory",)
 
     def __init__(
-        self, build: Build, widths: int | Sequence[int], workers: int, *, ranks: World | None = None, **options: Any
+        self,
+        build: Build,
+        widths: int | Sequence[int],
+        workers: int,
+        *,
+        ranks: World | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
         check_count("workers", workers)
         self._workers = workers
@@ -65,12 +72,12 @@ class DataParallel(GIST):
         """W. `training="split"` splits the epochs over the workers."""
         return self._workers
 
-    def make_runner(self, name: str) -> Runner:
+    def _make_runner(self, name: str) -> Runner:
         """Return the runner of data parallel training, whichever is asked for: there is one model."""
-        super().make_runner(name)
+        super()._make_runner(name)
         return EveryStep(self.workers, self.ranks)
 
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Bytes that a worker sends: the gradients of Θ, averaged after every step."""
         costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
         return {"bytes_per_step": costs.local_sgd}
@@ -81,7 +88,7 @@ class DataParallel(GIST):
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         theta = super()._make_theta(spec, anew=anew)
         if isinstance(self.ranks, Ranks):
-            buffers = [name for name, _ in self.full_spec.on_meta().named_buffers()]
+            buffers = [name for name, _ in self._full_spec.on_meta().named_buffers()]
             theta.exchange = Mirror(self.ranks, self.workers, buffers)
         return theta
 
@@ -138,7 +145,7 @@ class EveryStep:
                 with training.autocast(batch.x.device):
                     logits = net(*arguments(model, batch))
                     found = bool(batch.loss_nodes.numel())
-                    loss = loss_of(logits, batch) if found else logits.sum() * 0.0
+                    loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()
             for name, buffer in kept.items():
                 model.get_buffer(name).copy_(buffer)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
@@ -12,9 +12,11 @@ from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.gist import GIST
+from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
+from gistgnn.recipe.metric import Metric
 from gistgnn.sampling import Sampling
 from gistgnn.session.scorer import Running, Scorer, ScoreTable
 from gistgnn.settings import Training
@@ -41,24 +43,28 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
-    phased = merges = False
-    stores = ("memory",)
+    _phased = _merges = False
+    _stores = ("memory",)
 
-    def __init__(self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Any) -> None:
+    def __init__(
+        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
+    ) -> None:
         if options.get("input_axis") is not None:
             raise InputError("the input features are partitioned: an ensemble's members see all of them")
         super().__init__(build, widths, sub_gcns, **options)
 
     @property
-    def spec(self) -> ModelSpec:
+    def _spec(self) -> ModelSpec:
         """The ensemble as one model."""
-        return replace(self.full_spec, build=self._build_members)
+        return replace(self._full_spec, build=self._build_members)
 
-    def make_scorer(self, running: Running, graph: Graph, evaluation: Evaluation) -> Scorer:
+    def _make_scorer(
+        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
+    ) -> Scorer:
         """Return what scores the ensemble of the members at their best."""
-        return EnsembleScorer(self.theta, running, graph, evaluation)
+        return EnsembleScorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
-    def traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
         """Return nothing: the members send nothing."""
         return {}
 
@@ -71,7 +77,7 @@ class Ensemble(GIST):
         return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        full = InMemory.make(self.store, self.full_spec, Alone())
+        full = InMemory.make(self.store, self._full_spec, Alone())
         members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
         return Members(self.layout, self.widths, members, self.ranks)
 
@@ -82,8 +88,8 @@ class EnsembleScorer(Scorer):
     latest_counts = True
     _theta: Members
 
-    def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
-        super().__init__(theta, running, graph, evaluation)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
@@ -97,7 +103,7 @@ class EnsembleScorer(Scorer):
             logits = self._logits(member)
             seconds += time.perf_counter() - begun
             score = self._validation(logits)
-            if i not in self._best or score > self._best[i][0]:
+            if self.metric.better(score, self._best[i][0] if i in self._best else None):
                 self._best[i] = score, logits
                 self._theta.keep_best_of(i)
         self._passes.append(seconds)
@@ -105,4 +111,4 @@ class EnsembleScorer(Scorer):
         return self._table(sum(others, start=first) / len(self._best))
 
     def _validation(self, logits: Tensor) -> float:
-        return self._table(logits)["validation"][self.choice]
+        return self._table(logits)["validation"][self.metric.name]

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
+from gistgnn.global_model import WorkerOptions
 from gistgnn.layout.axes import Build
 from gistgnn.sampling import Sampling
 from gistgnn.settings import Training
@@ -27,9 +28,11 @@ class LocalSGD(GIST):
     """
 
     method = "local-sgd"
-    phased = False
+    _phased = False
 
-    def __init__(self, build: Build, widths: int | Sequence[int], workers: int, **options: Any) -> None:
+    def __init__(
+        self, build: Build, widths: int | Sequence[int], workers: int, **options: Unpack[WorkerOptions]
+    ) -> None:
         axes = range(len(widths) if isinstance(widths, (list, tuple)) else 1)
         super().__init__(build, widths, workers, whole=axes, **options)
 

@@ -95,9 +95,9 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     """Train with every method and m."""
     from gistgnn.compare.comparison import Comparison, compare, comparison_record
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.runs.provenance import command
     from gistgnn.utils.console import spinner
     from gistgnn.utils.machine import describe_machine
+    from gistgnn.utils.provenance import command
 
     args.seed = 0
     if args.phases:

@@ -15,6 +15,9 @@ from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
+
+    from gistgnn.runs.config import RunConfig
 
 
 def add_parser(commands: Any) -> None:
@@ -37,6 +40,8 @@ def add_parser(commands: Any) -> None:
         parser.add_argument(
             "directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far"
         )
+        text = "for a model of your own: the function that builds it, as given to GIST"
+        parser.add_argument("--model", metavar="PACKAGE.MODULE:FUNCTION", help=text)
         add_data_options(parser, default=None)
         add_device_option(parser)
         add_evaluation_options(parser, default=None, sample=command == "evaluate")
@@ -54,14 +59,38 @@ def add_parser(commands: Any) -> None:
             )
 
 
+def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
+    """Return the configuration, the result.json and the model of a run.
+
+    Raises:
+        InputError: the model is the user's own and --model is missing, or its graph has no file.
+    """
+    from gistgnn.graphs import find
+    from gistgnn.recipe.names import find as imported
+    from gistgnn.runs.run_folder import load_run, read_record
+
+    record = read_record(args.directory)
+    own = record["config"]["model"].get("own")
+    if args.model and not own:
+        raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
+    if args.model and ":" not in args.model:
+        raise InputError(f"--model is {args.model}, expected package.module:function")
+    if own and args.dataset is None and not find(record["config"]["dataset"]):
+        raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
+    if record["graph"].get("regression"):
+        raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
+    config, record, model = load_run(args.directory, imported("model", args.model))
+    return config, {"data_root": "data", **record}, model
+
+
 def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
-    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
+    from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import check_fits, whole_graph
 
-    config, record, model = load_run(args.directory)
+    config, record, model = _load(args)
     _note_interruption(record)
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
@@ -103,33 +132,32 @@ def print_scores(
     Micro F1 is left out where it is the accuracy. A note is appended to the title if the evaluation, as in result.json,
     is approximate.
     """
-    from gistgnn.report.names import SCORES
+    from gistgnn.report.names import score_keys, score_name
     from gistgnn.utils.console import print_table
 
     if evaluation and not evaluation["exact"]:
         sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
         title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     scored = {name: scores for name, scores in rows.items() if scores}
-    keys = list(next(iter(scored.values()), {}))
-    if all(scores.get("f1_micro") == scores.get("accuracy") for scores in scored.values()):  # one label per node
-        keys = [key for key in keys if key != "f1_micro"]
+    keys = score_keys(scored.values())
     cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in scored.items()]
-    print_table(title, ["", *(SCORES.get(key, key) for key in keys)], cells, left=[""])
+    print_table(title, ["", *map(score_name, keys)], cells, left=[""])
 
 
 def _predict(args: argparse.Namespace) -> int:
     load_torch()
     import torch
 
-    from gistgnn.evaluation.scores import predict, predicted_labels
+    from gistgnn.evaluation.scores import predict
     from gistgnn.graphs import load_nodes
     from gistgnn.io.whole_files import replacing
-    from gistgnn.runs.run_folder import choose_device, load_run, scale_features
+    from gistgnn.recipe.named_metrics import predicted_labels
+    from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import Batch, check_fits
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
-    config, record, model = load_run(args.directory)
+    config, record, model = _load(args)
     _note_interruption(record)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)

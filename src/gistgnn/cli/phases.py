@@ -70,10 +70,12 @@ def chosen_sub_gcns(args: argparse.Namespace) -> int:
 
 def within_budget(config: "RunConfig") -> "RunConfig":
     """Return the run with what is left of its budget, which began with the process."""
+    left = seconds_left(config.training.budget)
+    return config if left is None else replace(config, training=replace(config.training, budget=left))
+
+
+def seconds_left(limit: float | None) -> float | None:
+    """Return what is left of a time that began with the process; None: there is no limit."""
     import psutil
 
-    budget = config.training.budget
-    if budget is None:
-        return config
-    left = max(budget - (time.time() - psutil.Process().create_time()), 1e-3)
-    return replace(config, training=replace(config.training, budget=left))
+    return None if limit is None else max(limit - (time.time() - psutil.Process().create_time()), 1e-3)

@@ -21,7 +21,8 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
     from gistgnn.checkpoint import Checkpoints
     from gistgnn.io.whole_files import check_writable
     from gistgnn.runs.config import THETA
-    from gistgnn.runs.run_folder import CHECKPOINTS, RESULT
+    from gistgnn.runs.run_folder import CHECKPOINTS
+    from gistgnn.session.saved_result import RESULT
 
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run to resume")
@@ -46,7 +47,8 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         InputError: the folder holds another finished run, or this one diverged.
     """
     from gistgnn.checkpoint import Checkpoints, require_same_run
-    from gistgnn.runs.run_folder import CHECKPOINTS, RESULT, config_of, read_record
+    from gistgnn.runs.run_folder import CHECKPOINTS, config_of, read_record
+    from gistgnn.session.saved_result import RESULT
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None

@@ -13,10 +13,11 @@ from gistgnn.cli.options import (
     add_evaluation_options,
     add_memory_option,
     count,
+    duration,
     natural,
     seconds,
 )
-from gistgnn.cli.phases import chosen_sub_gcns, within_budget
+from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import INTERRUPTED, joined, load_torch, say, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
@@ -62,6 +63,8 @@ def add_parser(commands: Any) -> None:
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
     add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
+    text = "end in time, with the best model so far, such as 10min; at least one round is trained"
+    add("--max-seconds", type=duration, metavar="TIME", help=text)
     text = "with torchrun: how long to wait for another rank (default: 1800)"
     add("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
     text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
@@ -108,7 +111,9 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             run = within_budget(config)
             begin = _announce(f"{_title(config, graph)}; the results go to {out}")
-            result = run.fit(gist, graph, stop=stop, saving=saving, progress=first, report=report, advance=begin)
+            hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
+            limit = seconds_left(args.max_seconds)
+            result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
         except DivergedError as error:
             diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, diverged, standardised=scale is not None)

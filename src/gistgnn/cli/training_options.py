@@ -7,13 +7,14 @@ import argparse
 import logging
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, duration, evaluation_of, natural
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
+from gistgnn.recipe.names import CLASS_LOSSES, CLASS_METRICS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
@@ -42,6 +43,16 @@ _GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar 
     "cross_weights": (None, "how weights between different blocks begin; zero makes Θ m narrow models side by side"),
     "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
 }
+_LOSS: dict[str, tuple[str | None, str]] = {
+    "loss": ("NAME", f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)"),
+    "class_weights": ("W", "balanced, or a number for each class"),
+    "label_smoothing": ("S", "of the cross-entropy"),
+    "metric": (
+        "NAME",
+        "the score that selects the best model: "
+        f"{', '.join(CLASS_METRICS)}, or package.module:function (default: accuracy, or f1_micro with several labels)",
+    ),
+}
 _OPTIMISER: dict[str, tuple[str | None, str]] = {
     "optimizer": (None, ""),
     "lr": (None, "learning rate"),
@@ -69,6 +80,9 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     add("heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
+    # A comparison has scores that all its runs share.
+    loss = {name: text for name, text in _LOSS.items() if not (several and name == "metric")}
+    _add_settings(parser.add_argument_group("loss and score"), loss)
     _add_settings(parser.add_argument_group("optimiser"), _OPTIMISER)
 
 
@@ -138,6 +152,10 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
             extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
+        if name in _LOSS and name != "label_smoothing":
+            extra |= {"type": str}
+        if name == "class_weights":
+            extra |= {"nargs": "+"}
         if name == "lr":
             narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much"
             shown = f"{Training.lr:g}; {narrow}, at most {HIGHEST_LR:g}; with --budget {BUDGET_LR:g}"
@@ -151,9 +169,11 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
     Raises:
         InputError: a setting out of range, or options that do not go together.
     """
-    settings = {field.name: getattr(args, field.name) for field in fields(Training)}
+    settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
+    if settings["class_weights"]:
+        settings["class_weights"] = _class_weights(settings["class_weights"])
     if settings["lr"] is None:
         settings["lr"] = _learning_rate(args, sub_gcns)
     training = Training(**settings)
@@ -193,6 +213,18 @@ def _model(args: argparse.Namespace) -> ModelConfig:
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
     norm = args.norm or ("layer" if args.model == "graphsage" else ModelConfig.norm)
     return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, args.heads or ModelConfig.heads)
+
+
+def _class_weights(words: list[str]) -> "Literal['balanced'] | list[float]":
+    """Return the weights of the classes: `balanced`, or one number for each."""
+    if words == ["balanced"]:
+        return "balanced"
+    try:
+        return [float(word) for word in words]
+    except ValueError as error:
+        raise InputError(
+            f"--class-weights is {' '.join(words)}, expected balanced, or a number for each class"
+        ) from error
 
 
 def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:

@@ -9,9 +9,9 @@ from typing import Any
 from gistgnn.compare.comparison import TIMES, Row, curve_of, rows_of
 from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
-from gistgnn.report.names import main_score, model_title
-from gistgnn.runs.provenance import provenance
+from gistgnn.report.names import is_share, main_score, model_title
 from gistgnn.runs.run_folder import read_record
+from gistgnn.utils.provenance import provenance
 
 # They change no result, or a row shows them in a column of its own.
 _NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}
@@ -66,6 +66,8 @@ def _read(folder: Path) -> Record:
     record = read_record(folder)
     if missing := [key for key in _NEEDED if key not in record]:
         raise InputError(f"{folder} is of an earlier version, which did not record {missing[0]}: train the run again")
+    if not is_share(record, score := main_score(record)):
+        raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
     return record
 
 

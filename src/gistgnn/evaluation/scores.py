@@ -2,48 +2,53 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 
 import torch
-from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation, Inference
 from gistgnn.graphs import Graph
+from gistgnn.recipe.metric import NAMED, Metric
 from gistgnn.sampling import Batch, whole_graph
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores on one split, as fractions in [0, 1]."""
+class Scores(dict[str, float]):
+    """Scores on one split by name: accuracy, f1_micro and f1_macro as fractions; those of a regression: r2, mae, rmse.
 
-    accuracy: float  # share of nodes with the right label; in multi-label graphs, with all labels right
-    f1_micro: float  # F1 over all decisions; equal to the accuracy if every node has one label
-    f1_macro: float  # mean of the classes' F1
+    The metric that selects the best model is among them.
+    """
+
+    @property
+    def accuracy(self) -> float:
+        """The share of nodes with the right label; in multi-label graphs, with all labels right."""
+        return self["accuracy"]
+
+    @property
+    def f1_micro(self) -> float:
+        """F1 over all decisions; equal to the accuracy if every node has one label."""
+        return self["f1_micro"]
+
+    @property
+    def f1_macro(self) -> float:
+        """The mean of the classes' F1."""
+        return self["f1_macro"]
 
     def as_dict(self) -> dict[str, float]:
         """Return the scores by name."""
-        return asdict(self)
+        return dict(self)
 
 
 def selection_metric(graph: Graph) -> str:
-    """Return the name of the validation score that selects the best model."""
-    return "f1_micro" if graph.multi_label else "accuracy"
+    """Return the name of the validation score that selects the best model, unless the user has chosen one."""
+    return "r2" if graph.regression else "f1_micro" if graph.multi_label else "accuracy"
 
 
-def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
-    """Return predicted classes [N], or for a multi-label graph predicted labels [N, K] of 0 and 1."""
-    return (logits > 0).long() if multi_label else logits.argmax(dim=1)
-
-
-def score_labels(predicted: Tensor, y: Tensor) -> Scores:
-    """Score predictions against labels, both [N] classes or both [N, K] of 0 and 1."""
-    truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
-    micro, macro = (float(f1_score(truth, guess, average=a, zero_division=0)) for a in ("micro", "macro"))
-    return Scores(float(accuracy_score(truth, guess)), micro, macro)
+def shown_metrics(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the scores of a graph's task."""
+    return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
@@ -69,6 +74,7 @@ def evaluate(
     splits: Sequence[str] = tuple(SPLITS),
     batch: Batch | None = None,
     evaluation: Evaluation | Inference | None = None,
+    metric: Metric | None = None,
 ) -> dict[str, Scores]:
     """Return a model's scores on the splits of a graph.
 
@@ -78,29 +84,36 @@ def evaluate(
         splits: of "train", "validation" and "test".
         batch: the graph as a batch; None: prepare it.
         evaluation: as for `predict`. If it runs a sample of the parts, only nodes in the sample are scored.
+        metric: a further score.
 
     Raises:
         InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
     with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
-        return score(inference.logits(model), graph, splits, inference.nodes)
+        return score(inference.logits(model), graph, splits, inference.nodes, metric)
 
 
-def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
+def score(
+    logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None, metric: Metric | None = None
+) -> dict[str, Scores]:
     """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
 
-    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes.
+    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes. Every score is computed over all nodes of
+    a split at once, however the output was computed.
 
     Raises:
-        InputError: no node of a split has an output.
+        InputError: no node of a split has an output, or the metric fails.
     """
-    predicted = predicted_labels(logits, graph.multi_label)
+    metrics = [NAMED[name] for name in shown_metrics(graph) if logits.shape[1] == graph.num_classes]
+    if metric is not None and metric not in metrics:
+        metrics.append(metric)
     results = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
-        results[split] = score_labels(predicted[mask], graph.y[mask])
+        chosen, targets = logits[mask], graph.y[mask]
+        results[split] = Scores({each.name: each(chosen, targets) for each in metrics})
     return results
 
 

@@ -122,6 +122,21 @@ def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> t
     return _single_label(y.reshape(-1), num_classes)
 
 
+def check_targets(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
+    """Check the targets of a regression; return them as [N, K] float32, and K.
+
+    Raises:
+        InputError: another shape, another number of nodes, or a number of outputs that is not K.
+    """
+    y = to_tensor(value, "y")
+    if y.ndim not in (1, 2) or y.numel() == 0 or y.shape[0] != num_nodes:
+        raise InputError(f"y has shape {list(y.shape)}; expected [{num_nodes} nodes] or [{num_nodes} nodes, targets]")
+    y = y.reshape(num_nodes, -1)
+    if num_classes not in (None, y.shape[1]):
+        raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
+    return y.to(torch.float32).contiguous(), y.shape[1]
+
+
 def _multi_label(y: Tensor, num_classes: int | None) -> Tensor:
     if num_classes is not None and num_classes != y.shape[1]:
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
@@ -164,6 +179,8 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor
     masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
     for name, mask in masks.items():
         unlabelled = mask & (y == -1) if y.ndim == 1 else torch.zeros_like(mask)
+        if y.ndim == 2 and (at := _first(mask & ~torch.isfinite(y).all(dim=1))):
+            raise InputError(f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}")
         if at := _first(unlabelled):
             raise InputError(
                 f"{name} holds {int(unlabelled.sum())} unlabelled nodes (y = -1), the first is node {at[0]}; "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits
+from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits, check_targets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,12 +22,14 @@ class Graph:
         x: [N, F] float32, the features.
         edge_index: [2, E] int64, row 0 the sources and row 1 the targets; sorted by (target, source), no duplicates.
             Self-loops are kept. An undirected edge is stored in both directions.
-        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels.
+        y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
+            float32 of any values, the targets of a regression.
         train: [N] bool.
         val: [N] bool.
         test: [N] bool. The three masks are disjoint, not empty, and contain labelled nodes only.
-        num_classes: the number of classes; K if nodes have several labels.
+        num_classes: the number of classes; K if nodes have several labels or targets.
         name: the graph's name in messages and results.
+        regression: `y` holds numbers to be predicted, not classes or labels.
     """
 
     x: Tensor
@@ -38,6 +40,7 @@ class Graph:
     test: Tensor
     num_classes: int
     name: str = "graph"
+    regression: bool = False
 
     @classmethod
     def build(
@@ -51,6 +54,7 @@ class Graph:
         test: ArrayLike,
         num_classes: int | None = None,
         name: str = "graph",
+        regression: bool = False,
     ) -> "Graph":
         """Check tensors, arrays or lists and build a graph on the device of ``x``.
 
@@ -63,21 +67,24 @@ class Graph:
             test: as ``train``.
             num_classes: number of classes; None: the largest label plus one, or K.
             name: the graph's name.
+            regression: ``y`` is [N] or [N, K] numbers to be predicted, finite for the nodes of the splits.
 
         Raises:
             InputError: the data is wrong; the message names the first wrong value.
         """
         features = check_features(x)
-        labels, classes = check_labels(y, features.shape[0], num_classes)
+        check = check_targets if regression else check_labels
+        labels, classes = check(y, features.shape[0], num_classes)
         edges = check_edges(edge_index, features.shape[0])
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        return cls(features, edges, labels, **masks, num_classes=classes, name=name).to(features.device)
+        graph = cls(features, edges, labels, **masks, num_classes=classes, name=name, regression=regression)
+        return graph.to(features.device)
 
     @classmethod
-    def from_pyg(cls, data: Any, name: str = "graph") -> "Graph":
+    def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False) -> "Graph":
         """Check and convert a `torch_geometric.data.Data`.
 
-        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, as for `build`.
+        It has ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; all are as for `build`.
 
         Raises:
             InputError: it is not a `Data`, an attribute is missing, or a value is wrong.
@@ -94,7 +101,7 @@ class Graph:
         if missing := [key for key, value in values.items() if value is None]:
             raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(keys)}: set them on it")
         train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
-        return cls.build(**values, train=train, val=val, test=test, name=name)
+        return cls.build(**values, train=train, val=val, test=test, name=name, regression=regression)
 
     @property
     def num_nodes(self) -> int:
@@ -113,8 +120,8 @@ class Graph:
 
     @property
     def multi_label(self) -> bool:
-        """Whether nodes have several labels (``y`` is [N, K])."""
-        return self.y.ndim == 2
+        """Whether nodes have several labels: ``y`` is [N, K] of 0 and 1."""
+        return self.y.ndim == 2 and not self.regression
 
     def checksum(self) -> int:
         """Return a CRC-32 of edges, labels and splits: different graphs almost surely have different checksums."""

@@ -73,6 +73,8 @@ def save_file(graph: Graph, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected .npz")
+    if graph.regression:
+        raise InputError(f"{path}: the graph is one of a regression; expected classes or labels: keep it as a Data")
     arrays = {key: getattr(graph, key).cpu().numpy() for key in _KEYS}
     with replacing(path) as temporary:
         np.savez(temporary, num_classes=np.asarray(graph.num_classes), **arrays)

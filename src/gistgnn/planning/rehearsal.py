@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from gistgnn.accounting.footprint import moments_of
 from gistgnn.checkpoint import KEPT
 from gistgnn.errors import InputError
 from gistgnn.gist import GIST
@@ -108,7 +109,7 @@ class _Run:
         training, zero = config.training, config.training.cross_weights == "zero"
         check_phases(training.phases, gist.partition)
         self._mean = (
-            Mean.of(gist.full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
+            Mean.of(gist._full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
         )
         schedule = Schedule(training, self._expected.steps, gist.workers)
         batch = self._expected.sizes(seen)
@@ -120,8 +121,8 @@ class _Run:
     def _sizes_of_models(self, first: RoundPlan, rounds: range, epochs: float, batch: GraphSizes) -> Rehearsal:
         """Return what follows from shapes alone."""
         gist, training = self._gist, first.training
-        moments = {"sgd": int(training.momentum > 0)}.get(training.optimizer, 2)
-        blocks_of = gist.partition_of(first).blocks(first.draw)
+        moments = moments_of(training)
+        blocks_of = gist._partition_of(first).blocks(first.draw)
         keeps = training.optimizer_state == "carry" or first.lasting or len(blocks_of) == 1
         every = [gist.layout.widths([len(block) for block in blocks]) for blocks in blocks_of]
         models = {widths: self._build(widths, "meta") for widths in {*every, gist.widths}}
@@ -218,7 +219,7 @@ class _Run:
 
     def _begin_round(self, number: int, plan: RoundPlan, only: int | None = None) -> Round:
         """Begin a round as `GIST.begin_round` does; `only`: of this many sub-GCNs."""
-        blocks = self._gist.partition_of(plan).blocks(plan.draw)
+        blocks = self._gist._partition_of(plan).blocks(plan.draw)
         scales = self._mean.scales(len(blocks)) if self._mean else {}
         manner = Manner(plan.copies, plan.lasting, plan.fresh, scales)
         return Round(self._theta, number, blocks[:only], self._sub_gcn, self._gist.input_axis, manner)

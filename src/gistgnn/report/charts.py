@@ -115,6 +115,11 @@ class Chart:
 
 def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
     """Draw charts side by side into a PNG file, with titles and legends."""
+    side_by_side(charts, title).savefig(path, format="png", dpi=120)
+
+
+def side_by_side(charts: Sequence[Chart], title: str) -> Figure:
+    """Draw charts side by side, with titles and legends."""
     with matplotlib.rc_context(_STYLE | {"grid.alpha": 0.3}):
         figure = Figure(figsize=(5 * len(charts), 4))
         FigureCanvasAgg(figure)
@@ -125,7 +130,7 @@ def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
             axes.set_title(chart.title)
             axes.legend()
         figure.suptitle(title)
-        figure.savefig(path, format="png", dpi=120)
+        return figure
 
 
 def _draw(axes: Axes, chart: Chart, colours: Sequence[str], ink: str) -> None:

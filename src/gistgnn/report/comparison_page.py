@@ -6,7 +6,7 @@ from typing import Any
 
 from gistgnn.report.bars import Bar
 from gistgnn.report.charts import COLOURS, DASHES, Chart, Series
-from gistgnn.report.names import COSTLY, ONE_DEVICE, SCORES, pooled_inference
+from gistgnn.report.names import COSTLY, ONE_DEVICE, pooled_inference, score_name
 from gistgnn.report.page import render
 from gistgnn.utils.formats import (
     NBSP,
@@ -31,7 +31,7 @@ def comparison_page(record: dict[str, Any]) -> str:
     baseline = None if record.get("baseline") is None else rows[record["baseline"]]
     scored = [row for row in rows if row["mean"] is not None]
     fast = [row for row in scored if row.get("speedup") and row is not baseline and not _is_costly(row, baseline)]
-    graph, score = record.get("graph") or {}, f"test {SCORES[record['score']]}"
+    graph, score = record.get("graph") or {}, f"test {score_name(record['score'])}"
     sizes = f" · {graph['nodes']:,} nodes, {graph['edges']:,} edges" if "nodes" in graph else ""
     curves = record.get("curves") or []
     floor = _floor(curves)

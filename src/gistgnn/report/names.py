@@ -2,8 +2,10 @@
 
 import itertools
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
+
+from gistgnn.utils.formats import percent
 
 METHODS = {
     "gist": "GIST",
@@ -15,6 +17,13 @@ METHODS = {
 ONE_DEVICE = "one device"
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT"}
+SHARES = {
+    **SCORES,
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+}
+NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
 
 
@@ -28,10 +37,12 @@ def model_title(config: dict[str, Any]) -> str:
     return f"{model_name(config['model']['name'])} {'-'.join(map(str, config['model']['hidden']))}"
 
 
-def scores_of(record: dict[str, Any]) -> dict[str, str]:
-    """Return keys and names of a run's scores. With one label per node micro F1 is the accuracy, and is left out."""
-    multi_label = record["graph"].get("multi_label")
-    return {key: name for key, name in SCORES.items() if multi_label or key != "f1_micro"}
+def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node."""
+    rows = list(rows)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    same = all(row.get("f1_micro") == row.get("accuracy") for row in rows)
+    return [key for key in keys if not (same and key == "f1_micro")]
 
 
 def method_name(method: str, m: int) -> str:
@@ -69,10 +80,35 @@ def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[f
 
 def main_score(record: dict[str, Any]) -> str:
     """Return the key of the score that selects the best model of a run."""
-    return "f1_micro" if record["graph"].get("multi_label") else "accuracy"
+    default = "f1_micro" if record["graph"].get("multi_label") else "accuracy"
+    return str((record.get("metric") or {}).get("name", default))
+
+
+def score_name(key: str) -> str:
+    """Return what a page calls a score; the user's own scores have the names that they have given them."""
+    return {**SHARES, **NUMBERS}.get(key, key)
+
+
+def is_share(record: dict[str, Any], key: str) -> bool:
+    """Whether a score of a run is a share from 0 to 1, which pages show in per cent."""
+    metric = record.get("metric") or {}
+    return bool(metric.get("percent")) if key == metric.get("name") else key in SHARES
+
+
+def score_text(record: dict[str, Any], key: str, value: float) -> str:
+    """Format a score of a run."""
+    return percent(value) if is_share(record, key) else f"{value:.4g}"
 
 
 def bytes_sent(record: dict[str, Any], rounds: int, steps: int) -> float:
     """Return the bytes that one worker of a run sends in these rounds and steps; 0 where the record does not say."""
     traffic = record.get("traffic") or {}
     return float(traffic.get("bytes_per_round", 0.0) * rounds + traffic.get("bytes_per_step", 0.0) * steps)
+
+
+def method_label(record: dict[str, Any]) -> str:
+    """Return how a run trains, in words."""
+    config, split = record["config"], sub_gcns_name(record)
+    whole = split == "m = 1"
+    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
+    return f"{method}, {'the full model' if whole else split}"

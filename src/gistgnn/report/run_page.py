@@ -4,11 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
-from gistgnn.report.charts import Chart, Series, write_png
-from gistgnn.report.names import SCORES, bytes_sent, main_score, method_name, model_title, scores_of, sub_gcns_name
+from gistgnn.report.charts import Chart, Series, side_by_side
+from gistgnn.report.names import (
+    bytes_sent,
+    is_share,
+    main_score,
+    method_label,
+    model_title,
+    score_keys,
+    score_name,
+    score_text,
+    sub_gcns_name,
+)
 from gistgnn.report.page import render
-from gistgnn.utils.formats import duration, percent, size, size_unit, time_unit
+from gistgnn.report.run_text import STOPPED
+from gistgnn.utils.formats import duration, size, size_unit, time_unit
 
 _SECONDS = {
     "prepare": "preparing: clusters, first batch",
@@ -40,8 +53,13 @@ def run_page(record: dict[str, Any]) -> str:
         record=record,
         method=method,
         ensemble=config.get("method") == "ensemble",
-        scores=SCORES,
-        score=main_score(record),
+        score=score_name(main_score(record)),
+        reached={
+            split: score_text(record, main_score(record), record[split][main_score(record)])
+            for split in ("test", "validation")
+            if record.get(split)
+        },
+        stopped=STOPPED.get(record.get("stopped_by") or "patience"),
         all_scores=_all_scores(record),
         sent=max(_sent(record), default=0.0),
         charts=_charts(record),
@@ -52,31 +70,31 @@ def run_page(record: dict[str, Any]) -> str:
 
 def plot_curves(record: dict[str, Any], path: Path) -> None:
     """Draw loss and scores against epochs, from the content of result.json, into a PNG file."""
+    curves(record).savefig(path, format="png", dpi=120)
+
+
+def curves(record: dict[str, Any]) -> Figure:
+    """Draw loss and scores against epochs, from the content of result.json."""
     loss, score, *_ = _charts(record)
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
-        score = replace(score, mark_label=f"best validation: test {percent(best['test'])}")
+        test = score_text(record, main_score(record), best["test"])
+        score = replace(score, mark_label=f"best validation: test {test}")
     title = f"{record['graph']['name']}, {model_title(record['config'])}, {sub_gcns_name(record)}"
-    write_png([loss, score], title, path)
-
-
-def method_label(record: dict[str, Any]) -> str:
-    """Return how a run trains, in words."""
-    config, split = record["config"], sub_gcns_name(record)
-    whole = split == "m = 1"
-    method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
-    return f"{method}, {'the full model' if whole else split}"
+    return side_by_side([loss, score], title)
 
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
+    every = [scores.get("test") for scores in (record, record.get("last") or {})]
+    keys = score_keys(scores for scores in every if scores)
     cells = [
-        [f"{split}, {when} round", *(percent(scores[split][key]) for key in scores_of(record))]
+        [f"{split}, {when} round", *(score_text(record, key, scores[split][key]) for key in keys)]
         for when, scores in (("best", record), ("last", record.get("last") or {}))
         for split in ("test", "validation")
         if scores.get(split)
     ]
-    return ["", *scores_of(record).values()], cells
+    return ["", *map(score_name, keys)], cells
 
 
 def _sent(record: dict[str, Any]) -> list[float]:
@@ -87,12 +105,13 @@ def _sent(record: dict[str, Any]) -> list[float]:
 
 def _charts(record: dict[str, Any]) -> list[Chart]:
     """Return loss and score against epochs, against time and, if workers send anything, against bytes."""
-    history, score = record["history"], SCORES[main_score(record)]
+    history, score = record["history"], score_name(main_score(record))
+    share = is_share(record, main_score(record))
     ensemble = record["config"].get("method") == "ensemble"
     kept = next((i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None)
     loss = [entry["loss"] for entry in history]
     splits = {
-        split: [None if entry[split] is None else 100 * entry[split] for entry in history]
+        split: [None if entry[split] is None else (100 if share else 1) * entry[split] for entry in history]
         for split in ("test", "validation")
     }
     charts = []
@@ -101,7 +120,9 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
         lines = [Series(split, x, values, i, i) for i, (split, values) in enumerate(splits.items())]
         charts += [
             Chart(f"Loss by {by}", xlabel, "loss", [Series("training loss", x, loss, colour=7)], mark=mark),
-            Chart(f"{score.capitalize()} by {by}", xlabel, f"{score} (%)", lines, mark=mark),
+            Chart(
+                f"{score[:1].upper()}{score[1:]} by {by}", xlabel, f"{score} (%)" if share else score, lines, mark=mark
+            ),
         ]
     return charts
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
+from gistgnn.recipe.names import NAMES, name_of
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Losses, keeps_moments
@@ -98,7 +99,7 @@ class Group:
         """Take one step of every member on the batch; return their losses, [members]."""
         begin_step(self._optimizer, rate)
         with self._training.autocast(batch.x.device):
-            losses = loss_of(self._stack.logits(batch), batch)
+            losses = loss_of(self._stack.logits(batch), batch, self._training)
         losses.sum().backward()
         if self._training.clip_norm is not None:
             self._stack.clip_gradients(self._training.clip_norm)
@@ -133,7 +134,7 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may have state
             try_step(subs, batch, training)
-            return _differs(subs, batch)
+            return _differs(subs, batch) or _optimizer_differs(subs, training)
     except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
 
@@ -149,6 +150,29 @@ def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
             scale = own.abs().max().clamp(min=1e-6)
             if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
                 return "torch.func.vmap gives this model another output"
+    return None
+
+
+def _optimizer_differs(subs: Sequence[nn.Module], training: Training) -> str | None:
+    """Compare two steps of the user's optimiser on stacked parameters with those on the parameters of each module."""
+    if training.optimizer in NAMES["optimizer"]:
+        return None
+    for members in by_shape(subs):
+        own = [deepcopy(subs[i]) for i in members]
+        stack = Stack(own)
+        optimizers = [training.make_optimizer(sub.parameters()) for sub in own]
+        together = training.make_optimizer(stack.parameters.values())
+        for _ in range(2):
+            for name, stacked in stack.parameters.items():
+                stacked.grad = torch.randn_like(stacked)
+                for sub, gradient in zip(own, stacked.grad, strict=True):
+                    sub.get_parameter(name).grad = gradient.clone()
+            for optimizer in (together, *optimizers):
+                optimizer.step()
+        for name, stacked in stack.parameters.items():
+            single = torch.stack([sub.get_parameter(name) for sub in own])
+            if not torch.allclose(stacked, single, rtol=1e-4, atol=1e-6):
+                return f"the optimizer {name_of(training.optimizer)} takes another step where parameters are stacked"
     return None
 
 

@@ -4,13 +4,16 @@ This module imports nothing slow: the command line reads it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
     from gistgnn.runners.runner import Runner
+
+RunnerName = Literal["in-turn", "fused"]
+"""The names below, for type checkers; a test compares them."""
 
 RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
     {"in-turn": "gistgnn.runners.in_turn:InTurn", "fused": "gistgnn.runners.fused:Fused"}

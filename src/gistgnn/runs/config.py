@@ -202,7 +202,7 @@ class RunConfig:
         import torch
 
         if self.method == "ensemble":
-            return self.trainer(features, classes).spec.on_meta()
+            return self.trainer(features, classes)._spec.on_meta()
         with torch.device("meta"):
             return self.model.build(features, self.model.hidden, classes)
 

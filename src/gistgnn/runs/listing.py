@@ -7,9 +7,9 @@ from typing import Any
 
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import InputError
-from gistgnn.report.names import SCORES, main_score, method_name, model_title, sub_gcns_name
+from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.runs.run_folder import CHECKPOINTS, RESULT, read_record
-from gistgnn.utils.formats import duration, percent
+from gistgnn.utils.formats import duration
 
 FINISHED = "finished"
 
@@ -45,8 +45,8 @@ class ListedRun:
     @property
     def cells(self) -> list[str]:
         """The cells of the table."""
-        score = "" if self.score in (None, "accuracy") else f" {SCORES.get(str(self.score), self.score)}"
-        test = "" if self.test is None else f"{percent(self.test)}{score}"
+        score = "" if self.score in (None, "accuracy") else f" {score_name(str(self.score))}"
+        test = "" if self.test is None else f"{self.test:.4f}{score}"
         seconds = "" if self.train_seconds is None else duration(self.train_seconds)
         date = (self.date or "")[:16].replace("T", " ")
         state = "" if self.state == FINISHED else self.state

@@ -19,18 +19,18 @@ from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import DivergedError, InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.io.models import find_model, write_model
+from gistgnn.io.models import find_model
 from gistgnn.io.stored_model import LARGE, stored_model
-from gistgnn.io.whole_files import replacing
-from gistgnn.report import REPORT, write_report
+from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
-from gistgnn.runs.provenance import provenance
 from gistgnn.sampling import from_description
+from gistgnn.session.description import describe_graph
 from gistgnn.session.result import Result
+from gistgnn.session.saved_result import RESULT, write_result
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.provenance import provenance
 
-RESULT, CURVES = "result.json", "curves.png"
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
 
@@ -48,22 +48,14 @@ def result_json(
 
     Only a run that diverged has the entry "diverged", a message; only one that was interrupted has "interrupted".
     """
-    sizes = {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-        "multi_label": graph.multi_label,
-    }
-    record = {
+    own = {
         "config": config.as_dict(),
         "data_root": data_root,
-        "graph": sizes,
+        "graph": describe_graph(graph),
         "standardised": standardised,
-        **result.as_dict(),
         "provenance": provenance(config.device),
     }
+    record = {**own, **result.as_dict(), **own}
     if result.interrupted:
         record["interrupted"] = True
     return {**record, "diverged": str(diverged)} if diverged else record
@@ -76,18 +68,11 @@ def write_run(
 
     A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
     """
-    from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
-
-    write_model(out, model.state_dict())
     if scale:
         scale.save(out / FEATURES)
     else:
         (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
-    with replacing(out / CURVES) as path:
-        plot_curves(record, path)
-    write_report(out / REPORT, run_page(record))
-    with replacing(out / RESULT) as path:
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_result(out, record, model)
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
         shutil.rmtree(out / THETA, ignore_errors=True)
@@ -118,6 +103,10 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     """Return the configuration in a result.json, also in those of earlier versions."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
+    if model.get("own"):  # `Result.save` has written it
+        hidden, evaluation = tuple(model["hidden"]), Evaluation(**fields["evaluation"])
+        own = ModelConfig(model["name"], hidden)
+        return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     model["hidden"] = tuple(model["hidden"])
     if fields.get("store") == "mapped":  # its name in earlier versions
         fields["store"] = "disk"
@@ -130,8 +119,10 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     )
 
 
-def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+def load_run(out: Path, build: Build | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     """Return a finished run's configuration, its result.json, and its model in evaluation mode.
+
+    `build` returns the model at given widths, where it is not one of ours: the function that was given to `GIST`.
 
     If the model would take more than a quarter of the available memory, its large weights stay in their files (see
     `gistgnn.io.stored_model`).
@@ -142,14 +133,28 @@ def load_run(out: Path) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     record = read_record(out)
     config = config_of(record)
     try:
-        sizes = record["graph"]
-        model = config.meta_model(sizes["features"], sizes["classes"])
+        sizes, own = record["graph"], record["config"]["model"]
+        if own.get("own"):
+            model = _own_model(out, own, build)
+        else:
+            model = config.meta_model(sizes["features"], sizes["classes"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     taken = sum(tensor.nbytes for tensor in model.state_dict().values())
     wide = taken > available_bytes(torch.device("cpu")) // 4
     config = replace(config, standardise=record.get("standardised", config.standardise))
     return config, record, stored_model(model, find_model(out), above=LARGE if wide else None)
+
+
+def _own_model(out: Path, described: dict[str, Any], build: Build | None) -> nn.Module:
+    """Build the user's own model of a run, on the meta device."""
+    if build is None:
+        raise InputError(
+            f"the model of {out} is a {described['name']} of your own: give the function that builds it (--model "
+            "package.module:function, or load_run(folder, build))"
+        )
+    with torch.device("meta"):
+        return construct(build, tuple(described["hidden"]), shared=described["shared"])
 
 
 def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:

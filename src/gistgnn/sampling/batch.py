@@ -177,10 +177,11 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
     return out
 
 
-def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
+def check_fits(model: nn.Module, batch: Batch, classes: int | None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes.
 
-    It runs a model that is not of `gistgnn.nn` once. It checks every member of an ensemble.
+    It runs a model that is not of `gistgnn.nn` once. It checks every member of an ensemble. `classes` is None where any
+    number of outputs is fine.
 
     Raises:
         InputError: the model's input or output size does not fit the graph.
@@ -201,5 +202,5 @@ def check_fits(model: nn.Module, batch: Batch, classes: int) -> None:
             raise
         except Exception as error:  # a user's model may raise anything
             raise InputError(f"the model cannot take this graph's x {list(batch.x.shape)}: {reason(error)}") from error
-    if outputs != classes:
+    if classes is not None and outputs != classes:
         raise InputError(f"the model gives {outputs} classes, the graph has {classes}: build it with {classes} outputs")

@@ -91,7 +91,7 @@ def choose(trainer: Trainer, sampler: Sampler, training: Training, seconds: floa
 
 def candidates(trainer: Trainer) -> list[int]:
     """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
-    spec, partition = trainer.full_spec, trainer.partition
+    spec, partition = trainer._full_spec, trainer.partition
     widths = [partition.features[axis] for axis in partition.split]
     possible = even_parts(widths)
     try:
@@ -122,7 +122,7 @@ def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
 def step_seconds(trainer: Trainer, sampler: Sampler, training: Training, sub_gcns: int) -> float:
     """Measure the time of a step of one of m parts, with its batch."""
     device = trainer.device
-    part = narrow(trainer.full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()
+    part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()
     optimizer = training.make_optimizer(part.parameters())
 
     def now() -> float:

@@ -1,34 +1,19 @@
 """What happens between rounds: evaluation, the best Θ, early stopping, history, checkpoints."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.session.callbacks import Run, call
+from gistgnn.session.progress import Progress
 from gistgnn.session.saving import Saver
-from gistgnn.session.scorer import Scorer, ScoreTable
+from gistgnn.session.scorer import Scorer
+from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-
-
-@dataclass
-class Progress:
-    """How far a run has come."""
-
-    rounds: int = 0
-    steps: int = 0
-    train_seconds: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_round: int = -1
-    best_score: float = -1.0
-    best: ScoreTable = field(default_factory=dict)
-    last: ScoreTable = field(default_factory=dict)
-    evaluations_since_best: int = 0
-    stopped_early: bool = False
-    chosen: dict[str, Any] | None = None  # for a budget: the settings in use, the reason, and times of steps
 
 
 @dataclass(frozen=True)
@@ -39,11 +24,13 @@ class Callbacks:
         advance: called after every round with the number of rounds done.
         report: called with every entry of the history.
         stop: asked after every round; True saves the state and ends the run, on all ranks.
+        objects: objects with methods of `gistgnn.Callback`.
     """
 
     advance: Callable[[int], None]
     report: Callable[[dict[str, Any]], None]
     stop: Callable[[], bool]
+    objects: Sequence[Any] = ()
 
 
 class Monitor:
@@ -57,9 +44,11 @@ class Monitor:
         callbacks: for a progress bar and a stop signal.
         saver: saves the state of the run, or None.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
+        limit: of the run's time.
 
     Attributes:
         schedule: the rounds of the run.
+        run: the run as its callbacks see it.
 
     Raises:
         InputError: the checkpoint to resume from cannot be read, or is of another run.
@@ -74,6 +63,7 @@ class Monitor:
         callbacks: Callbacks,
         saver: Saver | None,
         preparing: Stopwatch,
+        limit: TimeLimit,
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
@@ -84,6 +74,9 @@ class Monitor:
             trainer.ranks.together(lambda: self._theta.restore(checkpoint, self.progress.rounds))
         for activity, seconds in preparing.seconds.items():
             self.progress.seconds[activity] = self.progress.seconds.get(activity, 0.0) + seconds
+        if self.progress.stopped_by == "max_seconds":  # a resumed run has more time
+            self.progress.stopped_early, self.progress.stopped_by = False, None
+        self.run, self._limit = Run(trainer, self.progress), limit
         self.seconds = Stopwatch(self.progress.seconds)
         self._clock = time.perf_counter()
 
@@ -97,17 +90,30 @@ class Monitor:
         self.callbacks.advance(progress.rounds)
         progress.steps += plan.stretch.count * plan.workers
         finished = progress.rounds >= self.schedule.rounds
-        if progress.rounds % self._training.evaluate_every == 0 or plan.last:
+        time_is_up = self._limit.set and self._trainer.ranks.any(self._limit.is_up()) and not finished
+        self.run.rounds = self.schedule.rounds
+        if progress.rounds % self._training.evaluate_every == 0 or plan.last or time_is_up:
             with self.seconds("evaluate"):
                 self._evaluate(plan, loss)
-        patience = self._training.patience
-        impatient = patience is not None and progress.evaluations_since_best >= patience
-        progress.stopped_early = impatient and not finished
+        call(self.callbacks.objects, "on_round_end", self.run, loss)
+        progress.stopped_by = None if finished else "max_seconds" if time_is_up else self._reason_to_stop()
+        progress.stopped_early = progress.stopped_by is not None
+        if progress.stopped_early and not progress.history:
+            with self.seconds("evaluate"):
+                self._evaluate(plan, loss)
         self.interrupted = self.callbacks.stop() and not finished
         with self.seconds("save"):
             self._save(last=finished or progress.stopped_early or self.interrupted)
         self._clock = time.perf_counter()
+        self._limit.begin_round()
         return progress.stopped_early or self.interrupted
+
+    def _reason_to_stop(self) -> str | None:
+        patience = self._training.patience
+        if patience is not None and self.progress.evaluations_since_best >= patience:
+            return "patience"
+        stopped = bool(self.callbacks.objects) and self._trainer.ranks.any(self.run.stopped)
+        return "callback" if stopped else None
 
     def close(self) -> None:
         """Wait for pending writes; ignore their errors."""
@@ -115,28 +121,32 @@ class Monitor:
             self._saver.close()
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
-        progress = self.progress
-        progress.last = self._scorer(self._trainer.stand_in(plan))
-        score = progress.last["validation"][self._scorer.choice]
+        progress, metric, begun = self.progress, self._scorer.metric, time.perf_counter()
+        progress.last = self._scorer(self._trainer._stand_in(plan))
+        score = progress.last["validation"][metric.name]
         progress.evaluations_since_best += 1
-        better = score > progress.best_score
+        better = metric.better(score, progress.best_score)
         if better:
             progress.best_score, progress.evaluations_since_best = score, 0
         if better or self._scorer.latest_counts:
             progress.best, progress.best_round = progress.last, progress.rounds
             self._theta.keep_best()
-        entry = {
+        entry: dict[str, Any] = {
             "round": progress.rounds,
             "epoch": plan.epoch,
             "step": plan.stretch.first + plan.stretch.count,
             "loss": loss,
             "lr": plan.rate,
             "validation": score,
-            "test": progress.last["test"][self._scorer.choice],
+            "test": progress.last["test"][metric.name],
             "train_seconds": progress.train_seconds,
         }
+        if self._training.metric is not None:
+            entry["metric"] = metric.name
         progress.history.append(entry)
+        self._limit.evaluated(time.perf_counter() - begun)
         self.callbacks.report(entry)
+        call(self.callbacks.objects, "on_evaluation", self.run, entry)
 
     def _save(self, *, last: bool) -> None:
         if self._saver is None:

@@ -1,14 +1,22 @@
 """The result of a run."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from gistgnn.session.monitor import Progress
+from gistgnn.errors import InputError
+from gistgnn.io.whole_files import check_writable
+from gistgnn.report import run_text
+from gistgnn.session.progress import Progress
+from gistgnn.utils.provenance import provenance
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """What `GIST.fit` returns.
 
@@ -27,6 +35,9 @@ class Result:
         budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
         local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
+        metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
+        config: the settings of the run.
+        graph: the graph's name, sizes and task.
     """
 
     model: nn.Module
@@ -42,16 +53,19 @@ class Result:
     coverage: dict[str, Any] = field(default_factory=dict)
     budget: dict[str, Any] | None = None
     local_steps: list[int] = field(default_factory=list)
+    metric: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    graph: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def test(self) -> dict[str, float] | None:
-        """The test scores at the best validation score: accuracy, f1_micro, f1_macro."""
-        return self.progress.best.get("test")
+    def test(self) -> dict[str, float]:
+        """The test scores at the best validation score, by name, such as accuracy; empty if there was no evaluation."""
+        return self.progress.best.get("test", {})
 
     @property
-    def validation(self) -> dict[str, float] | None:
-        """The best validation scores: accuracy, f1_micro, f1_macro."""
-        return self.progress.best.get("validation")
+    def validation(self) -> dict[str, float]:
+        """The best validation scores, by name; empty if there was no evaluation."""
+        return self.progress.best.get("validation", {})
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -60,12 +74,60 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores and costs as result.json holds them."""
-        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early")
+        progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
         names = [field.name for field in fields(self) if field.name not in ("model", "progress", "interrupted")]
+        own = {name: getattr(self, name) for name in names}
         return {
-            "test": self.test,
-            "validation": self.validation,
+            **{name: own.pop(name) for name in ("config", "graph")},
+            "test": self.progress.best.get("test"),
+            "validation": self.progress.best.get("validation"),
             **{name: getattr(self.progress, name) for name in progress},
-            **{name: getattr(self, name) for name in names},
+            **own,
             "history": self.history,
         }
+
+    def summary(self) -> str:
+        """Return the run in a few lines of text: scores, rounds, time, memory."""
+        return run_text.summary(self.as_dict())
+
+    def plot(self) -> "Figure":
+        """Draw loss and scores against epochs.
+
+        Returns:
+            A figure of matplotlib: a notebook shows it, and `savefig` writes it.
+        """
+        from gistgnn.report.run_page import curves  # matplotlib is slow to import
+
+        return curves(self.as_dict())
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the model, result.json, report.html and curves.png into a folder; `gistgnn.load_run` reads them.
+
+        With ranks, rank 0 saves.
+
+        Args:
+            folder: made if it is not there.
+            overwrite: replace a result that is in the folder.
+
+        Returns:
+            The folder.
+
+        Raises:
+            InputError: the folder holds a result, or cannot be written.
+        """
+        from gistgnn.session.saved_result import RESULT, write_result
+
+        folder = Path(folder)
+        if (folder / RESULT).exists() and not overwrite:
+            raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
+        check_writable(folder)
+        record = self.as_dict()
+        origin = provenance(record["config"].get("device", "cpu"))
+        write_result(folder, {**record, "provenance": origin}, self.model)
+        return folder
+
+    def __repr__(self) -> str:
+        return f"Result({run_text.one_line(self.as_dict())})"
+
+    def _repr_html_(self) -> str:
+        return run_text.html_table(self.as_dict())

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.scores import evaluation_mode, score, selection_metric
+from gistgnn.evaluation.scores import evaluation_mode, score
 from gistgnn.graphs import Graph
+from gistgnn.recipe.metric import Metric
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
@@ -55,21 +56,33 @@ class Scorer:
         running: the full model with these parameters.
         graph: the graph with its labels and splits.
         evaluation: how the model is run.
+        metric: the score that chooses the best Θ.
+        any_outputs: the model may have another number of outputs than the graph has classes.
 
     Attributes:
         description: the "evaluation" field of result.json.
-        choice: the validation score that chooses the best Θ, "accuracy" or "f1_micro".
+        metric: see above.
         latest_counts: the result is the model at the end of the run, not at its best validation score.
     """
 
     latest_counts = False
 
-    def __init__(self, theta: Theta, running: Running, graph: Graph, evaluation: Evaluation) -> None:
+    def __init__(
+        self,
+        theta: Theta,
+        running: Running,
+        graph: Graph,
+        evaluation: Evaluation,
+        metric: Metric,
+        *,
+        any_outputs: bool = False,
+    ) -> None:
         self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
         self._prepare: Callable[[nn.Module], Inference] | None = None
         self._inference: Inference | None = None
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
-        self.choice = selection_metric(graph)
+        self.metric = metric
+        self._classes = None if any_outputs else graph.num_classes
         self.description: dict[str, Any] = {}
         self._passes: list[float] = []  # seconds of each
 
@@ -86,7 +99,7 @@ class Scorer:
         """
 
         def work() -> dict[str, Any]:
-            check_fits(self._running.module, first, self._graph.num_classes)
+            check_fits(self._running.module, first, self._classes)
             with spinner("preparing evaluation", shown=shown):
                 self._prepare = partial(self._evaluation.prepare, batch=whole_graph(self._graph), seed=seed)
                 self._inference = self._prepare(self._running.module)
@@ -129,5 +142,5 @@ class Scorer:
 
     def _table(self, logits: Tensor) -> ScoreTable:
         assert self._inference is not None
-        found = score(logits, self._graph, SCORED, self._inference.nodes)
+        found = score(logits, self._graph, SCORED, self._inference.nodes, self.metric)
         return {split: scores.as_dict() for split, scores in found.items()}

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Machine
-from gistgnn.errors import DivergedError
-from gistgnn.evaluation import Evaluation
+from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
+from gistgnn.recipe.optimizer import check_optimizer
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.budget import Clock, choose
+from gistgnn.session.callbacks import call, check_callbacks
+from gistgnn.session.description import describe_graph, describe_settings
 from gistgnn.session.monitor import Callbacks, Monitor
+from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
+from gistgnn.session.options import Options
 from gistgnn.session.result import Result
-from gistgnn.session.saving import Saver, Saving
+from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Running
 from gistgnn.session.shown import ShownRun
+from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
+from gistgnn.theta.given_values import checksum, values_of
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
@@ -41,21 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_UNTRAINED = 0.03  # share of the parameters
-
-
-@dataclass(frozen=True)
-class Options:
-    """The arguments of `GIST.fit` that are not settings of training; see there."""
-
-    sampler: Sampling | None
-    runner: str
-    inductive: bool
-    evaluation: Evaluation
-    progress: bool
-    report: Callable[[dict[str, Any]], None]
-    advance: Callable[[int, int], None]
-    stop: Callable[[], bool]
-    saving: Saving | None
 
 
 class Session:
@@ -79,10 +68,16 @@ class Session:
         self._begun = time.perf_counter()
         self._trainer, self._given, self._training, self._options = trainer, training, training, options
         self._clock: Clock | None = None  # of a budget
-        self.runner = trainer.make_runner(options.runner)  # refuses an unknown one before anything is loaded
+        self._limit = TimeLimit(options.max_seconds, self._begun, budget=training.budget is not None)
+        check_callbacks(options.callbacks)
+        self.runner = trainer._make_runner(options.runner)  # refuses an unknown one before anything is loaded
         keep_freed_memory()
-        training.make_optimizer([nn.Parameter(torch.zeros(1))])  # torch loads seconds of code at the first one
-        self._graph = (graph if isinstance(graph, Graph) else Graph.from_pyg(graph)).to(trainer.device)
+        # torch loads seconds of code at the first optimiser
+        check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
+        self._init = None if options.init is None else self._initial(options.init)
+        self._graph = as_graph(graph, training).to(trainer.device)
+        self._given = training = for_task(training, self._graph, trainer)
+        self._training, self._metric = with_criterion(training, self._graph), metric_of(training, self._graph)
 
     def __enter__(self) -> Session:
         """Prepare the batches and the evaluation; stand at the round to begin with."""
@@ -94,11 +89,18 @@ class Session:
             )
             chosen = self._choose() if self._given.budget else None
             self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
-            trainer.begin_run(self._training, self.schedule.plan(0), resumed=saving is not None and saving.resumes)
-            self._running = Running(trainer.theta, trainer.spec)
-            self._scorer = trainer.make_scorer(self._running, self._graph, options.evaluation)
-            with closing(self.sampler.batches(0, 1)) as first:
-                self._scorer.prepare(next(first), trainer.seed, shown=options.progress)
+            begins, resumed = self.schedule.plan(0), saving is not None and saving.resumes
+            trainer._begin_run(self._training, begins, resumed=resumed, init=self._init)
+            self._running = Running(trainer.theta, trainer._spec)
+            any_number = any_outputs(self._given)
+            self._scorer = trainer._make_scorer(
+                self._running, self._graph, options.evaluation, self._metric, any_outputs=any_number
+            )
+            with closing(self.sampler.batches(0, 1)) as batches:
+                first = next(batches)
+                self._scorer.prepare(first, trainer.seed, shown=options.progress)
+            if not any_number:
+                try_objective(self._training, self._metric, self._graph, first)
         with ExitStack() as stack:
             self._shown = ShownRun(lambda: self.schedule, self.runner, shown=options.progress)
             self._monitor = self._make_monitor(preparing)
@@ -132,9 +134,9 @@ class Session:
         """The result of the run as far as it has come."""
         trainer, progress = self._trainer, self._monitor.progress
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
-        partition = trainer.partition_of(plan)
+        partition = trainer._partition_of(plan)
         blocks = partition.blocks(plan.draw)
-        theta, slices = theta_bytes(trainer.spec), slice_bytes(trainer.full_spec, blocks)
+        theta, slices = theta_bytes(trainer._spec), slice_bytes(trainer._full_spec, blocks)
         place = trainer.store.place
         return Result(
             self._running.best(),
@@ -144,13 +146,29 @@ class Session:
             self._scorer.description,
             trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer.traffic(plan.training, theta, slices)},
+            {"workers": trainer.workers, **trainer._traffic(plan.training, theta, slices)},
             memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
-            coverage_of(trainer.full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
+            coverage_of(trainer._full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
             progress.chosen,
             self.schedule.local_steps,
+            self._metric.as_dict(),
+            describe_settings(trainer, self._graph, self._given, self._options),
+            describe_graph(self._graph),
         )
+
+    def fit_is_over(self, result: Result) -> None:
+        """Tell the callbacks that the run is over."""
+        call(self._options.callbacks, "on_fit_end", self._monitor.run, result)
+
+    def _initial(self, given: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the values that Θ begins with."""
+        if self._given.cross_weights == "zero" or self._given.budget:
+            setting = "a budget" if self._given.budget else "cross_weights='zero'"
+            raise InputError(f"init is given beside {setting}, which begins with narrow models: leave one out")
+        if not self._trainer._merges:
+            raise InputError(f"init is given, but the method is {self._trainer.method}: use gist")
+        return values_of(given, self._trainer._full_spec)
 
     def _choose(self) -> dict[str, Any]:
         """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
@@ -162,9 +180,9 @@ class Session:
         chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
             with spinner("choosing settings for the budget", shown=self._options.progress):
-                chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._given, left).as_dict())
+                chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._training, left).as_dict())
             log.info("%s", chosen["reason"])
-        self._training = Training.from_dict(chosen["training"])
+        self._training = self._training.like(chosen["training"])
         self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
         return chosen
 
@@ -174,7 +192,7 @@ class Session:
         adjusted = self._trainer.ranks.lead(
             lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict()
         )
-        self._training = Training.from_dict(adjusted)
+        self._training = self._training.like(adjusted)
         self.schedule = self._monitor.schedule = Schedule(self._training, steps, self._trainer.workers)
         assert progress.chosen is not None
         progress.chosen["training"] = adjusted
@@ -183,9 +201,9 @@ class Session:
     def _warn_of_untrained(self) -> None:
         trainer, schedule = self._trainer, self.schedule
         zero = self._training.cross_weights == "zero"  # then nothing untrained is in the model
-        if zero or not trainer.merges or not trainer.ranks.leads or self.finished:
+        if zero or not trainer._merges or not trainer.ranks.leads or self.finished:
             return
-        counts = coverage_of(trainer.full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
+        counts = coverage_of(trainer._full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
             log.warning(
                 "%.1f %% of the parameters will never be trained: they lie between blocks in all %d rounds; raise "
@@ -207,8 +225,9 @@ class Session:
 
         saving = options.saving
         saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving.config)) if saving else None
-        callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()))
-        return Monitor(trainer, self._scorer, self._training, self.schedule, callbacks, saver, preparing)
+        callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()), options.callbacks)
+        schedule, limit = self.schedule, self._limit
+        return Monitor(trainer, self._scorer, self._training, schedule, callbacks, saver, preparing, limit)
 
     def _resume(self) -> bool:
         """Stand at the round after the last one of a resumed run, and show that; True if the run has ended."""
@@ -240,6 +259,7 @@ class Session:
             "sampler": describe(options.sampler),
             "inductive": options.inductive,
             "evaluation": options.evaluation.approximation,
+            **({} if self._init is None else {"init": checksum(self._init)}),
             **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
 
@@ -258,6 +278,6 @@ def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, indu
     batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
     if sampling is None:
         return FullGraph(batch)
-    layers = getattr(trainer.full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
+    layers = getattr(trainer._full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
     with spinner("preparing batches", shown=shown):
         return sampling.sampler(batch, trainer.seed, share, layers)

@@ -124,6 +124,10 @@ def write_initial(spec: ModelSpec, write: Write) -> None:
         spec: the model.
         write: called with a tensor's name, the place of the first entry in the flat tensor, and the values.
     """
+    if spec.init is not None:
+        for name, tensor in spec.init.items():
+            write(name, 0, tensor.detach().cpu().reshape(-1))
+        return
     plain = replace(spec, gains={})
 
     def write_scaled(name: str, start: int, values: Tensor) -> None:

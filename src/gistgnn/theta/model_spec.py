@@ -36,6 +36,7 @@ class ModelSpec:
         device: where the model trains.
         gains: by name, what the initial values of a tensor in Θ are multiplied by; 1 for others.
         stream: a further key of the initial parameters' random stream.
+        init: the initial parameters and buffers by name, in place of those of the seed; None: there are none.
     """
 
     build: Build
@@ -46,6 +47,7 @@ class ModelSpec:
     device: torch.device
     gains: Mapping[str, float] = field(default_factory=dict)
     stream: tuple[int, ...] = ()
+    init: Mapping[str, Tensor] | None = None
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
@@ -54,6 +56,8 @@ class ModelSpec:
 
     def initial_tensors(self) -> dict[str, Tensor]:
         """The initial parameters and buffers of Θ, by name, on the host."""
+        if self.init is not None:
+            return {name: tensor.detach().cpu().clone() for name, tensor in self.init.items()}
         tensors = {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
         for name, gain in self.gains.items():
             tensors[name] *= gain

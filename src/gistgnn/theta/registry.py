@@ -5,7 +5,10 @@ This module imports nothing slow: the command line reads it.
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal
+
+StoreName = Literal["memory", "host", "sharded"]
+"""The places that need no folder."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+"""The loss of a batch: by name, with class weights, or a function that the user brings."""
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gistgnn.errors import InputError, reason
+from gistgnn.recipe.names import find, name_of
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
+
+
+class Criterion:
+    """A loss as a step calls it: with the logits of one sub-GCN or of several, and perhaps with weights.
+
+    Args:
+        loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the same n nodes: [n]
+            classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one number, or one for each node, [n] or
+            [n, K], of which the mean is taken. If the sampler weights the nodes (GraphSAINT), the loss has to give one
+            for each node: a torch loss with `reduction` is asked for "none".
+        name: of the loss in records.
+        record: the settings of `Training` that have led to it, as JSON.
+    """
+
+    def __init__(self, loss: Loss, name: str, record: dict[str, Any]) -> None:
+        self.name, self.record = name, record
+        self._loss, self._each = loss, _unreduced(loss)
+
+    def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean over the nodes, or the sum with their weights.
+
+        Args:
+            logits: [n, C], or [m, n, C] of m sub-GCNs.
+            targets: of the n nodes.
+            weights: [n], or None.
+
+        Returns:
+            One number, or one for each sub-GCN, [m].
+
+        Raises:
+            InputError: the loss returned something else than one number or one for each node.
+        """
+        if logits.dim() == 3:  # the loss is the user's code, so it sees one sub-GCN at a time
+            return torch.stack([self(each, targets, weights) for each in logits])
+        found, nodes = (self._loss if weights is None else self._each)(logits, targets), len(targets)
+        fitting = [(), (nodes,), (nodes, 1), (nodes, logits.shape[1])]  # no others: broadcasting is a common mistake
+        if not isinstance(found, Tensor) or found.shape not in fitting:
+            got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise InputError(
+                f"the loss {self.name} returned {got}, expected one number or one for each node, [{nodes}]"
+            )
+        if weights is None:
+            return found.mean()
+        if not found.dim():
+            raise InputError(
+                f"the loss {self.name} returned one number, but the sampler weights every node: return one for each "
+                f"node, [{nodes}], or take the argument reduction='none'"
+            )
+        return found.flatten(1).mean(dim=1) @ weights if found.dim() > 1 else found @ weights
+
+    def check(self, outputs: int, targets: Tensor, weights: Tensor | None) -> None:
+        """Try the loss on random logits.
+
+        Raises:
+            InputError: it cannot take them, or what it returns has no gradient.
+        """
+        logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
+        logits = logits.to(targets.device).requires_grad_()
+        try:
+            found = self(logits, targets, weights)
+        except InputError:
+            raise
+        except Exception as error:  # the user's loss may raise anything
+            sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} ({targets.dtype})"
+            raise InputError(f"the loss {self.name} cannot take {sizes}: {reason(error)}") from error
+        if not found.requires_grad:
+            raise InputError(f"the loss {self.name} has no gradient: compute it from the logits by torch alone")
+
+
+def make_criterion(
+    loss: Loss | str | None,
+    targets: Tensor,
+    classes: int,
+    *,
+    class_weights: str | Sequence[float] | None = None,
+    label_smoothing: float = 0.0,
+    regression: bool = False,
+) -> Criterion | None:
+    """Return the loss of a run; None: the plain cross-entropy, which needs none of this.
+
+    Args:
+        loss: see `Training`; a module's buffers are moved to the device of the targets.
+        targets: of the training nodes.
+        classes: C.
+        class_weights: see `Training`.
+        label_smoothing: see `Training`.
+        regression: the targets are numbers.
+
+    Raises:
+        InputError: the settings do not fit the targets or one another, or the loss has parameters of its own.
+    """
+    record = {"loss": name_of(loss), "class_weights": class_weights, "label_smoothing": label_smoothing}
+    if loss is None and class_weights is None and not label_smoothing and not regression:
+        return None
+    found = find("loss", loss)
+    if callable(found):
+        if isinstance(found, nn.Module):
+            if any(p.requires_grad for p in found.parameters()):
+                raise InputError(f"the loss {name_of(loss)} has parameters, which nobody trains: put them in the model")
+            found = found.to(targets.device)
+        return Criterion(found, name_of(loss) or "", record)
+    name = found or ("mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy")
+    _check_suits(name, targets, regression)
+    options: dict[str, Any] = {}
+    if class_weights is not None:
+        options["weight"] = _weights(class_weights, targets, classes)
+    if label_smoothing:
+        if name != "cross-entropy":
+            raise InputError(f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy")
+        options["label_smoothing"] = label_smoothing
+    return Criterion(partial(_FUNCTIONS[name], **options), name, record)
+
+
+def _binary_cross_entropy(
+    logits: Tensor, targets: Tensor, *, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """One decision for each class; `weight` multiplies the loss of the labels that are 1."""
+    labels = targets if targets.dim() == 2 else F.one_hot(targets, logits.shape[1])
+    return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), pos_weight=weight, reduction=reduction)
+
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "cross-entropy": F.cross_entropy,
+    "binary-cross-entropy": _binary_cross_entropy,
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "huber": F.huber_loss,
+}
+
+
+def _check_suits(name: str, targets: Tensor, regression: bool) -> None:
+    if (name in ("mse", "l1", "huber")) != regression:
+        what = "numbers" if regression else "labels" if targets.dim() == 2 else "classes"
+        fitting = "mse, l1 or huber" if regression else "cross-entropy or binary-cross-entropy"
+        raise InputError(f"the loss is {name}, but the targets are {what}: use {fitting}, or a function")
+    if name == "cross-entropy" and targets.dim() == 2:
+        raise InputError("the loss is cross-entropy, but nodes have several labels: use binary-cross-entropy")
+
+
+def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int) -> Tensor:
+    """Return a weight for each class; for labels, that of a label that is 1."""
+    if isinstance(class_weights, str):
+        if targets.dim() == 2:
+            ones = targets.sum(dim=0)
+            return (len(targets) - ones) / ones.clamp(min=1)
+        counts = torch.bincount(targets, minlength=classes).clamp(min=1)
+        return len(targets) / (classes * counts.float())
+    if len(class_weights) != classes:
+        raise InputError(f"class_weights has {len(class_weights)} numbers, expected {classes}, one for each class")
+    return torch.tensor(class_weights, dtype=torch.float32, device=targets.device)
+
+
+def _unreduced(loss: Callable[..., Tensor]) -> Loss:
+    """Return the loss that gives a value for each node, where torch's `reduction` can be asked for it."""
+    if isinstance(loss, nn.Module):
+        if not hasattr(loss, "reduction"):
+            return loss
+        each: Any = copy.copy(loss)
+        each.reduction = "none"
+        return each
+    try:
+        accepts = "reduction" in inspect.signature(loss).parameters
+    except (TypeError, ValueError):  # a function of C has no signature
+        accepts = False
+    return partial(loss, reduction="none") if accepts else loss

@@ -1,0 +1,71 @@
+"""The metrics that have names, by scikit-learn."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn import metrics
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.recipe.metric import Metric
+
+Score = Callable[..., Any]
+
+
+def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
+    """Return predicted classes [N], or for a multi-label graph predicted labels [N, K] of 0 and 1."""
+    return (logits > 0).long() if multi_label else logits.argmax(dim=1)
+
+
+def _of_labels(name: str, score: Score, **options: Any) -> Metric:
+    """A score of predicted classes, or of predicted labels."""
+
+    def compute(logits: Tensor, targets: Tensor) -> float:
+        predicted = predicted_labels(logits, targets.dim() == 2)
+        return float(score(targets.long().cpu().numpy(), predicted.cpu().numpy(), **options))
+
+    return Metric(compute, name, percent=True)
+
+
+def _of_probabilities(name: str, score: Score, **options: Any) -> Metric:
+    """A score of the classes' probabilities."""
+
+    def compute(logits: Tensor, targets: Tensor) -> float:
+        if targets.dim() == 2:
+            return float(score(targets.long().cpu().numpy(), logits.sigmoid().cpu().numpy()))
+        probabilities = logits.softmax(dim=1)
+        if logits.shape[1] == 2:
+            return float(score(targets.cpu().numpy(), probabilities[:, 1].cpu().numpy()))
+        classes = range(logits.shape[1])
+        return float(score(targets.cpu().numpy(), probabilities.cpu().numpy(), labels=classes, **options))
+
+    return Metric(compute, name, percent=True)
+
+
+def _of_numbers(name: str, score: Score, *, higher_is_better: bool) -> Metric:
+    """A score of regression."""
+
+    def compute(logits: Tensor, targets: Tensor) -> float:
+        if not targets.is_floating_point():
+            raise InputError(f"the metric is {name}, but the targets are classes: use accuracy, or a function")
+        return float(score(targets.cpu().numpy(), logits.cpu().numpy()))
+
+    return Metric(compute, name, higher_is_better)
+
+
+def _average_precision(truth: Any, scores: Any, labels: Any = None) -> float:
+    """The mean of the classes' average precisions, each class against the rest."""
+    if truth.ndim == 1 and labels is not None:
+        truth = truth[:, None] == [list(labels)]
+    return float(metrics.average_precision_score(truth, scores))
+
+
+ACCURACY = _of_labels("accuracy", metrics.accuracy_score)
+F1_MICRO = _of_labels("f1_micro", metrics.f1_score, average="micro", zero_division=0)
+F1_MACRO = _of_labels("f1_macro", metrics.f1_score, average="macro", zero_division=0)
+BALANCED_ACCURACY = _of_labels("balanced_accuracy", metrics.balanced_accuracy_score)
+ROC_AUC = _of_probabilities("roc_auc", metrics.roc_auc_score, multi_class="ovr")
+AVERAGE_PRECISION = _of_probabilities("average_precision", _average_precision)
+R2 = _of_numbers("r2", metrics.r2_score, higher_is_better=True)
+MAE = _of_numbers("mae", metrics.mean_absolute_error, higher_is_better=False)
+RMSE = _of_numbers("rmse", metrics.root_mean_squared_error, higher_is_better=False)

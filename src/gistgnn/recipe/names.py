@@ -1,0 +1,119 @@
+"""The losses, metrics, optimisers and schedules that have names here, and the names of those that a user brings.
+
+This module imports nothing slow: the command line reads it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any, Literal, get_args
+
+from gistgnn.errors import InputError, reason
+
+LossName = Literal["cross-entropy", "binary-cross-entropy", "mse", "l1", "huber"]
+MetricName = Literal[
+    "accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision", "r2", "mae", "rmse"
+]
+OptimizerName = Literal["adam", "adamw", "sgd"]
+ScheduleName = Literal["constant", "step", "cosine"]
+
+CLASS_LOSSES = ("cross-entropy", "binary-cross-entropy")
+"""The losses of classes and labels; the others are those of a regression."""
+
+CLASS_METRICS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision")
+"""The metrics of classes and labels; the others are those of a regression."""
+
+LOSSES: tuple[str, ...] = get_args(LossName)
+METRICS: tuple[str, ...] = get_args(MetricName)
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "loss": LOSSES,
+    "metric": METRICS,
+    "optimizer": get_args(OptimizerName),
+    "schedule": get_args(ScheduleName),
+}
+"""The names that are known, by the setting of `Training`."""
+
+_CONTRACTS = {
+    "loss": "a function of (logits, targets)",
+    "metric": "a function of (logits, targets)",
+    "optimizer": "a torch.optim class, or a function of (parameters, lr)",
+    "schedule": "a function of the progress from 0 to 1, or a class of torch.optim.lr_scheduler",
+}
+
+
+class Absent:
+    """Stands for a callable of which a record holds the name alone.
+
+    Args:
+        setting: "loss", "metric", "optimizer" or "schedule".
+        name: the callable's name.
+    """
+
+    def __init__(self, setting: str, name: str) -> None:
+        self.setting, self.name = setting, name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Raise an InputError."""
+        raise InputError(f"the {self.setting} was {self.name}, which is not saved with a run: give it again")
+
+
+def check_choice(setting: str, value: Any) -> None:
+    """Raise InputError unless a value is a known name, `package.module:function`, or a callable.
+
+    Args:
+        setting: "loss", "metric", "optimizer" or "schedule".
+        value: what was given for it.
+    """
+    if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
+        return
+    names = ", ".join(NAMES[setting])
+    raise InputError(f"{setting} is {value!r}, expected one of {names}, or {_CONTRACTS[setting]}")
+
+
+def find(setting: str, value: Any) -> Any:
+    """Return the function that `package.module:function` names; any other value as it is.
+
+    Modules in the working directory are found as well, as by `python -m`.
+
+    Raises:
+        InputError: there is no such module or function.
+    """
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    added = os.getcwd()
+    sys.path.insert(0, added)
+    try:
+        found = resolve_name(value)
+    except Exception as error:  # the user's module may raise anything
+        raise InputError(
+            f"{setting} is {value!r}, which cannot be imported ({reason(error)}): expected package.module:function"
+        ) from error
+    finally:
+        sys.path.remove(added)
+    if not callable(found):
+        raise InputError(f"{setting} is {value!r}, a {type(found).__name__}: expected {_CONTRACTS[setting]}")
+    return found
+
+
+def restored(setting: str, value: Any) -> Any:
+    """Return a setting that `name_of` has written; `Absent` where it is the name of a callable."""
+    known = not isinstance(value, str) or value in NAMES[setting] or ":" in value
+    return value if known else Absent(setting, value)
+
+
+def name_of(value: Any) -> str | None:
+    """Return what records and messages call a loss, a metric, an optimiser or a schedule.
+
+    A function or class has its own name, an object that of its class, and a partial also its plain keywords, such as
+    `cross_entropy(label_smoothing=0.1)`. A name stays as it is.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, partial):
+        plain = (f"{key}={v!r}" for key, v in value.keywords.items() if isinstance(v, (bool, int, float, str)))
+        return f"{name_of(value.func)}({', '.join(plain)})"
+    own = getattr(value, "name", None) or getattr(value, "__qualname__", None)
+    return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__

@@ -1,0 +1,63 @@
+"""The optimiser of a sub-GCN: by name, or made by a class or a function that the user brings."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from gistgnn.errors import InputError, reason
+from gistgnn.recipe.names import find, name_of
+
+MakeOptimizer = Callable[..., Optimizer]
+"""Returns an optimiser, called as `make(parameters, lr=...)`, with weight_decay and momentum where they are not 0."""
+
+_CLASSES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+
+
+def make_optimizer(
+    optimizer: str | MakeOptimizer, parameters: Iterable[Tensor], lr: float, weight_decay: float, momentum: float
+) -> Optimizer:
+    """Return a new optimiser of the parameters; the arguments are settings of `Training`."""
+    make = find("optimizer", optimizer)
+    if isinstance(make, str):
+        # fused: one pass over the parameters in a step, on the CPU as well
+        options: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": True}
+        if make == "sgd":
+            options["momentum"] = momentum
+        return _CLASSES[make](parameters, **options)
+    given = {"weight_decay": weight_decay, "momentum": momentum}
+    made: Optimizer = make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
+    return made
+
+
+def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:
+    """Make an optimiser of one small parameter, and take a step.
+
+    Raises:
+        InputError: the user's function does not return an optimiser that a round can use.
+    """
+    parameter, name = nn.Parameter(torch.zeros(2, 2)), name_of(optimizer)
+    advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
+    try:
+        made = make_optimizer(optimizer, [parameter], lr, weight_decay, momentum)
+    except InputError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise InputError(f"the optimizer {name} cannot be made ({reason(error)}): {advice}") from error
+    if not isinstance(made, Optimizer):
+        raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
+    if any(group["lr"] != lr for group in made.param_groups):
+        rates = ", ".join(f"{group['lr']:g}" for group in made.param_groups)
+        raise InputError(
+            f"the optimizer {name} has the learning rate {rates}, not lr, which is {lr:g}: pass `lr` on, and give the "
+            "rate as lr=..., since every step sets it by the schedule"
+        )
+    parameter.grad = torch.zeros_like(parameter)
+    try:
+        made.step()
+    except Exception as error:
+        raise InputError(
+            f"the optimizer {name} cannot take a step ({reason(error)}): choose one whose step() needs no closure"
+        ) from error

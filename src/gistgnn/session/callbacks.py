@@ -1,0 +1,96 @@
+"""Callbacks of `GIST.fit`: objects of the caller that are told how a run goes on, and may end it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from gistgnn.errors import InputError
+from gistgnn.session.progress import Progress
+
+if TYPE_CHECKING:
+    from gistgnn.session.result import Result
+    from gistgnn.session.trainer import Trainer
+
+METHODS = ("on_round_end", "on_evaluation", "on_fit_end")
+
+
+class Run:
+    """A run of `GIST.fit` as its callbacks see it.
+
+    Args:
+        trainer: the `GIST` that trains.
+        progress: how far the run has come.
+
+    Attributes:
+        gist: the `GIST` that trains.
+        rounds: how many rounds there are; with a budget, as far as it is known.
+        stopped: a callback has called `stop`.
+    """
+
+    def __init__(self, trainer: Trainer, progress: Progress) -> None:
+        self.gist, self._progress = trainer, progress
+        self.rounds, self.stopped = 0, False
+
+    @property
+    def round(self) -> int:
+        """How many rounds are over."""
+        return self._progress.rounds
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry for each evaluation so far; see `Result.history`."""
+        return self._progress.history
+
+    @property
+    def best_score(self) -> float | None:
+        """The best validation score so far; None before the first evaluation."""
+        return self._progress.best_score
+
+    def model(self) -> nn.Module:
+        """Return the full model as it is now. It is a copy, so do not ask for it after every round of a wide model."""
+        return self.gist.model()
+
+    def stop(self) -> None:
+        """End the run after this round. The result is the best model so far; the run counts as finished."""
+        self.stopped = True
+
+
+class Callback:
+    """A base class for callbacks: override the methods that you need.
+
+    With ranks, every rank calls its own callbacks, and `Run.stop` on one rank ends the run on all.
+    """
+
+    def on_round_end(self, run: Run, loss: float) -> None:
+        """Called after every round, and after its evaluation if it has one; `loss` is the mean of its steps."""
+
+    def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
+        """Called after every evaluation with its entry of the history; not for the entries of a resumed run."""
+
+    def on_fit_end(self, run: Run, result: Result) -> None:
+        """Called once, with the result; not after an error."""
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Raise InputError unless `callbacks` is a list of objects that have one of the methods of `Callback`."""
+    if not isinstance(callbacks, (list, tuple)):
+        raise InputError(
+            f"callbacks is a {type(callbacks).__name__}, expected a list of callbacks: write callbacks=[...]"
+        )
+    for place, callback in enumerate(callbacks):
+        if isinstance(callback, type):
+            raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
+        if not any(callable(getattr(callback, method, None)) for method in METHODS):
+            raise InputError(
+                f"callbacks[{place}] is a {type(callback).__name__} without {', '.join(METHODS)}: expected one of them"
+            )
+
+
+def call(callbacks: Sequence[Any], method: str, *given: Any) -> None:
+    """Call a method of every callback that has it."""
+    for callback in callbacks:
+        if callable(own := getattr(callback, method, None)):
+            own(*given)

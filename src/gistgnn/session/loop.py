@@ -1,0 +1,188 @@
+"""`Loop`: a training loop of the user's own, with validation, the best model, early stopping and checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import nn
+
+from gistgnn.errors import InputError
+from gistgnn.evaluation.scores import evaluation_mode
+from gistgnn.global_model import GlobalModel
+from gistgnn.recipe.metric import Metric
+from gistgnn.round import Round
+from gistgnn.session.saving import Saver, Saving
+from gistgnn.session.scorer import Running
+from gistgnn.utils.checks import check_count
+
+
+@dataclass
+class _State:
+    """What a checkpoint holds beside Θ."""
+
+    rounds: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_round: int = -1
+    best_score: float | None = None
+    since_best: int = 0
+    stopped: bool = False
+
+
+class Loop:
+    """Yields the rounds of a `GIST` for a training loop of your own, and watches what becomes of the full model.
+
+    Example:
+        >>> loop = Loop(gist, 200, lambda model: accuracy(model, graph), patience=10)
+        >>> for round in loop:
+        ...     for sub in round:  # a plain nn.Module at the blocks' widths
+        ...         train(sub)
+        >>> model = loop.best_model()
+
+    When the loop goes on to the next round, the sub-GCNs are written back, the full model is scored, the best one is
+    kept, and the state is saved. A round that is left by `break` or by an error is dropped. With ranks, rank 0 scores.
+
+    Args:
+        gist: the model; the loop goes on from the parameters that it has.
+        rounds: how many rounds there are, T; with those of a loop that is resumed.
+        validate: returns the score of the full model, which is in evaluation mode; gradients are off. None: nothing is
+            scored, and the best model is the last one.
+        higher_is_better: False if `validate` returns an error.
+        evaluate_every: rounds between two scores; the last round is scored as well.
+        patience: end after so many scores without a better one; None: never.
+        saving: where and how often the state is saved, and whether to resume. Θ, its best and carried moments are
+            saved; your own random numbers are not.
+
+    Attributes:
+        history: one entry for each score: round, score, seconds (since the loop began).
+        round: how many rounds are over.
+
+    Raises:
+        InputError: a value is out of range, or the checkpoint is of another loop. On iterating: `validate` returned no
+            finite number.
+    """
+
+    def __init__(
+        self,
+        gist: GlobalModel,
+        rounds: int,
+        validate: Callable[[nn.Module], Any] | None = None,
+        *,
+        higher_is_better: bool = True,
+        evaluate_every: int = 1,
+        patience: int | None = None,
+        saving: Saving | None = None,
+    ) -> None:
+        check_count("rounds", rounds)
+        check_count("evaluate_every", evaluate_every)
+        if patience is not None:
+            check_count("patience", patience)
+            if validate is None:
+                raise InputError(f"patience is {patience}, but there is no validate: give a function of the model")
+        self._gist, self._rounds, self._validate = gist, rounds, validate
+        self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
+        self._every, self._patience, self._saving = evaluate_every, patience, saving
+        self._state = _State()
+        self._saver: Saver | None = None
+        if saving and saving.resumes and gist.store.place.holds == "disk":
+            gist.resume()
+        self._running = Running(gist.theta, gist._spec)
+        if saving:
+            self._saver = self._open(saving)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """See above."""
+        return self._state.history
+
+    @property
+    def round(self) -> int:
+        """See above."""
+        return self._state.rounds
+
+    @property
+    def best_score(self) -> float | None:
+        """The best score so far; None before the first one."""
+        return self._state.best_score
+
+    @property
+    def best_round(self) -> int:
+        """The round of the best score, counted from 1; -1 before the first one."""
+        return self._state.best_round
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `patience` has ended the loop."""
+        return self._state.stopped
+
+    def best_model(self) -> nn.Module:
+        """Return the full model of the best score, in evaluation mode; without scores, the model as it is now."""
+        return self._running.best()
+
+    def __len__(self) -> int:
+        """Return T."""
+        return self._rounds
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield the rounds that are left."""
+        state, begun = self._state, time.perf_counter()
+        try:
+            while state.rounds < self._rounds and not state.stopped:
+                round_ = self._gist.begin_round()
+                yield round_
+                round_.aggregate()
+                state.rounds += 1
+                if self._saver:
+                    self._saver.round_is_over()
+                if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
+                    self._score(time.perf_counter() - begun)
+                self._save()
+        finally:
+            if self._saver:
+                self._saver.close()
+
+    def _score(self, seconds: float) -> None:
+        state = self._state
+        score = self._gist.theta.read_on_rank_0(self._validated)
+        state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
+        state.since_best += 1
+        if self._metric.better(score, state.best_score):
+            state.best_score, state.best_round, state.since_best = score, state.rounds, 0
+            self._gist.theta.keep_best()
+        state.stopped = self._patience is not None and state.since_best >= self._patience
+
+    def _validated(self) -> float:
+        assert self._validate is not None
+        model = self._running.refresh()
+        with evaluation_mode(model):
+            return self._metric.number(self._validate(model))
+
+    def _save(self) -> None:
+        if self._saver is None:
+            return
+        last = self._state.stopped or self._state.rounds >= self._rounds
+        if last or self._gist.theta.lasts or self._saver.due(self._state.rounds):
+            self._saver.save(self._state.rounds, asdict(self._state))
+        if last:
+            self._saver.finish()
+
+    def _open(self, saving: Saving) -> Saver:
+        """Return what saves the loop, after resuming from the last checkpoint."""
+        gist = self._gist
+        run = {
+            **saving.config,
+            "widths": gist.widths,
+            "sub_gcns": gist.sub_gcns,
+            "partition": gist.partition.kind,
+            "seed": gist.seed,
+            "parameters": {name: list(shape) for name, shape in gist.theta.shapes.items()},
+        }
+        saver = Saver(gist.theta, gist.ranks, saving, run)
+        if checkpoint := saver.begin():
+            self._state = checkpoint.state_as(_State)
+            gist.ranks.together(lambda: gist.theta.restore(checkpoint, self._state.rounds))
+            self._state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
+            self._state.stopped = False  # the patience may be longer now
+        return saver

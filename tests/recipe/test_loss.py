@@ -1,0 +1,121 @@
+"""Losses: by name, with class weights, and functions that a user brings."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from gistgnn.recipe.loss import Criterion, make_criterion
+from tests.helpers.refusals import refused
+
+N, C = 7, 3
+RNG = torch.Generator().manual_seed(0)
+LOGITS = torch.randn(N, C, generator=RNG)
+CLASSES = torch.tensor([0, 0, 0, 0, 1, 1, 2])
+LABELS = F.one_hot(CLASSES, C).float()
+WEIGHTS = torch.rand(N, generator=RNG)
+
+
+def made(loss: Any, targets: Tensor = CLASSES, **options: Any) -> Criterion:
+    criterion = make_criterion(loss, targets, C, **options)
+    assert criterion is not None
+    return criterion
+
+
+def focal(logits: Tensor, targets: Tensor) -> Tensor:
+    each = F.cross_entropy(logits, targets, reduction="none")
+    return (1 - torch.exp(-each)) ** 2 * each
+
+
+LOSSES: dict[str, Any] = {
+    "one for each node": focal,
+    "module": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 5.0]), label_smoothing=0.1),
+    "function with reduction": F.cross_entropy,
+    "partial": partial(F.multi_margin_loss, margin=0.5),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_the_user_is_the_mean_over_the_nodes_or_their_weighted_sum(name: str) -> None:
+    loss = LOSSES[name]
+    torch.testing.assert_close(made(loss)(LOGITS, CLASSES), loss(LOGITS, CLASSES).mean())
+    each = {
+        "one for each node": loss,
+        "module": nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 5.0]), label_smoothing=0.1, reduction="none"),
+    }.get(name) or partial(loss, reduction="none")
+    torch.testing.assert_close(made(loss)(LOGITS, CLASSES, WEIGHTS), (each(LOGITS, CLASSES) * WEIGHTS).sum())
+
+
+@given(members=st.integers(1, 4), weighted=st.booleans(), name=st.sampled_from(sorted(LOSSES)))
+@settings(max_examples=20, deadline=None)
+def test_every_sub_gcn_has_the_loss_that_it_has_alone(members: int, weighted: bool, name: str) -> None:
+    together = torch.randn(members, N, C, generator=torch.Generator().manual_seed(members))
+    weights, criterion = WEIGHTS if weighted else None, made(LOSSES[name])
+    alone = torch.stack([criterion(logits, CLASSES, weights) for logits in together])
+    torch.testing.assert_close(criterion(together, CLASSES, weights), alone)
+
+
+def test_a_module_keeps_its_own_reduction() -> None:
+    module = nn.CrossEntropyLoss(reduction="sum")
+    torch.testing.assert_close(made(module)(LOGITS, CLASSES), module(LOGITS, CLASSES))
+    assert module.reduction == "sum"
+
+
+def test_balanced_classes_have_the_same_weight_in_sum() -> None:
+    criterion = made(None, class_weights="balanced")
+    weight = N / (C * torch.tensor([4.0, 2.0, 1.0]))  # as in scikit-learn
+    torch.testing.assert_close(criterion(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, weight=weight))
+    assert float((weight[CLASSES]).mean()) == pytest.approx(1)
+    labels = made(None, LABELS, class_weights="balanced")
+    expected = F.binary_cross_entropy_with_logits(LOGITS, LABELS, pos_weight=torch.tensor([3 / 4, 5 / 2, 6.0]))
+    torch.testing.assert_close(labels(LOGITS, LABELS), expected)
+
+
+def test_losses_by_name() -> None:
+    plain = {"cross-entropy": F.cross_entropy(LOGITS, CLASSES)}
+    plain["binary-cross-entropy"] = F.binary_cross_entropy_with_logits(LOGITS, LABELS)
+    for name, expected in plain.items():
+        torch.testing.assert_close(made(name)(LOGITS, CLASSES), expected)
+    smooth = made(None, label_smoothing=0.2)
+    torch.testing.assert_close(smooth(LOGITS, CLASSES), F.cross_entropy(LOGITS, CLASSES, label_smoothing=0.2))
+    numbers = made(None, LOGITS + 1, regression=True)
+    assert float(numbers(LOGITS, LOGITS + 1)) == pytest.approx(1)
+    assert numbers.name == "mse"
+    assert make_criterion(None, CLASSES, C) is None
+
+
+def test_losses_that_do_not_fit_are_refused() -> None:
+    with refused("the loss is mse, but the targets are classes", "use cross-entropy"):
+        made("mse")
+    with refused("nodes have several labels", "binary-cross-entropy"):
+        made("cross-entropy", LABELS)
+    with refused("the loss is l1", "the targets are labels"):
+        made("l1", LABELS)
+    with refused("the loss is cross-entropy, but the targets are numbers", "mse"):
+        made("cross-entropy", LOGITS, regression=True)
+    with refused("class_weights has 2 numbers, expected 3"):
+        made(None, class_weights=[1.0, 2.0])
+    with refused("label_smoothing is 0.1, but the loss is binary-cross-entropy"):
+        made(None, LABELS, label_smoothing=0.1)
+    with refused("has parameters"):
+        made(nn.Linear(C, C))
+    with refused("cannot be imported", "package.module:function"):
+        made("no_such_module:loss")
+
+
+def test_a_loss_is_tried_before_training() -> None:
+    with refused("returned one number", "sampler weights every node", "reduction='none'"):
+        made(lambda logits, targets: F.cross_entropy(logits, targets)).check(C, CLASSES, WEIGHTS)
+    with refused("returned [7, 7]", "one for each node, [7]"):
+        made(lambda logits, targets: (logits[:, :1] - targets) ** 2).check(C, CLASSES, None)
+    with refused("cannot take logits [7, 3] and targets [7]"):
+        made(F.binary_cross_entropy_with_logits).check(C, CLASSES, None)
+    with refused("has no gradient"):
+        made(lambda logits, targets: (logits.argmax(dim=1) != targets).float()).check(C, CLASSES, None)
+    with refused("returned float"):
+        made(lambda logits, targets: 1.0).check(C, CLASSES, None)

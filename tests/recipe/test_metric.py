@@ -1,0 +1,98 @@
+"""Metrics: by name, functions, and objects like those of torchmetrics."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+from torch import Tensor
+
+from gistgnn import Metric
+from gistgnn.recipe.metric import NAMED, as_metric
+from gistgnn.recipe.names import METRICS
+from tests.helpers.refusals import refused
+
+RNG = torch.Generator().manual_seed(1)
+LOGITS = torch.randn(30, 3, generator=RNG)
+CLASSES = torch.arange(30) % 3
+LABELS = torch.randint(2, (30, 3), generator=RNG).float()
+
+
+def error(logits: Tensor, targets: Tensor) -> Tensor:
+    return (logits.argmax(dim=1) != targets).float().mean()
+
+
+class LikeTorchmetrics:
+    """Adds up over calls, until it is reset."""
+
+    higher_is_better = False
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def reset(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        self.total, self.count = self.total + float(error(preds, target)) * len(target), self.count + len(target)
+
+    def compute(self) -> Tensor:
+        return torch.tensor(self.total / self.count)
+
+    def __call__(self, preds: Tensor, target: Tensor) -> Tensor:
+        raise AssertionError("update and compute are used")
+
+
+def test_names_are_those_of_scikit_learn() -> None:
+    truth, guess = CLASSES.numpy(), LOGITS.argmax(dim=1).numpy()
+    shares = LOGITS.softmax(dim=1).numpy()
+    expected = {
+        "accuracy": metrics.accuracy_score(truth, guess),
+        "f1_macro": metrics.f1_score(truth, guess, average="macro"),
+        "balanced_accuracy": metrics.balanced_accuracy_score(truth, guess),
+        "roc_auc": metrics.roc_auc_score(truth, shares, multi_class="ovr"),
+        "average_precision": np.mean([metrics.average_precision_score(truth == k, shares[:, k]) for k in range(3)]),
+    }
+    for name, value in expected.items():
+        assert NAMED[name](LOGITS, CLASSES) == pytest.approx(value)
+    assert NAMED["roc_auc"](LOGITS, LABELS) == pytest.approx(metrics.roc_auc_score(LABELS.numpy(), LOGITS.numpy()))
+    assert NAMED["rmse"](LOGITS, LOGITS + 2) == pytest.approx(2)
+    assert NAMED["r2"](LOGITS, LOGITS) == 1
+    assert [NAMED[name].name for name in METRICS] == list(METRICS)
+    two = NAMED["roc_auc"](LOGITS[:, :2], CLASSES.clamp(max=1))
+    assert two == pytest.approx(
+        metrics.roc_auc_score(CLASSES.clamp(max=1).numpy(), (LOGITS[:, 1] - LOGITS[:, 0]).numpy())
+    )
+
+
+def test_which_of_two_scores_is_better() -> None:
+    for metric in (Metric(error, higher_is_better=False), as_metric(LikeTorchmetrics()), NAMED["mae"]):
+        assert metric.better(0.1, 0.2)
+        assert not metric.better(0.2, 0.2)
+    assert as_metric(error).better(0.2, 0.1)
+    assert as_metric(error).better(-5.0, None)
+
+
+def test_functions_and_objects_of_the_user() -> None:
+    assert as_metric(error).name == "error"
+    assert Metric(error, "share wrong").name == "share wrong"
+    for _ in range(2):  # a metric starts anew for every split
+        assert as_metric(LikeTorchmetrics())(LOGITS, CLASSES) == pytest.approx(float(error(LOGITS, CLASSES)))
+    assert as_metric(LikeTorchmetrics()).name == "LikeTorchmetrics"
+
+
+def test_what_is_no_score_is_refused() -> None:
+    for wrong, message in (
+        (lambda *_: "high", "returned a str"),
+        (lambda logits, _: logits.missing, "fails for logits [30, 3] and targets [30]"),
+        (lambda *_: float("nan"), "is nan: return a finite number"),
+    ):
+        with refused("the metric", message):
+            as_metric(wrong)(LOGITS, CLASSES)
+    wrong_ones: list[Any] = ["acuracy", 3]
+    for value in wrong_ones:
+        with refused(f"metric is {value!r}", "expected one of accuracy", "a function of (logits, targets)"):
+            as_metric(value)
+    with refused("the metric is mae, but the targets are classes"):
+        NAMED["mae"](LOGITS, CLASSES)

@@ -1,0 +1,106 @@
+"""`Loop`: a loop of the user's own, watched."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gistgnn import GIST, Loop, Saving
+from gistgnn.layout.axes import named_tensors
+from gistgnn.sampling import forward, whole_graph
+from gistgnn.theta.store import Store
+from tests.helpers.fitting import GRAPH, gcn, same
+from tests.helpers.refusals import refused
+
+BATCH = whole_graph(GRAPH)
+
+
+def make(**options: Any) -> GIST:
+    return GIST(gcn(), (8, 7), 2, **options)
+
+
+def accuracy(model: nn.Module) -> Tensor:
+    assert not model.training
+    assert not torch.is_grad_enabled()
+    return (forward(model, BATCH).argmax(dim=1) == GRAPH.y)[GRAPH.val].float().mean()
+
+
+def train(loop: Any, rounds: int = 99) -> Any:
+    for k, round_ in enumerate(loop):
+        if k == rounds:
+            break
+        for sub in round_:
+            optimizer = torch.optim.Adam(sub.parameters(), lr=0.03)
+            for _ in range(2):
+                optimizer.zero_grad()
+                F.cross_entropy(forward(sub, BATCH)[GRAPH.train], GRAPH.y[GRAPH.train]).backward()
+                optimizer.step()
+    return loop
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
+
+
+def test_a_loop_trains_as_rounds_do_and_keeps_the_best() -> None:
+    plain, watched = make(), make()
+    train(plain.rounds(6))
+    loop = train(Loop(watched, 6, accuracy))
+    assert same(watched.theta.copy(), plain.theta.copy())
+    scores = [entry["score"] for entry in loop.history]
+    assert [entry["round"] for entry in loop.history] == [1, 2, 3, 4, 5, 6]
+    assert loop.best_score == max(scores)
+    assert loop.best_round == scores.index(max(scores)) + 1
+    with torch.no_grad():
+        assert float(accuracy(loop.best_model())) == pytest.approx(loop.best_score)
+    assert (len(loop), loop.round, loop.stopped_early) == (6, 6, False)
+
+
+def test_patience_and_the_direction_of_the_score() -> None:
+    falling: Iterator[float] = iter(range(100, 0, -1))
+    loop = train(Loop(make(), 50, lambda model: next(falling), patience=3))
+    assert (loop.round, loop.best_round, loop.stopped_early) == (4, 1, True)
+    falling = iter(range(100, 0, -1))
+    loop = train(Loop(make(), 7, lambda model: next(falling), patience=1, higher_is_better=False, evaluate_every=3))
+    assert [entry["round"] for entry in loop.history] == [3, 6, 7]
+    assert (loop.best_round, loop.stopped_early) == (7, False)
+
+
+def test_without_validate_the_model_is_the_last_one() -> None:
+    gist = make()
+    loop = train(Loop(gist, 2))
+    assert loop.history == []
+    assert same(tensors(loop.best_model()), tensors(gist.model()))
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_a_loop_that_was_left_is_resumed(tmp_path: Path, kind: str) -> None:
+    def again() -> Loop:
+        store: Any = Store("disk", tmp_path / "theta") if kind == "disk" else "memory"
+        return Loop(make(store=store), 5, accuracy, saving=Saving(tmp_path / "loop", every=1, resume=True))
+
+    expected = train(Loop(make(), 5, accuracy))
+    assert train(again(), rounds=2).round == 2
+    loop = train(again())
+    assert loop.round == 5
+    assert [entry["score"] for entry in loop.history] == [entry["score"] for entry in expected.history]
+    torch.testing.assert_close(tensors(loop.best_model()), tensors(expected.best_model()))
+    assert list(again()) == []
+    if kind == "memory":
+        with refused("is of another run", "seed was 0, now 1"):
+            Loop(make(seed=1), 5, accuracy, saving=Saving(tmp_path / "loop", resume=True))
+
+
+def test_bad_values_are_refused() -> None:
+    with refused("rounds is 0, expected an integer >= 1"):
+        Loop(make(), 0)
+    with refused("patience is 3, but there is no validate"):
+        Loop(make(), 5, patience=3)
+    with refused("the metric validate is nan"):
+        train(Loop(make(), 2, lambda model: float("nan")))
+    with refused("the metric validate returned a NoneType"):
+        train(Loop(make(), 2, lambda model: None))

@@ -1,0 +1,122 @@
+"""What a result shows, saves and reads."""
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GraphSAGE
+
+from gistgnn import GIST, Result, load_run
+from gistgnn.evaluation import evaluate
+from gistgnn.graphs import load
+from gistgnn.layout.axes import named_tensors
+from gistgnn.report.run_page import run_page
+from tests.cli.in_process import refused as refused_by_command
+from tests.cli.in_process import run
+from tests.helpers.fitting import GRAPH, fit, gcn
+from tests.helpers.models import C, F
+from tests.helpers.refusals import refused
+
+
+def build(width: int) -> nn.Module:
+    return GraphSAGE(F, width, 2, C)
+
+
+def digits_model(widths: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(64, widths[0]), nn.ReLU(), nn.Linear(widths[0], 10))
+
+
+def trained(**options: Any) -> Result:
+    return fit(GIST(build, 8, 2), **options)
+
+
+def test_a_result_shows_itself() -> None:
+    result = trained()
+    test = f"{100 * result.test['accuracy']:.4g}"
+    assert repr(result).startswith("Result(test accuracy ")
+    assert "\n" not in repr(result)
+    assert len(repr(result)) < 120
+    for text in (result.summary(), result._repr_html_()):
+        for part in ("tiny", "GraphSAGE", "m = 2", "macro F1", "peak memory", "3 rounds", test[:4]):
+            assert part in text
+    HTMLParser().feed(result._repr_html_())
+    figure = result.plot()
+    assert len(figure.axes) == 2
+    evil = trained(metric=type("E", (), {"__call__": lambda *_: 0.5, "name": "<b>"})())
+    assert "<b>" not in evil._repr_html_()
+
+
+def test_a_result_without_scores_shows_itself() -> None:
+    result = trained(epochs=2, stop=lambda: True, evaluate_every=9)
+    result.progress.best = {}
+    assert result.test == {}
+    assert "no score" in repr(result)
+    assert "test" not in result.summary().split()[:1]
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": lambda logits, y: -math.pi}, {"class_weights": "balanced"}])
+def test_the_report_of_a_run_from_python(options: dict[str, Any]) -> None:
+    page = run_page(json.loads(json.dumps(trained(**options).as_dict())))
+    assert "GraphSAGE 8" in page
+    assert ("-3.142" in page or "−3.142" in page) == ("metric" in options)
+
+
+def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
+    result = trained(max_seconds=1000)
+    folder = result.save(tmp_path / "run")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "curves.png", "model.safetensors", "report.html", "result.json",
+    ]  # fmt: skip
+    read = load_run(folder, build)
+    assert repr(read) == repr(result)
+    assert (read.test, read.history, read.progress.best_score) == (
+        result.test, result.history, result.progress.best_score,
+    )  # fmt: skip
+    assert read.as_dict() == json.loads(json.dumps(result.as_dict()))
+    for name, tensor in named_tensors(result.model).items():
+        assert torch.equal(tensor, named_tensors(read.model)[name])
+    assert evaluate(read.model, GRAPH)["test"] == result.test
+    with refused("already holds a result"):
+        result.save(folder)
+    result.save(folder, overwrite=True)
+    with refused("GraphSAGE of your own", "--model package.module:function"):
+        load_run(folder)
+    with refused("model.safetensors", error=Exception):  # type: ignore[arg-type]
+        load_run(folder, lambda width: GraphSAGE(F, width + 1, 2, C))
+
+
+def test_load_run_reads_runs_of_the_command_line(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run("train", "--hidden", 8, "--epochs", 4, "--out", out, "--metric", "f1_macro") == 0
+    result = load_run(out)
+    assert result.metric["name"] == "f1_macro"
+    assert result.test["f1_macro"] == json.loads((out / "result.json").read_text())["test"]["f1_macro"]
+    assert "gcn 8" in result.summary()
+
+
+def test_own_models_are_evaluated_and_predict_in_the_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = load("digits")
+    result = fit(GIST(digits_model, (8,), 2), graph, epochs=4)
+    out = result.save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def build(widths):\n"
+        "    return nn.Sequential(nn.Linear(64, widths[0]), nn.ReLU(), nn.Linear(widths[0], 10))\n"
+    )
+    assert run("evaluate", out, "--model", "mine:build", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["test"] == result.test
+    assert run("predict", out, "--model", "mine:build", "--output", tmp_path / "classes.csv") == 0
+    assert len((tmp_path / "classes.csv").read_text().splitlines()) == graph.num_nodes + 1
+    refused_by_command(capsys, "is a Sequential of your own", "evaluate", out)
+    refused_by_command(capsys, "cannot be imported", "evaluate", out, "--model", "mine:nothing")
+    refused_by_command(capsys, "expected package.module:function", "evaluate", out, "--model", "mine")
+    own = fit(GIST(gcn(), (8, 8), 2)).save(tmp_path / "own")
+    refused_by_command(capsys, "a graph of your own, 'tiny': add --dataset", "evaluate", own, "--model", "mine:build")

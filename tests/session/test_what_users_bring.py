@@ -1,0 +1,251 @@
+"""`fit` with a loss, a metric, an optimiser, a schedule or a trained model that the user brings."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
+from gistgnn.evaluation import Evaluation, evaluate, predict
+from gistgnn.layout.axes import named_tensors
+from gistgnn.recipe.metric import NAMED
+from gistgnn.sampling import SaintNodeSampling, whole_graph
+from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
+from tests.helpers.logs import logged
+from tests.helpers.models import C, tiny_graph
+from tests.helpers.refusals import refused
+
+ALMOST = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def focal(logits: Tensor, targets: Tensor) -> Tensor:
+    each = F.cross_entropy(logits, targets, reduction="none")
+    return (1 - torch.exp(-each)) ** 2 * each
+
+
+def wrong(logits: Tensor, targets: Tensor) -> Tensor:
+    return (logits.argmax(dim=1) != targets).float().mean()
+
+
+def gist(m: int = 2, **options: Any) -> GIST:
+    return GIST(gcn(), (8, 8), m, **options)
+
+
+def run(m: int = 2, **options: Any) -> tuple[dict[str, Tensor], Result]:
+    own = gist(m)
+    result = fit(own, **options)
+    return theta(own), result
+
+
+# Losses.
+
+
+def test_a_loss_that_is_the_usual_one_changes_nothing() -> None:
+    expected, _ = run()
+    for loss in (F.cross_entropy, nn.CrossEntropyLoss(), partial(F.cross_entropy, label_smoothing=0.0)):
+        assert same(run(loss=loss)[0], expected)
+    assert not same(run(loss=focal)[0], expected)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_both_runners_take_the_user_s_loss_and_optimiser(m: int) -> None:
+    options: dict[str, Any] = {"loss": focal, "optimizer": torch.optim.Adagrad, "lr": 0.05}
+    with logged() as notes:
+        fused, _ = run(m, runner="fused", **options)
+    in_turn, _ = run(m, **options)
+    assert not [note for note in notes if "not fused" in note]
+    torch.testing.assert_close(fused, in_turn, **ALMOST)
+
+
+class WholeNorm(torch.optim.SGD):
+    """Divides a gradient by its norm, so parameters that are stacked take other steps."""
+
+    def step(self, closure: Any = None) -> Any:
+        for p in self.param_groups[0]["params"]:
+            if p.grad is not None:
+                p.grad /= p.grad.norm() + 1e-8
+        return super().step(closure)
+
+
+def test_an_optimiser_that_cannot_be_fused_trains_in_turn_and_says_so() -> None:
+    with logged() as notes:
+        fused, _ = run(optimizer=WholeNorm, runner="fused")
+    assert any("the optimizer WholeNorm takes another step" in note for note in notes)
+    assert same(fused, run(optimizer=WholeNorm)[0])
+
+
+def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
+    saint = SaintNodeSampling(batch_size=10)
+    expected, _ = run(sampler=saint)
+    for loss in (F.cross_entropy, nn.CrossEntropyLoss(), lambda *both: F.cross_entropy(*both, reduction="none")):
+        torch.testing.assert_close(run(sampler=saint, loss=loss)[0], expected, **ALMOST)
+    with refused("returned one number", "sampler weights every node"):
+        run(sampler=saint, loss=lambda logits, targets: F.cross_entropy(logits, targets))
+
+
+def test_class_weights_are_those_of_torch() -> None:
+    weight = GRAPH.y[GRAPH.train].bincount(minlength=C)
+    balanced = int(GRAPH.train.sum()) / (C * weight)
+    expected, _ = run(loss=nn.CrossEntropyLoss(balanced))
+    torch.testing.assert_close(run(class_weights="balanced")[0], expected, **ALMOST)
+    torch.testing.assert_close(run(class_weights=balanced.tolist())[0], expected, **ALMOST)
+    with refused("class_weights is given beside the loss focal"):
+        run(loss=focal, class_weights="balanced")
+
+
+def test_several_labels_with_a_loss_of_the_user() -> None:
+    graph = tiny_graph(multi_label=True)
+    own, other = gist(), gist()
+    fit(own, graph, loss=nn.BCEWithLogitsLoss())
+    fit(other, graph)
+    torch.testing.assert_close(theta(own), theta(other), **ALMOST)
+
+
+LARGER = tiny_graph(300)
+
+
+def data(y: Tensor) -> Data:
+    masks = {f"{name}_mask": getattr(LARGER, name) for name in ("train", "val", "test")}
+    return Data(x=LARGER.x, edge_index=LARGER.edge_index, y=y, **masks)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber", F.smooth_l1_loss])
+def test_regression(loss: Any) -> None:
+    """The target is a feature, which a model without noise learns."""
+    y = LARGER.x[:, 0] * 2 + 0.3
+    own = GIST(lambda w: nn.Sequential(nn.Linear(7, w[0]), nn.ReLU(), nn.Linear(w[0], 1)), (16,), 2)
+    result = fit(own, data(y), loss=loss, epochs=400, local_steps=20)
+    assert result.test is not None
+    assert set(result.test) == {"r2", "mae", "rmse"}
+    assert result.test["r2"] > 0.8
+    assert result.metric["name"] == "r2"
+    graph = Graph.from_pyg(data(y), regression=True)
+    assert evaluate(result.model, graph)["test"] == result.test
+    residual = predict(result.model, whole_graph(graph))[LARGER.test] - y[LARGER.test, None]
+    assert result.test["rmse"] == pytest.approx(float(residual.square().mean().sqrt()), rel=1e-4)
+
+
+def test_regression_needs_finite_targets_where_they_count() -> None:
+    y = LARGER.x[:, 0].clone()
+    y[LARGER.train.nonzero()[0, 0]] = torch.nan
+    with refused("is not finite", "take it out of train"):
+        Graph.from_pyg(data(y), regression=True)
+    with refused("expected an integer label"):
+        fit(gist(), data(LARGER.x[:, 0]))
+
+
+# Metrics.
+
+
+def test_the_metric_selects_the_model_and_names_the_history() -> None:
+    _, result = run(metric=Metric(wrong, "error rate", higher_is_better=False), evaluate_every=1)
+    history = result.history
+    assert {entry["metric"] for entry in history} == {"error rate"}
+    assert result.validation is not None
+    assert result.validation["error rate"] == min(entry["validation"] for entry in history)
+    assert result.validation["accuracy"] == pytest.approx(1 - result.validation["error rate"])
+    plain = quiet(run()[1].history)
+    assert [1 - entry["validation"] for entry in history] == pytest.approx([entry["validation"] for entry in plain])
+
+
+def test_a_metric_is_computed_over_a_split_at_once_however_the_output_is() -> None:
+    whole, by_layers = (
+        fit(gist(), LARGER, metric="roc_auc", evaluation=Evaluation(how)) for how in ("whole", "layers")
+    )
+    assert [entry["test"] for entry in whole.history] == pytest.approx([entry["test"] for entry in by_layers.history])
+    parts = Evaluation("parts", parts=3)
+    result = fit(gist(), LARGER, metric="roc_auc", evaluation=parts)
+    logits = predict(result.model, whole_graph(LARGER), parts)[LARGER.test]
+    assert result.test is not None
+    assert result.test["roc_auc"] == pytest.approx(NAMED["roc_auc"](logits, LARGER.y[LARGER.test]))
+
+
+def test_loss_and_metric_of_the_user_allow_any_number_of_outputs() -> None:
+    def build(widths: tuple[int, ...]) -> nn.Module:
+        return nn.Sequential(nn.Linear(7, widths[0]), nn.ReLU(), nn.Linear(widths[0], 1))
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], (targets > 0).float())
+
+    def hits(logits: Tensor, targets: Tensor) -> Tensor:
+        return ((logits[:, 0] > 0) == (targets > 0)).float().mean()
+
+    result = fit(GIST(build, (8,), 2), loss=loss, metric=hits, epochs=60)
+    assert result.test is not None
+    assert list(result.test) == ["hits"]
+    with refused("the model gives 1 classes, the graph has 3"):
+        fit(GIST(build, (8,), 2), loss=loss)
+
+
+def test_what_does_not_fit_is_refused_before_training() -> None:
+    trained: list[int] = []
+    for options, parts in (
+        ({"metric": "mae"}, ["the metric is mae, but the targets are classes"]),
+        ({"metric": lambda logits, targets: "good"}, ["the metric <lambda> returned a str"]),
+        ({"loss": "mse"}, ["the loss is mse, but the targets are classes"]),
+        ({"optimizer": torch.optim.LBFGS}, ["cannot take a step"]),
+        ({"callbacks": Callback}, ["callbacks is a type, expected a list"]),
+        ({"callbacks": [Callback]}, ["is the class Callback", "add ()"]),
+        ({"callbacks": [3]}, ["callbacks[0] is a int without on_round_end"]),
+        ({"max_seconds": 0}, ["max_seconds is 0, expected a number > 0"]),
+        ({"init": "model.pt"}, ["init is a str"]),
+    ):
+        with refused(*parts):
+            run(advance=lambda done, of: trained.append(done), **options)
+    assert not any(trained)
+
+
+# Checkpoints.
+
+
+def test_a_resumed_run_is_given_the_same_functions_again(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "loss": focal,
+        "metric": wrong,
+        "schedule": lambda p: 1 - p,
+        "optimizer": torch.optim.NAdam,
+    }
+    expected, _ = run(**given)
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    run(saving=saving, stop=lambda: True, **given)
+    with refused("is of another run", "loss was 'focal', now None"):
+        run(saving=saving, **{**given, "loss": None})
+    left, _ = run(saving=saving, **given)
+    assert same(left, expected)
+
+
+# A trained model.
+
+
+@pytest.mark.parametrize("store", ["memory", "host", "disk"])
+def test_a_run_begins_with_a_trained_model(tmp_path: Path, store: str) -> None:
+    from gistgnn.theta.store import Store
+
+    trained = fit(gist(1), epochs=30).model
+    place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store
+    own = gist(2, store=place)
+    before = evaluate(trained, GRAPH)["validation"]
+    phases = [Phase(2, 1)]  # Θ is the mean of its sub-GCNs, so the scores stay at first
+    result = own.fit(GRAPH, phases=phases, init=trained, lr=1e-9, progress=False)
+    assert evaluate(result.model, GRAPH)["validation"] == before
+    for name, tensor in named_tensors(result.model).items():
+        torch.testing.assert_close(tensor, named_tensors(trained)[name], rtol=0, atol=1e-6)
+    if store == "memory":  # a run without it begins anew
+        again = fit(own)
+        assert quiet(again.history) == quiet(fit(gist()).history)
+        own.fit(GRAPH, phases=phases, init=trained.state_dict(), lr=1e-9, progress=False)
+
+
+def test_a_model_that_is_not_the_full_one_is_refused() -> None:
+    wide = gcn()((16, 8))
+    with refused("is [16, 7] in init, [8, 7] in the model of the full widths", "(8, 8)"):
+        run(init=wide)
+    with refused("init has no 'convs.0.weight'"):
+        run(init=nn.Linear(2, 2))
+    with refused("init is given beside cross_weights='zero'"):
+        run(init=gcn()((8, 8)), cross_weights="zero")

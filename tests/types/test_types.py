@@ -1,0 +1,67 @@
+"""What `mypy --strict` says of users' code, and what the public surface shows."""
+
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import gistgnn
+from gistgnn import GIST
+from gistgnn.partition import KINDS
+from gistgnn.recipe.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
+from gistgnn.runners.registry import RUNNERS, RunnerName
+from gistgnn.theta.registry import STORES, StoreName
+from tests.helpers.fitting import gcn
+from tests.test_docs import README_BLOCKS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def test_users_code_is_checked(tmp_path: Path) -> None:
+    """One run of mypy for all, with the cache of `make types`."""
+    for number, block in enumerate(README_BLOCKS):
+        (tmp_path / f"readme_{number}.py").write_text(block)
+    for name in ("calls.py", "mistakes.py"):
+        shutil.copy(HERE / name, tmp_path / name)
+    words = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--no-error-summary",
+        "--hide-error-context",
+        *map(str, tmp_path.glob("*.py")),
+    ]
+    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300).stdout
+    found = re.findall(r"^(.*)\.py:(\d+): error: .*\[(.*)\]$", out, flags=re.MULTILINE)
+    lines = (HERE / "mistakes.py").read_text().splitlines()
+    expected = [(str(n), line.rpartition("# ")[2]) for n, line in enumerate(lines, 1) if line.split("  # ")[1:]]
+    assert len(expected) >= 10
+    assert Counter((line, code) for path, line, code in found if path.endswith("mistakes")) == Counter(expected), out
+    assert not [path for path, *_ in found if not path.endswith("mistakes")], out
+
+
+def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
+    literals = (LossName, MetricName, OptimizerName, ScheduleName)
+    assert list(NAMES.values()) == [get_args(literal) for literal in literals]
+    assert get_args(RunnerName) == tuple(RUNNERS)
+    assert get_args(StoreName) == tuple(name for name, place in STORES.items() if place.holds != "disk")
+    parameter = inspect.signature(GIST).parameters["partition"]
+    assert get_args(parameter.annotation) == KINDS
+
+
+def test_the_package_lists_its_public_names() -> None:
+    assert {"GIST", "Graph", "Result", "Training", "Callback", "Metric", "load_run"} <= set(dir(gistgnn))
+    assert all(getattr(gistgnn, name) is not None for name in dir(gistgnn))
+
+
+def test_a_gist_shows_its_widths_axes_and_m() -> None:
+    gist = GIST(gcn(), (8, 7), 2, whole=[1])
+    assert repr(gist) == "GIST(widths=(8, 7), m=2, axis 0: 8 in 2 blocks, axis 1: 7 whole; store='memory', seed=0)"
+    public = {name for name in dir(gist) if not name.startswith("_")}
+    assert {"fit", "rounds", "model", "widths", "sub_gcns", "theta"} <= public
+    assert not public & {"begin", "begin_run", "what", "scorer", "make_scorer", "make_runner", "traffic", "stand_in"}
