@@ -15,9 +15,12 @@ SPARSE = SparseProduct(10**5, 10**4, 500)
 
 
 def test_time_is_work_over_rate() -> None:
-    rates = Rates({measured(LARGE): 1e9}, {measured_sparse(SPARSE): 1e8}, copied=2e9, fresh=1e9, operations=1e4)
+    rates = Rates({measured(LARGE): 1e9}, {measured_sparse(SPARSE): 1e8}, 2e9, 1e9, 1e4, (0.1, 1e-3))
     work = Work(Counter({LARGE: 3}), Counter({SPARSE: 2}), bytes=4 * 10**9, large=10**9, filed=10**9, operations=5000)
-    assert rates.seconds(work) == pytest.approx(3 * 2 * 5 * 0.3 * 2 + 2 * 2 * 0.5 + 2 + 1 + 1 + 0.5)
+    seconds = 3 * 2 * 5 * 0.3 * 2 + 2 * 2 * 0.5 + 2 + 1 + 1 + 0.5
+    assert rates.seconds(work) == pytest.approx(seconds)
+    work.scored = 200
+    assert rates.seconds(work) == pytest.approx(seconds + 0.1 + 0.2)
 
 
 def test_work_adds_up() -> None:

@@ -158,7 +158,7 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
         config.trainer(graph.num_features, graph.num_classes)
     seeds = range(args.seeds)
     missing = [run for run in comparison.configs if any(store.get(replace(run, seed=seed)) is None for seed in seeds)]
-    if missing:
+    if missing and not comparison.base.model.own:
         _require_memory(missing, sizes, args)
 
 

@@ -40,8 +40,8 @@ def add_parser(commands: Any) -> None:
         parser.add_argument(
             "directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far"
         )
-        text = "for a model of your own: the function that builds it, as given to GIST"
-        parser.add_argument("--model", metavar="PACKAGE.MODULE:FUNCTION", help=text)
+        text = "for a model of your own: the function that builds it, as given to train --model or to GIST"
+        parser.add_argument("--model", metavar="FILE.py:FUNCTION", help=text)
         add_data_options(parser, default=None)
         add_device_option(parser)
         add_evaluation_options(parser, default=None, sample=command == "evaluate")
@@ -70,11 +70,12 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     from gistgnn.runs.run_folder import load_run, read_record
 
     record = read_record(args.directory)
-    own = record["config"]["model"].get("own")
-    if args.model and not own:
+    model = record["config"]["model"]
+    own = model.get("own")
+    if args.model and not (own or ":" in model["name"]):
         raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
     if args.model and ":" not in args.model:
-        raise InputError(f"--model is {args.model}, expected package.module:function")
+        raise InputError(f"--model is {args.model}, expected package.module:function or path/to/file.py:function")
     if own and args.dataset is None and not find(record["config"]["dataset"]):
         raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
     if record["graph"].get("regression"):

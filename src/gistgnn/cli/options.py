@@ -1,6 +1,7 @@
 """Options that several commands share, and how their values are read."""
 
 import argparse
+import json
 import math
 import os
 import re
@@ -109,6 +110,27 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
         sample = sample or (run.sample if parts is None else None)
         method, memory, parts = run.method, memory or run.memory, parts or run.parts
     return Evaluation(method or "auto", memory, parts, sample)
+
+
+def own_or_known(text: str) -> str:
+    """Read the name of a model: one of ours, or a function of the user's own."""
+    from gistgnn.nn import MODELS
+
+    if text in MODELS or ":" in text:
+        return text
+    known = ", ".join(MODELS)
+    raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known}, or give file.py:function)")
+
+
+def keyword(text: str) -> tuple[str, Any]:
+    """Read a keyword and its value, such as alpha=0.1: JSON, or else text."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a keyword with a value, such as alpha=0.1")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def gibibytes(text: str) -> int:

@@ -68,6 +68,6 @@ def _new_directory(config: "RunConfig") -> Path:
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
-    stem = f"{dataset}-{config.model.name}{method}-{split}-seed{config.seed}"
+    stem = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
     names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
     return next(name for name in names if not name.exists())

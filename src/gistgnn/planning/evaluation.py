@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import nn
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_parts import nodes_at_once
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
+from gistgnn.nn.gnn import as_gnn
 from gistgnn.planning.graph_memory import PlannedBatches
 from gistgnn.planning.ledger import Ledger, Work, filler
 from gistgnn.sampling import Batch, ClusterSampling, forward
 
 SCORED = 100  # bytes for a node while predictions are compared with labels
-_SCORING = 100  # operations
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class PlannedEvaluation:
 
 
 def plan_evaluation(
-    gnn: GNN,
+    model: nn.Module,
     batch: Batch,
     wanted: Evaluation,
     sizes: GraphSizes,
@@ -51,7 +52,7 @@ def plan_evaluation(
     """Choose an evaluation.
 
     Args:
-        gnn: the model.
+        model: the model; one from outside `gistgnn.nn` is run on the whole graph, or on one part after the other.
         batch: the whole graph.
         wanted: the settings.
         sizes: of the graph.
@@ -59,21 +60,24 @@ def plan_evaluation(
         room: bytes that it may take on the host, and on the model's GPU if there is one.
         reading: bytes for weights that are read from where Θ lies.
     """
-    least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so
+    gnn = as_gnn(model)
+    least = Costs(gnn, batch, 0).least if gnn else 0  # where there is less, the run does not fit, and the plan says so
     budget = Budget(*(wanted.memory or max(free, least) for free in room))
     if wanted.parts is not None:
-        most = nodes_at_once(gnn, batch, budget, reading)
-        return _by_parts(gnn, batch, (wanted.parts, wanted.sample), sizes, ledger, most)
+        most = nodes_at_once(model, batch, budget, reading)
+        return _by_parts(model, batch, (wanted.parts, wanted.sample), sizes, ledger, most)
     method = wanted.method
-    if method == "auto":
+    if method == "auto" and gnn:
         method = "whole" if whole_graph_bytes(gnn, batch) <= budget.compute else "layers"
-    if method == "whole":
-        return PlannedEvaluation("whole", partial(forward, gnn, batch), partial(_add_scoring, sizes.nodes))
+    if gnn is None or method == "whole":
+        return PlannedEvaluation(
+            "whole", partial(forward, model, batch), partial(_add_scoring, sizes.nodes - sizes.train)
+        )
     return _by_layers(gnn, batch, sizes, ledger, budget)
 
 
 def _by_parts(
-    gnn: GNN, batch: Batch, given: tuple[int, int | None], sizes: GraphSizes, ledger: Ledger, most: int
+    model: nn.Module, batch: Batch, given: tuple[int, int | None], sizes: GraphSizes, ledger: Ledger, most: int
 ) -> PlannedEvaluation:
     """Evaluate parts of the graph, so many nodes at once; one batch stands for all."""
     parts = min(given[0], sizes.nodes)
@@ -84,12 +88,12 @@ def _by_parts(
 
     def run() -> object:
         scores = torch.empty(sizes.nodes, sizes.classes, device=batch.x.device)
-        return scores, forward(gnn, next(sampler.batches(0, 1)))
+        return scores, forward(model, next(sampler.batches(0, 1)))
 
     def add(work: Work) -> None:
         one = replace(work, products=Counter(work.products), sparse=Counter(work.sparse))
         work.add(one, chosen / together - 1)
-        _add_scoring(sizes.nodes * chosen // parts, work)
+        _add_scoring((sizes.nodes - sizes.train) * chosen // parts, work)
 
     return PlannedEvaluation("parts", run, add)
 
@@ -108,12 +112,11 @@ def _by_layers(gnn: GNN, batch: Batch, sizes: GraphSizes, ledger: Ledger, budget
         whole.bytes, whole.large = whole.bytes + whole.large, 0  # a chunk of nodes at a time: no tensor is large
         work.add(whole)
         work.large, work.filed = work.large + (0 if plan.in_file else moved), moved if plan.in_file else 0
-        _add_scoring(sizes.nodes, work)
+        _add_scoring(sizes.nodes - sizes.train, work)
 
     return PlannedEvaluation("layers", lambda: (filler(chunk, device), kept), add, plan.disk)
 
 
 def _add_scoring(nodes: int, work: Work) -> None:
     """Add the comparison of predictions with labels."""
-    work.bytes += SCORED * nodes
-    work.operations += _SCORING
+    work.scored += nodes

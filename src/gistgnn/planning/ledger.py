@@ -57,6 +57,7 @@ class Work:
     large: int = 0  # bytes of large tensors that are made, and of what is read for them (products read nothing here)
     filed: int = 0  # bytes written into files and read from them
     operations: int = 0
+    scored: int = 0  # nodes whose predictions are compared with labels
     before: int = 0  # bytes of tensors when the block begins, at most, and when it ends
     top: int = 0
     after: int = 0
@@ -67,7 +68,7 @@ class Work:
             mine, others = getattr(self, name), getattr(other, name)
             for shape, count in others.items():
                 mine[shape] += count * times
-        for name in ("bytes", "large", "filed", "operations"):
+        for name in ("bytes", "large", "filed", "operations", "scored"):
             setattr(self, name, getattr(self, name) + round(getattr(other, name) * times))
 
 

@@ -6,10 +6,15 @@ import math
 import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
+from gistgnn.evaluation.scores import score
+from gistgnn.graphs import Graph
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import Product, SparseProduct, Work
@@ -19,6 +24,7 @@ _COUNT, _SIDE = 4, 1024  # of the largest product that is measured: larger ones 
 _COPIED = 2**24  # bytes, about a hidden layer's features in a batch
 _LARGE = 2**26  # bytes of a tensor whose memory the system hands out page by page
 _INPUTS, _COLUMNS, _ENTRIES = 2**15, 256, 2**18  # of the largest sparse product that is measured
+_SCORED, _CLASSES = (100, 20_000), 10  # nodes and classes of the scores that are measured
 _REPEATS = 3
 _FILES = 1e9  # bytes a second of files, on an ordinary disk; they are not measured
 
@@ -32,6 +38,7 @@ class Rates:
     copied: float  # bytes read and written
     fresh: float  # bytes read and written where a large tensor is made
     operations: float  # operations on tiny tensors
+    scoring: tuple[float, float]  # not a rate: seconds for an evaluation's scores, and more for every node
 
     def seconds(self, work: Work) -> float:
         """Estimate the time of some work, whose shapes are among those that were measured."""
@@ -40,7 +47,8 @@ class Rates:
             times * sparse_flops(shape) / self.sparse[measured_sparse(shape)] for shape, times in work.sparse.items()
         )
         moved = work.bytes / self.copied + work.large / self.fresh + work.filed / _FILES
-        return dense + sparse + moved + work.operations / self.operations
+        scores = self.scoring[0] + work.scored * self.scoring[1] if work.scored else 0.0
+        return dense + sparse + moved + work.operations / self.operations + scores
 
 
 def flops(product: Product) -> int:
@@ -84,7 +92,20 @@ def measure(work: Iterable[Work], device: torch.device) -> Rates:
     products = {shape: flops(shape) / _fastest(_dense(shape, device), device) for shape in shapes}
     entries = {measured_sparse(product) for block in blocks for product in block.sparse}
     sparse = {shape: sparse_flops(shape) / _fastest(_sparse(shape, device), device) for shape in entries}
-    return Rates(products, sparse, copied, fresh, operations)
+    few, many = (_fastest(_scores(nodes), torch.device("cpu")) for nodes in _SCORED)
+    scoring = few, max(many - few, 0.0) / (_SCORED[1] - _SCORED[0])
+    return Rates(products, sparse, copied, fresh, operations, scoring)
+
+
+def _scores(nodes: int) -> Callable[[], object]:
+    """Score so many predictions, half of them for each of two splits."""
+    half = nodes // 2
+    graph = SimpleNamespace(num_classes=_CLASSES, multi_label=False, regression=False)
+    graph.y = torch.arange(nodes) % _CLASSES
+    graph.val = torch.arange(nodes) < half
+    graph.test = ~graph.val
+    logits = F.one_hot(graph.y.roll(1), _CLASSES).float()
+    return lambda: score(logits, cast(Graph, graph), ("validation", "test"))
 
 
 def _dense(shape: Product, device: torch.device) -> Callable[[], object]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.footprint import moments_of
 from gistgnn.checkpoint import KEPT
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.gist import GIST
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.io.stored_tensor import READING
 from gistgnn.layout.axes import Widths, named_tensors
-from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
 from gistgnn.planning.evaluation import SCORED, PlannedEvaluation, plan_evaluation
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
@@ -92,7 +90,17 @@ def rehearse(
     with rehearsing() as ledger:
         ledger.nonzero = sizes.nonzero
         ledger.account("cpu").add(base)
-        return run.rehearse(ledger, limits or {})
+        try:
+            return run.rehearse(ledger, limits or {})
+        except InputError:
+            raise
+        except Exception as error:  # code of the user's own may ask for values, which its tensors do not have here
+            if not config.model.own:
+                raise
+            raise InputError(
+                f"the model {config.model.name} cannot be planned ({reason(error)}): its code needs the values of its "
+                "tensors; train it for a few epochs instead"
+            ) from error
 
 
 class _Run:
@@ -166,7 +174,7 @@ class _Run:
             self._sampler = PlannedBatches(self._graph.seen, self._expected, self._ledger, config.sampler)
         with self._stage("preparing evaluation"), torch.no_grad():
             with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
-                self._model = cast(GNN, self._build(gist.widths, config.device).eval())
+                self._model = self._build(gist.widths, config.device).eval()
             self._reading = min(READING, found.theta) if self._streams else 0
             self._whole = self._prepare_evaluation(self._model, self._reading)
             found.method = self._whole.method
@@ -204,7 +212,7 @@ class _Run:
             with self._stage("evaluation"), torch.no_grad():
                 narrow = self._begin_round(number + 1, replace(plan, fresh=False), only=1).subs[0].eval()
                 if plan.fresh:
-                    self._narrow = self._prepare_evaluation(cast(GNN, narrow), 0)
+                    self._narrow = self._prepare_evaluation(narrow, 0)
             evaluation, reading = self._narrow, 0
         files = filler(evaluation.disk, DISK_DEVICE)
         with self._stage("evaluation"), torch.no_grad(), self._ledger.observed(self._device.type) as work:
@@ -259,12 +267,12 @@ class _Run:
         size = sum(part.tensor.nbytes for part in self._theta.checkpoint().values())
         return [filler((KEPT + 1) * size, DISK_DEVICE)]
 
-    def _prepare_evaluation(self, gnn: GNN, reading: int) -> PlannedEvaluation:
+    def _prepare_evaluation(self, model: nn.Module, reading: int) -> PlannedEvaluation:
         """Choose an evaluation; reading weights from where Θ lies takes ``reading`` bytes."""
         left = {place: self._limits.get(place, 2**62) - self._ledger.account(place).live for place in self._places}
         room = [free // 2 for free in left.values()]
         return plan_evaluation(
-            gnn, self._graph.whole, self._config.evaluation, self._sizes, self._ledger, room, reading
+            model, self._graph.whole, self._config.evaluation, self._sizes, self._ledger, room, reading
         )
 
     @property

@@ -28,8 +28,8 @@ COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parent
 
 
 def model_name(name: str) -> str:
-    """Return how a model is written: "GraphSAGE" for "graphsage"."""
-    return _MODELS.get(name, name)
+    """Return how a model is written: "GraphSAGE" for "graphsage"; the user's own is called as its function."""
+    return _MODELS.get(name, name.rpartition(":")[2])
 
 
 def model_title(config: dict[str, Any]) -> str:
@@ -65,7 +65,7 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
 
 
 def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[float | None]:
-    """Return the inference time of every row, in seconds: the median over all rows with the same model.
+    """Return the inference time of every row, in seconds: the median over all rows with the same model; None: no time.
 
     Such rows differ in how the model was trained, so their times differ by the noise of the machine alone.
 
@@ -75,7 +75,7 @@ def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[f
     pools: dict[Hashable, list[float]] = {}
     for model, seconds in rows:
         pools.setdefault(model, []).extend(seconds)
-    return [statistics.median(pools[model]) if pools[model] else None for model, _ in rows]
+    return [statistics.median(pools[model]) if seconds else None for model, seconds in rows]
 
 
 def main_score(record: dict[str, Any]) -> str:
