@@ -72,7 +72,7 @@ def test_callbacks_are_told_in_order_and_may_stop() -> None:
 def test_a_run_ends_in_time_with_its_best_model() -> None:
     begun = time.perf_counter()
     _, result = run(max_seconds=0.6, epochs=10**6, local_steps=1, evaluate_every=10**6)
-    assert time.perf_counter() - begun < 5  # a slow machine may be late
+    assert time.perf_counter() - begun < 60  # a busy machine may be late; all rounds would take days
     assert result.progress.stopped_by == "max_seconds"
     assert len(result.history) == 1
     assert result.test == evaluate(result.model, GRAPH)["test"]
