@@ -77,7 +77,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
 
     if args.runs:
         _refuse_training_options(parser, args)
-    load_torch("torch._dynamo")
+    load_torch("gistgnn.gist")
     check_writable(args.out)
     rows, record = _of_runs(args) if args.runs else _train(args)
     _write(rows, record, args)

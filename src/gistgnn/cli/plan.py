@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     if args.budget:
         return _choose(args)
-    load_torch("torch._dynamo")
+    load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
@@ -114,7 +114,7 @@ def _choose(args: argparse.Namespace) -> int:
 
     if args.sub_gcns:
         raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
-    load_torch("torch._dynamo")
+    load_torch("gistgnn.gist")
     config = config_of(args, 1, "memory")
     graph = load(args.dataset, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)

@@ -76,7 +76,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    load_torch("torch._dynamo")  # which optimisers need
+    load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
     with joined(args, config.device) as ranks:
         return _train(args, config, ranks)
