@@ -95,7 +95,7 @@ def test_bad_input(folder: Path, own_graph: Path, capsys: pytest.CaptureFixture[
         "code/nothing.py:build": "cannot be imported",
         "code/own_net.py:nothing": "cannot be imported",
         "nothing.at.all:build": "cannot be imported",
-        "code/own_net.py:number": "an int: expected a function of (in_features, hidden, classes)",
+        "code/own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
         "code/own_net.py:linear": "no layers today",
         "gin": "invalid choice: 'gin' (choose from gcn, graphsage, gat",
     }.items():
