@@ -58,7 +58,9 @@ def test_a_stopped_run_goes_on_to_the_same_model(
         assert status == 130
         assert "--resume" in stderr
         assert "Traceback" not in stderr
-    assert not (tmp_path / "stopped/result.json").exists()
+        _check_the_best_model_so_far(cli, tmp_path)
+    else:
+        assert not (tmp_path / "stopped/result.json").exists()
     resumed = cli(*RUN, "--out", "stopped", "--resume", "--store", store)
     assert resumed.returncode == 0, resumed.stderr
     stopped = tmp_path / "stopped"
@@ -70,6 +72,37 @@ def test_a_stopped_run_goes_on_to_the_same_model(
     assert histories[0] == histories[1]
     assert not (stopped / "checkpoints").exists()
     assert not (stopped / "theta").exists()
+
+
+def _check_the_best_model_so_far(cli: Cli, folder: Path) -> None:
+    """After Ctrl-C the model, its scores and the report are there, and they belong together."""
+    record = json.loads((folder / "stopped/result.json").read_text())
+    assert record["interrupted"] is True
+    best = max(entry["validation"] for entry in record["history"])
+    assert record["validation"]["accuracy"] == best
+    scored = cli("evaluate", "stopped", "--json")
+    assert json.loads(scored.stdout)["test"] == record["test"]
+    assert f"interrupted after {record['rounds']} round" in scored.stderr
+    assert cli("predict", "stopped", "--output", "labels.csv").returncode == 0
+    assert "The run was interrupted after" in (folder / "stopped/report.html").read_text()
+    (listed,) = json.loads(cli("list", ".", "--json").stdout)
+    assert (listed["state"], listed["rounds"]) == ("interrupted", record["rounds"])
+
+
+def test_a_result_without_its_checkpoints_is_not_taken_for_a_finished_run(cli: Cli, tmp_path: Path) -> None:
+    _stop(start_command(tmp_path, *RUN, "--out", "run"), tmp_path / "run", signal.SIGINT)
+    Checkpoints(tmp_path / "run/checkpoints").remove()
+    resumed = cli(*RUN, "--out", "run", "--resume")
+    assert resumed.returncode == 2
+    assert "no checkpoint to resume from" in resumed.stderr
+
+
+def test_a_killed_run_says_that_it_has_no_result(cli: Cli, tmp_path: Path) -> None:
+    _stop(start_command(tmp_path, *RUN, "--out", "run"), tmp_path / "run", signal.SIGKILL)
+    refused = cli("evaluate", "run")
+    assert refused.returncode == 2
+    assert "a run that trains or was killed" in refused.stderr
+    assert "unfinished, round" in cli("list", ".").stdout
 
 
 def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Path) -> None:

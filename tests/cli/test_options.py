@@ -77,7 +77,7 @@ def test_every_setting_of_training_is_an_option() -> None:
 
 def test_the_choices_are_the_registries(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        make_parser().parse_args(["train", "--help"])
+        make_parser().parse_args(["train", "--help-all"])
     text = "".join(capsys.readouterr().out.split())
     for option, names in {
         "model": MODELS,
@@ -93,7 +93,7 @@ def test_the_defaults_of_samplers_in_the_help_are_theirs(capsys: pytest.CaptureF
     from gistgnn.sampling import SAMPLERS
 
     with pytest.raises(SystemExit):
-        make_parser().parse_args(["train", "--help"])
+        make_parser().parse_args(["train", "--help-all"])
     text = " ".join(capsys.readouterr().out.split())
     checked = 0
     for kind in SAMPLERS.values():
@@ -105,3 +105,39 @@ def test_the_defaults_of_samplers_in_the_help_are_theirs(capsys: pytest.CaptureF
             assert any(str(field.default) in said for said in helps), (kind, field.name)
             checked += 1
     assert checked >= 15
+
+
+@pytest.mark.parametrize("name", ["train", "compare", "plan", "evaluate", "predict"])
+def test_help_is_short_and_help_all_is_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as ended:
+            make_parser().parse_args([name, option])
+        assert ended.value.code == 0
+        shown[option] = capsys.readouterr().out
+    short, whole = shown["--help"], shown["--help-all"]
+    assert short.startswith(f"usage: gistgnn {name} [options]")
+    assert f"example:\n  $ gistgnn {name} " in short
+    told = {option: set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.MULTILINE)) for option, text in shown.items()}
+    assert told["--help"] < told["--help-all"]
+    (hidden,) = re.findall(r"--help-all shows (\d+) more options", short)
+    assert int(hidden) == len(told["--help-all"] - told["--help"] - {"--help", "--help-all"})
+    assert "--help-all shows" not in whole
+
+
+def test_the_environment_says_where_data_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def root(*words: str) -> str | None:
+        return make_parser().parse_args(list(words)).data_root
+
+    monkeypatch.delenv("GISTGNN_DATA", raising=False)
+    assert root("train") == root("datasets") == root("theory", "check", "karate") == "data"
+    monkeypatch.setenv("GISTGNN_DATA", "/elsewhere")
+    assert (
+        root("train")
+        == root("plan")
+        == root("reproduce", "table1")
+        == root("theory", "check", "karate")
+        == "/elsewhere"
+    )
+    assert root("train", "--data-root", "here") == "here"
+    assert root("evaluate", "run") is None  # the run's, first

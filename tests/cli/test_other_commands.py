@@ -30,7 +30,7 @@ TRAIN = (
 
 def test_help_and_version(cli: Cli) -> None:
     assert "gistgnn 0." in cli("--version").stdout
-    for command in ("train", "evaluate", "predict", "datasets", "partition", "reproduce"):
+    for command in ("train", "list", "evaluate", "predict", "datasets", "partition", "reproduce"):
         assert command in cli("--help").stdout
         assert cli(command, "--help").returncode == 0
 

@@ -135,7 +135,8 @@ def test_refused_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("karate", "--step-size", -1), "step_size is -1, expected a number above 0"),
         (("karate", "--step-size", "nan"), "step_size is nan"),
         (("karate", "--step-size", "big"), "invalid float value: 'big'"),
-        ((), "the following arguments are required: GRAPH"),
+        ((), "no graph is given: name one, such as --dataset karate"),
+        (("karate", "--dataset", "ring:5"), "two graphs are given, karate and ring:5"),
     ],
 )
 def test_refused_values(args: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

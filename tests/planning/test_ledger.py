@@ -5,8 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from gistgnn.nn import Adjacency
-from gistgnn.planning.ledger import DISK, DISK_DEVICE, Account, Work, filler, rehearsing
-from gistgnn.planning.rates import flops
+from gistgnn.planning.ledger import DISK, DISK_DEVICE, Account, SparseProduct, Work, filler, rehearsing
+from gistgnn.planning.rates import flops, sparse_flops
 
 MIB = 2**20
 
@@ -67,7 +67,8 @@ def test_some_tensors_are_not_counted() -> None:
 
 
 def total(work: Work) -> int:
-    return work.sparse + sum(flops(product) * times for product, times in work.products.items())
+    sparse = sum(sparse_flops(product) * times for product, times in work.sparse.items())
+    return sparse + sum(flops(product) * times for product, times in work.products.items())
 
 
 def test_products_are_counted_forward_and_backward() -> None:
@@ -86,5 +87,5 @@ def test_sparse_products_are_counted_by_their_entries() -> None:
         with ledger.observed("cpu") as work:
             (adj.mean @ h).sum().backward()
             adj.gcn @ h
-    assert work.sparse == 2 * 4 * (50 + 50 + (50 + 9))
-    assert total(work) == work.sparse
+    assert work.sparse == {SparseProduct(50, 9, 4): 2, SparseProduct(59, 9, 4): 1}
+    assert total(work) == 2 * 4 * (50 + 50 + (50 + 9))

@@ -122,7 +122,7 @@ def test_one_phase_of_the_full_model_is_a_run_without_phases() -> None:
 
 
 def seconds_of(found: list[Rehearsal]) -> tuple[list[Any], Total]:
-    rates = Rates(defaultdict(lambda: 1e9), copied=1e9, sparse=1e8)
+    rates = Rates(defaultdict(lambda: 1e9), defaultdict(lambda: 1e8), 1e9, 1e9, 1e6, (0.0, 0.0))
     options = phase_options("memory", found, AMPLE.limits, rates)
     return options, Total.of(options)
 

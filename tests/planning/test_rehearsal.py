@@ -15,7 +15,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import DATASETS, Graph
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.ledger import rehearsing
-from gistgnn.planning.rates import flops
+from gistgnn.planning.rates import flops, sparse_flops
 from gistgnn.planning.rehearsal import Rehearsal
 from gistgnn.planning.rehearsal import rehearse as rehearse_phases
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -66,7 +66,8 @@ def activations(found: Rehearsal) -> int:
 
 
 def products(found: Rehearsal) -> int:
-    return found.step.sparse + sum(flops(shape) * times for shape, times in found.step.products.items())
+    sparse = sum(sparse_flops(shape) * times for shape, times in found.step.sparse.items())
+    return sparse + sum(flops(shape) * times for shape, times in found.step.products.items())
 
 
 @settings(max_examples=5, deadline=None)

@@ -11,10 +11,10 @@ from gistgnn.report import write_report
 from gistgnn.report.comparison_page import comparison_page
 from gistgnn.report.experiment_page import experiment_page
 from gistgnn.report.run_page import run_page
-from tests.report.records import comparison_record, experiment_record, run_record
+from tests.report.records import PROVENANCE, RANKS, comparison_record, experiment_record, run_record
 
 _PAGES = {
-    "run": (lambda: run_page(run_record()), 6),
+    "run": (lambda: run_page(run_record(communication=RANKS, provenance=PROVENANCE)), 6),
     "comparison": (lambda: comparison_page(comparison_record()), 3),
     "experiment": (lambda: experiment_page(experiment_record()), 2),
 }

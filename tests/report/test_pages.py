@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gistgnn.errors import InputError
-from gistgnn.report import write_report
+from gistgnn.report import charts, write_report
 from gistgnn.report.bars import coverage_summary, median
 from gistgnn.report.comparison_page import comparison_page
 from gistgnn.report.experiment_page import experiment_page
 from gistgnn.report.run_page import plot_curves, run_page
 from gistgnn.utils.formats import duration, size
-from tests.report.records import NEW_KEYS, comparison_record, experiment_record, run_record
+from tests.report.records import NEW_KEYS, PROVENANCE, RANKS, comparison_record, experiment_record, run_record
 
 _EVIL = '<script>alert("1")</script> $x_{'
 
@@ -77,7 +77,6 @@ def test_a_run_tells_its_result_first_then_everything_else() -> None:
     words = plain(rendered()["run"])
     assert words.index("97.93 % test accuracy") < words.index("Curves") < words.index("Partition and coverage")
     assert "best validation score (98.33 %), from round 18 of 20" in words
-    assert "as if there were 4 workers. Each sends 153 KiB in a round." in words
     assert "d_1: 256 features in 4 blocks of 64" in words
     assert "local steps with their batches 2.4 s · 80 %" in words
     assert "activations, batches, torch itself" in words
@@ -89,13 +88,73 @@ def test_an_older_record_lacks_sections_and_no_more(left_out: str | None) -> Non
     record = {key: value for key, value in run_record(3).items() if key not in missing}
     words = plain(run_page(record))
     assert "97.93 %" in words
-    for key, word in {"traffic": "Accuracy by bytes", "coverage": "were never trained", "seconds": "Where 3"}.items():
+    for key, word in {"coverage": "were never trained", "seconds": "Where 3"}.items():
         assert (word in words) == (key not in missing)
 
 
-def test_one_worker_sends_nothing_so_there_is_no_curve_of_bytes() -> None:
+def test_only_ranks_have_a_curve_of_bytes() -> None:
+    assert "by bytes" not in run_page(run_record(3))
+    words = plain(run_page(run_record(3, communication=RANKS)))
+    assert "Accuracy by bytes" in words
+    assert "as if there were 4 workers. Each sends 153 KiB in a round." in words
     traffic = {"workers": 1, "bytes_per_round": 0.0}
-    assert "by bytes" not in run_page(run_record(3, traffic=traffic))
+    assert "by bytes" not in run_page(run_record(3, communication=RANKS, traffic=traffic))
+
+
+def test_micro_f1_stands_beside_accuracy_only_where_they_differ() -> None:
+    record = run_record(3)
+    assert "micro F1" not in plain(run_page(record))
+    record["test"] = {**record["test"], "f1_micro": 0.9}  # several labels per node
+    assert "accuracy micro F1 macro F1" in plain(run_page(record))
+
+
+def test_an_interrupted_run_says_so() -> None:
+    assert "interrupted after 3 rounds" in plain(run_page(run_record(3, interrupted=True)))
+
+
+def test_a_page_says_where_its_result_comes_from() -> None:
+    record = run_record(3, provenance=PROVENANCE)
+    for words in (plain(run_page(record)), plain(comparison_page({**comparison_record(), "provenance": PROVENANCE}))):
+        assert "How to run it again" in words
+        for part in (
+            "0.1.0",
+            "2026-11-23T01:02:03+00:00",
+            "a CPU, 2 threads",
+            "torch 2.13.0, numpy 2.0",
+            "abc123, with",
+        ):
+            assert part in words
+    assert "gistgnn train --dataset digits" in plain(run_page(record))
+    assert "git commit" not in plain(run_page(run_record(3, provenance={**PROVENANCE, "git": None})))
+
+
+def test_models_are_written_as_in_the_literature() -> None:
+    record = run_record(3)
+    record["config"] = {**record["config"], "model": {**record["config"]["model"], "name": "graphsage"}}
+    assert "digits: GraphSAGE 256-256" in plain(run_page(record))
+
+
+def test_pictures_and_pages_have_the_same_colours() -> None:
+    css = (Path(charts.__file__).parent / "templates" / "style.css").read_text()
+    light = css[: css.index("@media")]
+    assert re.findall(r"--series-\d: (#\w+);", light) == list(charts.PALETTE)
+
+
+def test_inference_of_one_model_is_one_time() -> None:
+    record = comparison_record()
+    for row, seconds in zip(record["rows"], (0.5, 0.7, 0.6, 0.9, 0.5, 0.8), strict=False):
+        row["inference_seconds"] = [seconds]
+    same = {**record, "rows": [row for row in record["rows"] if row["method"] != "ensemble"]}
+    assert "Inference, one pass over the graph" not in plain(comparison_page(same))
+    ensemble = {**record["rows"][1], "method": "ensemble", "inference_seconds": [2.0]}
+    assert "Inference, one pass over the graph" in plain(comparison_page({**same, "rows": [*same["rows"], ensemble]}))
+
+
+def test_one_seed_has_no_deviation() -> None:
+    record = comparison_record()
+    keys = ("score", "seconds", "inference_seconds", "peak_memory_bytes", "seconds_to")
+    record["rows"] = [{**row, **{key: row[key][:1] for key in keys}} for row in record["rows"]]
+    assert "±" not in plain(comparison_page(record))
 
 
 def test_a_run_that_diverged_at_once_has_no_score_and_says_why() -> None:

@@ -96,7 +96,7 @@ def test_load_run_reads_runs_of_the_command_line(tmp_path: Path) -> None:
     result = load_run(out)
     assert result.metric["name"] == "f1_macro"
     assert result.test["f1_macro"] == json.loads((out / "result.json").read_text())["test"]["f1_macro"]
-    assert "gcn 8" in result.summary()
+    assert "GCN 8" in result.summary()
 
 
 def test_own_models_are_evaluated_and_predict_in_the_shell(

@@ -43,5 +43,5 @@ def test_a_run_that_goes_on_writes_all_of_them_once(tmp_path: Path) -> None:
 
 def test_without_the_package_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(InputError, match=r"pip install 'gistgnn\[tensorboard\]'"):
+    with pytest.raises(InputError, match="pip install tensorboard"):
         Events(tmp_path)

@@ -1,11 +1,10 @@
-"""`gistgnn compare`: GIST and other methods, side by side on one graph."""
+"""`gistgnn compare`: GIST and other methods, or finished runs, side by side on one graph."""
 
 import argparse
 import json
 import logging
-import shlex
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,12 @@ from gistgnn.cli.options import (
     add_memory_option,
     count,
 )
+from gistgnn.cli.process import load_torch
 from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
-    from gistgnn.compare.comparison import Comparison
+    from gistgnn.compare.comparison import Comparison, Row
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.planning import GraphSizes
     from gistgnn.runs.config import RunConfig
@@ -32,12 +32,29 @@ SUB_GCNS = [2, 4, 8]
 log = logging.getLogger(__name__)
 
 
+_COMMON = (
+    "--methods", "--sub-gcns", "--seeds", "--dataset", "--data-root", "--model", "--hidden", "--epochs", "--sampler",
+    "--clusters", "--device", "--out", "--json",
+)  # fmt: skip
+
+
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("compare", help="train with several methods, side by side", allow_abbrev=False)
-    parser.set_defaults(run=run)
+    parser = commands.add_parser(
+        "compare",
+        help="compare methods, or finished runs, side by side",
+        description="Train one model with several methods and several m, which take turns on this machine; or compare "
+        "runs that are finished. Writes a table and a report.",
+        example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
+        "gistgnn compare runs/a runs/b",
+        common=_COMMON,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=partial(run, parser))
     group = parser.add_argument_group("comparison")
     add = group.add_argument
+    text = "folders of finished runs: compare these, and train nothing (default: train with every method and M)"
+    add("runs", type=Path, nargs="*", metavar="DIR", help=text)
     text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
     add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
     add("--seeds", type=count, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
@@ -54,17 +71,33 @@ def add_parser(commands: Any) -> None:
     add_memory_option(group)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Run the command."""
-    from rich.console import Console
+    from gistgnn.io.whole_files import check_writable
 
+    if args.runs:
+        _refuse_training_options(parser, args)
+    load_torch("gistgnn.gist")
+    check_writable(args.out)
+    rows, record = _of_runs(args) if args.runs else _train(args)
+    _write(rows, record, args)
+    return 0
+
+
+def _of_runs(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
+    """Compare finished runs."""
+    from gistgnn.compare.from_runs import compare_runs
+
+    return compare_runs(args.runs, args.below)
+
+
+def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
+    """Train with every method and m."""
     from gistgnn.compare.comparison import Comparison, compare, comparison_record
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.compare.tables import as_markdown, as_table, comparison_table
-    from gistgnn.io.whole_files import check_writable, replacing
-    from gistgnn.report import REPORT, write_report
-    from gistgnn.report.comparison_page import comparison_page
+    from gistgnn.utils.console import spinner
     from gistgnn.utils.machine import describe_machine
+    from gistgnn.utils.provenance import command
 
     args.seed = 0
     if args.phases:
@@ -72,18 +105,27 @@ def run(args: argparse.Namespace) -> int:
     base = config_of(args, 1, "memory")
     methods = tuple(dict.fromkeys(args.methods))
     comparison = Comparison(base, methods, tuple(dict.fromkeys(args.sub_gcns or SUB_GCNS)), args.seeds, args.below)
-    check_writable(args.out)
     store = RunStore(args.out / "runs", args.data_root)
-    _check(comparison, store, args)
-    configs, seeds, below = comparison.configs, comparison.seeds, comparison.below
-    rows, records = compare(store, configs, seeds, "comparing", below, args.at_once)
+    with spinner(f"reading {base.dataset}", shown=True):
+        _check(comparison, store, args)
+    rows, records = compare(store, comparison.configs, args.seeds, "comparing", args.below, args.at_once)
     for record in (record for seeds in records for record in seeds if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
-    machine, command = describe_machine(base.device), shlex.join(["gistgnn", *sys.argv[1:]])
-    record = comparison_record(comparison, rows, records, machine, command)
-    columns, cells = comparison_table(rows, below)
-    note = " ".join([*record["notes"], f"Measured on {machine}."])
+    return rows, comparison_record(comparison, rows, records, describe_machine(base.device), command())
+
+
+def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> None:
+    """Write the files of a comparison, and print its table."""
+    from rich.console import Console
+
+    from gistgnn.compare.tables import as_markdown, as_table, comparison_table
+    from gistgnn.io.whole_files import replacing
+    from gistgnn.report import REPORT, write_report
+    from gistgnn.report.comparison_page import comparison_page
+
+    columns, cells = comparison_table(rows, record["below"])
+    note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
     with replacing(args.out / "comparison.md") as path:
         path.write_text(as_markdown(columns, cells, note), encoding="utf-8")
     with replacing(args.out / "comparison.json") as path:
@@ -94,7 +136,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         Console().print(as_table(record["title"], columns, cells))
         print(f"written: {args.out / 'comparison.json'}, {args.out / 'comparison.md'}, {args.out / 'report.html'}")
-    return 0
+
+
+def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse options of training beside folders of finished runs, which they could not change."""
+    used = ("runs", "out", "below", "json", "help")
+    options = (action for action in parser._actions if action.option_strings and action.dest not in used)
+    for option in options:
+        if getattr(args, option.dest, option.default) != option.default:
+            raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
 
 
 def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
@@ -108,7 +158,7 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
         config.trainer(graph.num_features, graph.num_classes)
     seeds = range(args.seeds)
     missing = [run for run in comparison.configs if any(store.get(replace(run, seed=seed)) is None for seed in seeds)]
-    if missing:
+    if missing and not comparison.base.model.own:
         _require_memory(missing, sizes, args)
 
 

@@ -5,13 +5,21 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from gistgnn.cli.options import add_data_root
+
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("datasets", help="list the data sets, or check one", allow_abbrev=False)
+    parser = commands.add_parser(
+        "datasets",
+        help="list the data sets, or check one",
+        description="List the named data sets; or read one of them, or a file, check it and describe it.",
+        example="gistgnn datasets\ngistgnn datasets mine.npz",
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     parser.add_argument("dataset", nargs="?", metavar="NAME|FILE", help="load this one and describe it")
-    parser.add_argument("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
+    add_data_root(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -1,4 +1,4 @@
-"""`gistgnn evaluate` and `gistgnn predict`: run the model of a finished run on a graph."""
+"""`gistgnn evaluate` and `gistgnn predict`: run the best model of a run on a graph."""
 
 import argparse
 import json
@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, evaluation_of
+from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, data_root, evaluation_of
+from gistgnn.cli.process import load_torch, say
 from gistgnn.errors import InputError
+from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +23,25 @@ if TYPE_CHECKING:
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
     help_texts = {"evaluate": "score a trained model on a graph", "predict": "classify every node of a graph"}
+    descriptions = {
+        "evaluate": "Score the best model of a run on its graph, or on another one.",
+        "predict": "Classify every node of the run's graph, or of another one, with the run's best model.",
+    }
     for command, text in help_texts.items():
-        parser = commands.add_parser(command, help=text, allow_abbrev=False)
+        parser = commands.add_parser(
+            command,
+            help=text,
+            description=descriptions[command],
+            example=f"gistgnn {command} runs/cora" + (" --output cora.csv" if command == "predict" else ""),
+            common=[*(["--output"] if command == "predict" else ["--json"]), "--dataset", "--data-root", "--device"],
+            allow_abbrev=False,
+        )
         parser.set_defaults(run=_evaluate if command == "evaluate" else _predict)
-        parser.add_argument("directory", type=Path, metavar="DIR", help="of a finished run")
-        text = "for a model of your own: the function that builds it, as given to GIST"
-        parser.add_argument("--model", metavar="PACKAGE.MODULE:FUNCTION", help=text)
+        parser.add_argument(
+            "directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far"
+        )
+        text = "for a model of your own: the function that builds it, as given to train --model or to GIST"
+        parser.add_argument("--model", metavar="FILE.py:FUNCTION", help=text)
         add_data_options(parser, default=None)
         add_device_option(parser)
         add_evaluation_options(parser, default=None, sample=command == "evaluate")
@@ -55,11 +70,12 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     from gistgnn.runs.run_folder import load_run, read_record
 
     record = read_record(args.directory)
-    own = record["config"]["model"].get("own")
-    if args.model and not own:
+    model = record["config"]["model"]
+    own = model.get("own")
+    if args.model and not (own or ":" in model["name"]):
         raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
     if args.model and ":" not in args.model:
-        raise InputError(f"--model is {args.model}, expected package.module:function")
+        raise InputError(f"--model is {args.model}, expected package.module:function or path/to/file.py:function")
     if own and args.dataset is None and not find(record["config"]["dataset"]):
         raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
     if record["graph"].get("regression"):
@@ -69,15 +85,17 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    load_torch()
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
     from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = _load(args)
+    _note_interruption(record)
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
-    graph = load(args.dataset or config.dataset, args.data_root or record["data_root"])
+    graph = load(args.dataset or config.dataset, _data_root(args, record))
     graph = replace(graph, x=scale_features(args.directory, config, graph.x)).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
         kinds = ("one label", "several labels")
@@ -96,33 +114,39 @@ def _evaluate(args: argparse.Namespace) -> int:
     return 0
 
 
+def _data_root(args: argparse.Namespace, record: Mapping[str, Any]) -> str:
+    """Return where the data sets are: as the option says, as in the run, or as on this machine."""
+    recorded = record["data_root"]
+    return args.data_root or (recorded if Path(recorded).exists() else data_root())
+
+
+def _note_interruption(record: Mapping[str, Any]) -> None:
+    if record.get("interrupted"):
+        say(f"note: the run was interrupted after {plural(record['rounds'], 'round')}; this is its best model so far")
+
+
 def print_scores(
     title: str, rows: Mapping[str, Mapping[str, float] | None], evaluation: Mapping[str, Any] | None = None
 ) -> None:
     """Print a table of the scores of every row by its name; None: the row is left out.
 
-    A note is appended to the title if the evaluation, as in result.json, is approximate.
+    Micro F1 is left out where it is the accuracy. A note is appended to the title if the evaluation, as in result.json,
+    is approximate.
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from gistgnn.report.names import score_name
+    from gistgnn.report.names import score_keys, score_name
+    from gistgnn.utils.console import print_table
 
     if evaluation and not evaluation["exact"]:
         sample = f"{evaluation['sample']} of " if "sample" in evaluation else ""
         title += f" (approximate, by {sample}{evaluation['parts']} parts)"
-    table = Table(title=title)
-    table.add_column("split")
-    keys = list(dict.fromkeys(key for scores in rows.values() if scores for key in scores))
-    for key in keys:
-        table.add_column(score_name(key), justify="right")
-    for name, scores in rows.items():
-        if scores:
-            table.add_row(name, *(f"{scores[key]:.4f}" for key in keys))
-    Console().print(table)
+    scored = {name: scores for name, scores in rows.items() if scores}
+    keys = score_keys(scored.values())
+    cells = [[name, *(f"{scores[key]:.4f}" for key in keys)] for name, scores in scored.items()]
+    print_table(title, ["", *map(score_name, keys)], cells, left=[""])
 
 
 def _predict(args: argparse.Namespace) -> int:
+    load_torch()
     import torch
 
     from gistgnn.evaluation.scores import predict
@@ -135,9 +159,10 @@ def _predict(args: argparse.Namespace) -> int:
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = _load(args)
+    _note_interruption(record)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
-    x, edge_index, edge_data = load_nodes(args.dataset or config.dataset, args.data_root or record["data_root"])
+    x, edge_index, edge_data = load_nodes(args.dataset or config.dataset, _data_root(args, record))
     x = scale_features(args.directory, config, x)
     none = torch.empty(0, dtype=torch.long)
     edge_data = {name: value.to(device) for name, value in edge_data.items()}

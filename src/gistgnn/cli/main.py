@@ -8,29 +8,32 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
-from gistgnn.cli import compare, datasets, evaluate, partition_graph, plan, reproduce, theory, train
-from gistgnn.cli.process import leads
+from gistgnn.cli import compare, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
+from gistgnn.cli.parser import BAD_INPUT, Parser
+from gistgnn.cli.process import INTERRUPTED, leads, say
 from gistgnn.errors import GistError, reason
 
-BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+BROKEN_PIPE = 141  # exit status
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that reports a wrong option in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+_DESCRIPTION = (
+    "Train wide graph neural networks by GIST: split every hidden layer into m random blocks, train the m narrow "
+    "sub-networks, write them back, draw new blocks, repeat."
+)
+_EXAMPLE = """
+gistgnn train --dataset cora --sub-gcns 4 --out runs/cora
+gistgnn evaluate runs/cora
+gistgnn train --help
+"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = Parser(prog="gistgnn", description="Train wide graph neural networks by GIST.", allow_abbrev=False)
+    parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
-    for command in (train, compare, plan, evaluate, datasets, partition_graph, reproduce, theory):
+    for command in (train, compare, list_runs, plan, evaluate, datasets, partition_graph, reproduce, theory):
         command.add_parser(commands)
     parser.set_defaults(commands=", ".join(commands.choices))
     return parser
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gistgnn: error: {reason(error)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("gistgnn: interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED
 
 

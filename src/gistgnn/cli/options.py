@@ -1,7 +1,9 @@
 """Options that several commands share, and how their values are read."""
 
 import argparse
+import json
 import math
+import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -35,13 +37,26 @@ def add_field(options: "Options", kind: type, name: str, text: str = "", **extra
     options.add_argument(flag, dest=extra.pop("dest", name), help=f"{text} {note}".strip(), **extra)
 
 
+def data_root() -> str:
+    """Return where named data sets are, unless an option says it: the environment variable GISTGNN_DATA, or data."""
+    return os.environ.get("GISTGNN_DATA") or "data"
+
+
+def add_data_root(options: "Options") -> None:
+    """Add --data-root."""
+    text = "where named data sets are, or are downloaded to (default: the environment variable GISTGNN_DATA, or data)"
+    options.add_argument("--data-root", default=data_root(), metavar="DIR", help=text)
+
+
 def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
     text = f"a name from `gistgnn datasets`, or a .npz or .pt (default: {default or 'the data set of the run'})"
     options.add_argument("--dataset", default=default, metavar="NAME|FILE", help=text)
-    root = "data" if default else None
-    text = f"where named data sets are, or are downloaded to (default: {root or 'as in the run'})"
-    options.add_argument("--data-root", default=root, metavar="DIR", help=text)
+    if default:
+        add_data_root(options)
+        return
+    text = "where named data sets are (default: as in the run; if there is no such folder, GISTGNN_DATA or data)"
+    options.add_argument("--data-root", metavar="DIR", help=text)
 
 
 def add_device_option(options: "Options") -> None:
@@ -103,6 +118,27 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
         sample = sample or (run.sample if parts is None else None)
         method, memory, parts = run.method, memory or run.memory, parts or run.parts
     return Evaluation(method or "auto", memory, parts, sample)
+
+
+def own_or_known(text: str) -> str:
+    """Read the name of a model: one of ours, or a function of the user's own."""
+    from gistgnn.nn import MODELS
+
+    if text in MODELS or ":" in text:
+        return text
+    known = ", ".join(MODELS)
+    raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known}, or give file.py:function)")
+
+
+def keyword(text: str) -> tuple[str, Any]:
+    """Read a keyword and its value, such as alpha=0.1: JSON, or else text."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a keyword with a value, such as alpha=0.1")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def gibibytes(text: str) -> int:

@@ -10,7 +10,13 @@ from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, natural
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("partition", help="cut a graph into clusters", allow_abbrev=False)
+    parser = commands.add_parser(
+        "partition",
+        help="cut a graph into clusters",
+        description="Cut a graph into clusters, keep them for later runs, and say how good the cut is.",
+        example="gistgnn partition --dataset cora --clusters 50",
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
     parser.add_argument("--clusters", type=int, required=True, metavar="C", help="number of clusters c")

@@ -3,7 +3,7 @@
 import argparse
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,11 @@ from gistgnn.cli.options import (
     natural,
 )
 from gistgnn.cli.phases import chosen_sub_gcns
+from gistgnn.cli.process import load_torch
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import InputError
 from gistgnn.theta.registry import STORES
-from gistgnn.utils.formats import size
+from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
     from gistgnn.planning import Option, PhasedPlan, Plan, Spread, Total
@@ -30,9 +31,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_COMMON = (
+    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
+    "--store", "--memory", "--ranks", "--device", "--json",
+)  # fmt: skip
+
+
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("plan", help="say what training would take, and which m fit", allow_abbrev=False)
+    parser = commands.add_parser(
+        "plan",
+        help="say what training would take, and which m fit",
+        description="Say what memory, disk and time a run would take for several m, and which m to choose. Nothing is "
+        "trained; the speed of this machine is measured for a second or two.",
+        example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
+        common=_COMMON,
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
@@ -69,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     if args.budget:
         return _choose(args)
+    load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
@@ -98,6 +114,7 @@ def _choose(args: argparse.Namespace) -> int:
 
     if args.sub_gcns:
         raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
+    load_torch("gistgnn.gist")
     config = config_of(args, 1, "memory")
     graph = load(args.dataset, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
@@ -124,18 +141,21 @@ def _print_graph(plan: "Plan | PhasedPlan") -> None:
 
 
 def _print_options(plan: "Plan") -> None:
-    memory, time = [], []
+    memory, traffic, time = [], [], []
     for option in plan.options:
         first = (f"{option.sub_gcns}", option.store)
         held = (option.slice, option.training, option.activations, option.evaluation, *_peaks(option))
         memory.append((*first, "fits" if option.fits else "too large", *map(size, held)))
-        moved = map(size, (option.moved, option.moved_by_all, option.data_parallel))
-        time.append((*first, *moved, *(f"{value:.2g}" for value in (option.seconds or {}).values())))
+        traffic.append((*first, *map(size, (option.moved, option.moved_by_all, option.data_parallel))))
+        if option.seconds:
+            time.append((*first, *_times(option.seconds)))
     title = "memory (trained: with gradients and optimiser)"
     _table(title, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
     print()
-    columns = ("m", "store", "one moves", "all move", "data par.", "s/step", "s/round", "s/epoch", "s/eval.")
-    _table("a round's traffic with Θ; time, an estimate", columns, time)
+    _table("traffic with Θ in a round", ("m", "store", "one moves", "all move", "data parallel"), traffic)
+    if time:
+        print()
+        _table("time, an estimate", ("m", "store", "step", "round", "epoch", "evaluation", "whole run"), time)
 
 
 def _print_phases(plan: "PhasedPlan") -> None:
@@ -145,18 +165,28 @@ def _print_phases(plan: "PhasedPlan") -> None:
             first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
             held = map(size, (each.slice, each.training, *_peaks(each)))
             memory.append((*first, "fits" if each.fits else "too large", *held))
-            names = ("step", "round", "epoch", "evaluation", "phase")
-            seconds = [f"{each.seconds[name]:.2g}" if each.seconds else "" for name in names]
+            seconds = _times(each.seconds) if each.seconds else [""] * 5
             time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *seconds))
         every = ("all", "", "", total.store)
         memory.append((*every, "fits" if total.fits else "too large", "", "", *map(size, _peaks(total))))
-        seconds = [""] * 4 + ["" if total.seconds is None else f"{total.seconds:.2g}"]
+        seconds = [""] * 4 + ["" if total.seconds is None else _time(total.seconds)]
         time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
     first = ("phase", "m", "copies", "store")
     _table("memory (trained: with gradients and optimiser)", (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
     print()
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
-    _table(title, (*first, "rounds", "moves", "s/step", "s/round", "s/epoch", "s/eval.", "s/phase"), time)
+    _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
+
+
+def _times(seconds: Mapping[str, float]) -> list[str]:
+    return [_time(seconds[name]) for name in ("step", "round", "epoch", "evaluation", "total")]
+
+
+def _time(seconds: float) -> str:
+    """Format an estimate with two digits at most."""
+    if seconds >= 99.5:
+        return rough_duration(seconds)
+    return duration(float(f"{seconds:.2g}"))
 
 
 def _peaks(planned: "Option | Total") -> tuple[int, int]:
@@ -178,12 +208,6 @@ def _print_ranks(spreads: "list[Spread]") -> None:
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from gistgnn.utils.console import print_table
 
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="left" if column == "store" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    print_table(title, columns, [list(row) for row in rows], left=["store"])

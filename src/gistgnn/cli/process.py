@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,26 @@ from gistgnn.errors import InputError
 if TYPE_CHECKING:
     from gistgnn.distributed import World
 
+INTERRUPTED = 130  # exit status
+
 
 def leads() -> bool:
     """Return whether this process prints messages: it is rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def load_torch(module: str = "torch") -> None:
+    """Import torch, or one of its modules, which takes seconds; a terminal shows that something happens."""
+    from gistgnn.utils.console import spinner
+
+    with spinner("starting", shown=leads()):
+        import_module(module)
+
+
+def say(text: str) -> None:
+    """Print a line for the user on standard error, where results of other programs are not mixed with it."""
+    if leads():
+        print(f"gistgnn: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -63,8 +80,7 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        if leads():
-            print("gistgnn: stopping after this round; Ctrl-C again to stop at once", file=sys.stderr)
+        say("stopping after this round; Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, handle)
     try:

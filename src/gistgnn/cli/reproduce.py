@@ -8,7 +8,14 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_device_option, add_folder_option, add_ranks_options, count, gibibytes
+from gistgnn.cli.options import (
+    add_data_root,
+    add_device_option,
+    add_folder_option,
+    add_ranks_options,
+    count,
+    gibibytes,
+)
 from gistgnn.cli.process import joined, stop_on_interrupt
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
@@ -61,7 +68,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
         help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
         "below replace the scale's settings",
     )
-    add("--data-root", default="data", metavar="DIR", help="(default: data)")
+    add_data_root(parser)
     options = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
     settings = [add(flag, **arguments).dest for flag, arguments in options]
     if "jobs" in entry.options:

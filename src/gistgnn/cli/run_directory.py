@@ -54,6 +54,8 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         return None
     record = read_record(out)
     require_same_run(out / RESULT, config_of(record).resume_identity, config.resume_identity)
+    if record.get("interrupted"):
+        raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
     if "diverged" in record:
         raise InputError(record["diverged"])
     return record
@@ -66,6 +68,6 @@ def _new_directory(config: "RunConfig") -> Path:
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
-    stem = f"{dataset}-{config.model.name}{method}-{split}-seed{config.seed}"
+    stem = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
     names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
     return next(name for name in names if not name.exists())

@@ -5,7 +5,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import count
+from gistgnn.cli.options import add_data_root, count
+from gistgnn.cli.process import load_torch
+from gistgnn.errors import InputError
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
@@ -17,12 +19,19 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("theory", help="what the paper's analysis says of a graph", allow_abbrev=False)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=type(parser))
     text = "check the assumptions on a graph, and predict how training goes"
-    check = actions.add_parser("check", help=text, allow_abbrev=False)
+    check = actions.add_parser(
+        "check",
+        help=text,
+        description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
+        example="gistgnn theory check --dataset karate",
+        allow_abbrev=False,
+    )
     check.set_defaults(run=run)
     add = check.add_argument
     text = "a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate"
-    add("graph", metavar="GRAPH", help=text)
-    add("--data-root", default="data", metavar="DIR", help="where named data sets are (default: data)")
+    add("graph", metavar="GRAPH", nargs="?", help=text)
+    add("--dataset", dest="dataset", metavar="NAME|FILE", help="the same, as other commands name it")
+    add_data_root(check)
     add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
     add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
     add("--sub-gcns", type=count, default=2, metavar="M", help="m (default: 2)")
@@ -37,14 +46,16 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
+    load_torch()
     from gistgnn.theory import Prediction, check, least_eigenvalue, load_problem
     from gistgnn.theory.argument_checks import check_settings
     from gistgnn.utils.console import spinner
 
+    graph = _graph_of(args)
     sizes = (args.sub_gcns, args.local_steps, args.width)
     chosen = {"step_size": args.step_size, "gamma": args.gamma, "rounds": args.rounds, "delta": args.delta}
     check_settings(*sizes, **chosen)
-    problem = load_problem(args.graph, args.data_root, nodes=args.nodes, scaled=args.scale)
+    problem = load_problem(graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with spinner("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
         predictable = least_eigenvalue(problem, args.sub_gcns) > 0
@@ -52,16 +63,24 @@ def run(args: argparse.Namespace) -> int:
     edges = problem.edge_index.shape[1]
     if args.json:
         record = {
-            "graph": {"name": args.graph, "nodes": problem.n, "edges": edges, "features": problem.d},
+            "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d},
             "assumptions": [asdict(assumption) for assumption in checks],
             "hold": all(assumption.holds for assumption in checks),
             "prediction": asdict(prediction) if prediction else None,
         }
         print(json.dumps(record, indent=2, ensure_ascii=False))
     else:
-        print(f"{args.graph}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
+        print(f"{graph}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
         _print(checks, prediction)
     return 0
+
+
+def _graph_of(args: argparse.Namespace) -> str:
+    """Return the graph that is named, in one way or the other."""
+    if (args.graph is None) == (args.dataset is None):
+        what = "no graph is given" if args.graph is None else f"two graphs are given, {args.graph} and {args.dataset}"
+        raise InputError(f"{what}: name one, such as --dataset karate")
+    return str(args.graph or args.dataset)
 
 
 def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,11 @@ from gistgnn.cli.options import (
     natural,
 )
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
-from gistgnn.cli.process import joined, stop_on_interrupt
+from gistgnn.cli.process import INTERRUPTED, joined, load_torch, say, stop_on_interrupt
 from gistgnn.cli.run_directory import choose_directory, finished_run
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import DivergedError
+from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,24 @@ if TYPE_CHECKING:
     from gistgnn.runs.config import RunConfig
 
 
+_COMMON = (
+    "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
+    "--lr", "--seed", "--device", "--out", "--resume", "--overwrite", "--json",
+)  # fmt: skip
+
+
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("train", help="train a model on a graph", allow_abbrev=False)
+    parser = commands.add_parser(
+        "train",
+        help="train a model on a graph",
+        description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
+        "Ctrl-C stops after the current round; --resume goes on.",
+        example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
+        "gistgnn train --dataset mine.npz --budget 10min",
+        common=_COMMON,
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     add_data_options(parser, default="digits")
     add_training_options(parser)
@@ -58,6 +73,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
     with joined(args, config.device) as ranks:
         return _train(args, config, ranks)
@@ -69,38 +85,70 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
     from gistgnn.session.saving import Saving
     from gistgnn.session.tensorboard import require_tensorboard
+    from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
     if args.tensorboard:
         ranks.lead(require_tensorboard)
     out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
-    if args.resume and (record := ranks.lead(lambda: finished_run(out, config))):
-        return _report(record, out, args.json, shown=first)
+    if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
+        return _report(finished, out, args.json, shown=first)
 
     def read() -> "Graph":
         nonlocal scale
         graph, scale = _read_graph(args, config, out, check=not ranks.several)
         return graph
 
-    graph = load_once(ranks, read)
-    gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
+    with spinner(f"reading {config.dataset}", shown=first):
+        graph = load_once(ranks, read)
+    with spinner("preparing the model", shown=first):
+        gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             run = within_budget(config)
-            hooks: dict[str, Any] = {"stop": stop, "report": report, "max_seconds": seconds_left(args.max_seconds)}
-            result = run.fit(gist, graph, saving=saving, progress=first, **hooks)
+            begin = _announce(f"{_title(config, graph)}; the results go to {out}")
+            hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
+            limit = seconds_left(args.max_seconds)
+            result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
         except DivergedError as error:
             diverged, result = error, error.result
-    if result.interrupted:
-        if first:
-            print(f"gistgnn: interrupted; resume with the same command and --out {out} --resume", file=sys.stderr)
-        return 130
     describe = partial(result_json, config, graph, result, args.data_root, diverged, standardised=scale is not None)
+    if result.interrupted and not result.history:
+        return _interrupted(out, best=False)
     record = gist.theta.read_on_rank_0(lambda: write_run(out, describe(), result.model, scale))
+    if result.interrupted:
+        return _interrupted(out, best=True)
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+def _announce(text: str) -> "Callable[[int, int], None]":
+    """Return a callback for `advance` that prints a line once, when the run has been prepared: nothing is refused."""
+    lines = iter([text])
+
+    def advance(done: int, of: int) -> None:
+        for line in lines:
+            say(line)
+
+    return advance
+
+
+def _interrupted(out: Path, *, best: bool) -> int:
+    """Say how to go on with a run that was interrupted, and return the exit status."""
+    if best:
+        say(f"interrupted; the best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
+    say(f"{'' if best else 'interrupted; '}resume with the same command and --out {out} --resume")
+    return INTERRUPTED
+
+
+def _title(config: "RunConfig", graph: "Graph") -> str:
+    """Return what is trained, in a few words."""
+    from gistgnn.report.names import model_title
+
+    split = "" if config.training.budget or config.training.phases else f", m = {config.sub_gcns}"
+    return f"{model_title(config.as_dict())}{split}, on {graph.name} ({plural(graph.num_nodes, 'node')})"
 
 
 def _read_graph(
@@ -140,20 +188,21 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         return 0
     from gistgnn.cli.evaluate import print_scores
     from gistgnn.io.models import model_path
-    from gistgnn.report.names import sub_gcns_name
+    from gistgnn.report.names import model_title, sub_gcns_name
+    from gistgnn.utils.formats import duration
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
     ensemble = config.get("method") == "ensemble"  # its result is the members at their best, not a round
     best = "each member at its best" if ensemble else f"at best validation (round {record['best_round']})"
     print_scores(
-        f"{record['graph']['name']}, {config['model']['name']}, {method}{sub_gcns_name(record)}",
+        f"{record['graph']['name']}, {model_title(config)}, {method}{sub_gcns_name(record)}",
         {f"{split}, {best}": record[split] for split in ("validation", "test")}
         | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
     zeta = ", ".join(map(str, record.get("local_steps", [])))  # earlier versions do not have it
-    rounds = f"{record['rounds']} rounds" + (f" (ζ = {zeta})" if zeta else "")
-    print(f"{rounds}, {record['steps']} steps, {record['train_seconds']:.1f} s of training")
+    rounds = plural(record["rounds"], "round") + (f" (ζ = {zeta})" if zeta else "")
+    print(f"{rounds}, {plural(record['steps'], 'step')}, {duration(record['train_seconds'])} of training")
     print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
     return 0

@@ -10,7 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.options import CLUSTER_METHODS, add_field, count, duration, evaluation_of, natural
+from gistgnn.cli.options import (
+    CLUSTER_METHODS,
+    add_field,
+    count,
+    duration,
+    evaluation_of,
+    keyword,
+    natural,
+    own_or_known,
+)
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
@@ -72,7 +81,20 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
     If `several` is given, the command takes several m and no method or store; it is the help of --sub-gcns.
     """
     add = partial(add_field, parser.add_argument_group("model"), ModelConfig)
-    add("name", flag="--model", dest="model", choices=list(MODELS))
+    text = "or package.module:function or path/to/file.py:function, called with (in_features, hidden, classes)"
+    add("name", text, flag="--model", dest="model", type=own_or_known, metavar=f"{{{','.join(MODELS)}}}")
+    text = "keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text"
+    add(
+        "args",
+        text,
+        flag="--model-args",
+        dest="model_args",
+        type=keyword,
+        nargs="+",
+        metavar="K=V",
+        default=(),
+        shown=None,
+    )
     text, shown = "width of each hidden layer (of each head, for gat)", " ".join(map(str, ModelConfig.hidden))
     add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
@@ -209,6 +231,13 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
 
 def _model(args: argparse.Namespace) -> ModelConfig:
     """Return the model that the options describe."""
+    if ":" in args.model:
+        given = {"dropout": args.dropout != ModelConfig.dropout, "norm": args.norm, "heads": args.heads}
+        if unused := next((name for name, used in given.items() if used), None):
+            raise InputError(f"{unused} is given, but the model is {args.model}: give it by --model-args {unused}=...")
+        return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args))
+    if args.model_args:
+        raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
     if args.heads is not None and args.model != "gat":
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
     norm = args.norm or ("layer" if args.model == "graphsage" else ModelConfig.norm)

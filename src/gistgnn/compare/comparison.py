@@ -13,12 +13,16 @@ from gistgnn.compare.turns import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig
+from gistgnn.utils.provenance import provenance
 
+TIMES = (
+    "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
+    "are what each of m workers would send in the whole run, by formula."
+)
 NOTES = (
     "One device is ordinary training of the full model. All methods see batches of the same kind and use the same "
     "kernels. Each run has a process of its own, and the runs take turns, round by round.",
-    "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
-    "are what each of m workers would send in the whole run, by formula.",
+    TIMES,
 )
 
 
@@ -37,6 +41,7 @@ class Row:
         peak_memory_bytes: the peak of the run's process.
         seconds_to: training time until the test score came within a margin of the baseline's final one; None: never.
         speedup_to: as `speedup`, but for `seconds_to`; None if it is None for a seed of either.
+        detail: what else tells the row from the others, such as its learning rate; empty: nothing.
     """
 
     method: str
@@ -49,11 +54,12 @@ class Row:
     peak_memory_bytes: tuple[int, ...]
     seconds_to: tuple[float | None, ...]
     speedup_to: float | None
+    detail: str = ""
 
     @property
     def name(self) -> str:
         """The method's name, without m."""
-        return method_name(self.method, self.sub_gcns)
+        return ", ".join(filter(None, (method_name(self.method, self.sub_gcns), self.detail)))
 
     @property
     def label(self) -> str:
@@ -154,14 +160,22 @@ def by_seeds(records: Sequence[Record], seeds: int) -> list[list[Record]]:
     return [list(records[start : start + seeds]) for start in range(0, len(records), seeds)]
 
 
-def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5) -> list[Row]:
-    """Return one row for each group of records, over its seeds; the first group is the baseline."""
+def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Sequence[str] = ()) -> list[Row]:
+    """Return one row for each group of records, over its seeds; the first group is the baseline.
+
+    Args:
+        records: the groups.
+        below: points below the baseline's final score, for the times to a fixed score.
+        details: what tells each group from the others beside method and m; none: nothing.
+    """
     goals = [score_of(record) - below for record in records[0]]
-    return [_row(group, records[0], goals) for group in records]
+    every = zip(records, details or [""] * len(records), strict=True)
+    return [_row(group, records[0], goals, detail) for group, detail in every]
 
 
-def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float]) -> Row:
-    reached = tuple(map(seconds_to, group, goals))
+def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float], detail: str) -> Row:
+    own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
+    reached = tuple(map(seconds_to, group, own))
     return Row(
         method=method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
@@ -175,6 +189,7 @@ def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[fl
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
         seconds_to=reached,
         speedup_to=_speedup(list(map(seconds_to, baseline, goals)), reached),
+        detail=detail,
     )
 
 
@@ -188,11 +203,14 @@ def seconds_to(record: Record, goal: float) -> float | None:
     return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
-def curve_of(record: Record) -> dict[str, Any]:
-    """Return a run's loss and test score against epochs, seconds and bytes, for the report."""
+def curve_of(record: Record, detail: str = "") -> dict[str, Any]:
+    """Return a run's loss and test score against epochs, seconds and bytes, for the report.
+
+    `detail` is as in `Row`.
+    """
     history = record["history"]
     method, m = method_of(record), record["config"]["sub_gcns"]
-    name = method_name(method, m)
+    name = ", ".join(filter(None, (method_name(method, m), detail)))
     return {
         "label": name if m == 1 else f"{name}, m = {m}",
         "method": method,
@@ -216,6 +234,7 @@ def comparison_record(
         "graph": graph,
         "machine": machine,
         "command": command,
+        "provenance": provenance(comparison.base.device),
         "score": main_score(records[0][0]),
         "below": comparison.below,
         "rows": [{**asdict(row), "label": row.name} for row in rows],

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-
 from gistgnn.io.whole_files import replacing
+from gistgnn.utils.progress import TaskProgress
 
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
@@ -52,7 +49,7 @@ def measure_all(
         All results, by name.
     """
     results = {}
-    with progress_bar(label, len(wanted)) as advance:
+    with TaskProgress(label, len(wanted)) as progress:
         for name, (arguments, measure) in wanted.items():
             kind = name.split(" ")[0]
             request = json.loads(json.dumps([kind, arguments]))  # tuples become lists, as in the file
@@ -62,13 +59,5 @@ def measure_all(
                 content = json.loads(json.dumps({"of": request, "found": measure()}))
                 write(path, content)
             results[name] = content["found"]
-            advance()
+            progress.advance()
     return results
-
-
-@contextlib.contextmanager
-def progress_bar(label: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on standard error; yield a function that advances it by one."""
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=total, completed=done)
-        yield lambda: bar.advance(task)

@@ -20,6 +20,7 @@ from gistgnn.runs.run_folder import config_of, result_json
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.utils.machine import describe_machine
+from gistgnn.utils.progress import TaskProgress
 
 CHECKPOINT_EVERY = 10  # rounds
 
@@ -72,7 +73,7 @@ class RunStore:
         An interruption keeps finished runs.
         """
 
-        def train(missing: list[RunConfig], keep: Keep) -> None:
+        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> None:
             pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
             running = {pool.submit(_train, config, self.data_root): config for config in missing}
             try:
@@ -94,29 +95,30 @@ class RunStore:
         finished runs, and the checkpoints of the others.
         """
 
-        def train(missing: list[RunConfig], keep: Keep) -> None:
+        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> None:
             for seed in dict.fromkeys(config.seed for config in missing):
                 same_seed = [config for config in missing if config.seed == seed]
                 size = at_once or len(same_seed)
                 for start in range(0, len(same_seed), size):
-                    take_turns(same_seed[start : start + size], self._resume, torch.get_num_threads(), keep)
+                    runs = same_seed[start : start + size]
+                    take_turns(runs, self._resume, torch.get_num_threads(), keep, progress.within)
 
         return self._complete(list(configs), label, train)
 
     def _complete(
-        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep], None]
+        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep, TaskProgress], None]
     ) -> list[Record]:
         """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
-        with finished.progress_bar(label, len(configs), len(configs) - len(missing)) as advance:
+        with TaskProgress(label, len(configs), len(configs) - len(missing)) as progress:
 
             def keep(config: RunConfig, record: Record) -> None:
                 self.keep(config, record)
-                advance()
+                progress.advance()
 
-            train(list(missing.values()), keep)
+            train(list(missing.values()), keep, progress)
         return [record for config in configs if (record := self.get(config)) is not None]
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from gistgnn.compare.comparison import with_seeds
-from gistgnn.compare.finished import progress_bar
 from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.compare.turns import Record
 from gistgnn.distributed import Traffic, World, load_once
@@ -15,6 +14,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.session.result import Result
+from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +85,14 @@ class RunsOnRanks:
         self._report_left_out(runs)
         configs = with_seeds([run for run in runs if self._suits(run)], seeds)
         missing = self._ranks.lead(lambda: self._missing(configs, seeds))
-        bar = progress_bar(label, len(configs), len(configs) - len(missing))
-        with bar if self._ranks.leads else nullcontext(lambda: None) as advance:
+        shown = self._ranks.leads
+        with TaskProgress(label, len(configs), len(configs) - len(missing)) if shown else nullcontext() as progress:
             for place in missing:
                 config = configs[place]
                 if not (self._on_rank_0(config) if config.sub_gcns == 1 else self._on_all(config)):
                     return False
-                advance()
+                if progress:
+                    progress.advance()
         return True
 
     def _suits(self, run: RunConfig) -> bool:

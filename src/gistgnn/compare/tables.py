@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from gistgnn.report.names import pooled_inference
 from gistgnn.utils.formats import duration, mean_sd, size
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ def comparison_table(rows: Sequence[Row], below: float) -> tuple[list[str], list
     """
     columns = ["method", "m", "score", "time", "speed-up", f"until −{below:g}", "sent", "inference", "memory"]
     cells = []
-    for row in rows:
+    models = ((row.method == "ensemble" and row.sub_gcns, row.detail) for row in rows)
+    passes = pooled_inference([(model, row.inference_seconds) for model, row in zip(models, rows, strict=True)])
+    for row, one_pass in zip(rows, passes, strict=True):
         reached = [seconds for seconds in row.seconds_to if seconds is not None]
         until = duration(statistics.fmean(reached)) if reached else "–"
         if reached and len(reached) < len(row.seconds_to):
             until += f" ({len(reached)}/{len(row.seconds_to)})"
         sent = size(row.bytes) if row.bytes else "–"
-        inference = duration(row.inference) if row.inference is not None else "–"
+        inference = duration(one_pass) if one_pass is not None else "–"
         measured = [mean_sd(row.score), duration(row.time), speedup(row, rows[0]), until, sent, inference]
         cells.append([row.name, str(row.sub_gcns), *measured, size(statistics.fmean(row.peak_memory_bytes))])
     return columns, cells

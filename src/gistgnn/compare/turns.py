@@ -51,7 +51,11 @@ def _end_with_parent() -> None:
 
 
 def take_turns(
-    configs: Sequence[RunConfig], train: Train, threads: int, keep: Callable[[RunConfig, Record], None]
+    configs: Sequence[RunConfig],
+    train: Train,
+    threads: int,
+    keep: Callable[[RunConfig, Record], None],
+    within: Callable[[float], None] = lambda runs: None,
 ) -> None:
     """Train several runs in turns: each has a process of its own, and the least advanced one works next.
 
@@ -62,6 +66,7 @@ def take_turns(
         train: trains one run in its process; takes the run and the `advance` and `stop` callbacks of `GIST.fit`.
         threads: of torch, for the run whose turn it is.
         keep: called with a run and its record as soon as the run is finished.
+        within: called after every turn with how much of the unfinished runs is done, in runs.
 
     Raises:
         InputError: a run raised it, or its process died; the other processes are ended.
@@ -73,6 +78,7 @@ def take_turns(
             record = worker.work()
             if record is not None:
                 keep(worker.config, record)
+            within(sum(each.progress for each in workers if not each.finished))
     finally:
         for worker in workers:
             worker.end()

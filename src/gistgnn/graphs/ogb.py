@@ -67,7 +67,7 @@ def _meta(info: DatasetInfo, name: str) -> dict[str, str]:
         with _no_version_check():
             table = resources.files("ogb").joinpath("nodeproppred", "master.csv").read_text()
     except ImportError as error:
-        raise InputError(f"{info.name}: the package ogb is not installed; run: pip install 'gistgnn[ogb]'") from error
+        raise InputError(f"{info.name}: the package ogb is not installed; run: pip install ogb") from error
     return {row[""]: row[name] for row in csv.DictReader(table.splitlines())}
 
 

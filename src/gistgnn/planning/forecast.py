@@ -23,6 +23,7 @@ from gistgnn.planning.rates import measure
 from gistgnn.planning.rehearsal import rehearse
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.theta.registry import STORES
+from gistgnn.utils.formats import rough_duration, size
 from gistgnn.utils.process_memory import available_bytes
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
@@ -30,6 +31,7 @@ _ROWS = ("options", "totals")
 _SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
+_CLEARLY = 1.1  # times as slow: what is closer is within the error of the estimate
 _TOUCHED = 40 * 2**20  # bytes of torch's code that the first steps bring into memory
 
 
@@ -82,9 +84,21 @@ class Plan(_Planned):
 
     @property
     def choice(self) -> Option | None:
-        """The smallest m that fits with Θ in memory, else with Θ elsewhere; None where nothing fits."""
+        """The fastest m that fits with Θ in memory, else with Θ elsewhere; None where nothing fits.
+
+        A larger m has to be clearly faster than a smaller one. Without times it is the smallest m.
+        """
+        fitting = sorted(self._fitting, key=lambda option: option.sub_gcns)
+        times = [option.seconds["total"] for option in fitting if option.seconds]
+        if len(times) < len(fitting):
+            return next(iter(fitting), None)
+        return next((each for each, time in zip(fitting, times, strict=True) if time <= _CLEARLY * min(times)), None)
+
+    @property
+    def _fitting(self) -> list[Option]:
+        """What fits with Θ in memory, or, if nothing does, elsewhere."""
         fitting = [option for option in self.options if option.fits]
-        return min(fitting, key=lambda option: (option.store != "memory", option.sub_gcns), default=None)
+        return [option for option in fitting if option.store == "memory"] or fitting
 
     @property
     def advice(self) -> str:
@@ -101,8 +115,15 @@ class Plan(_Planned):
         if chosen.store != first:
             why = f"no m fits with the parameters in {_PLACES[STORES[first].holds]}"
         elif chosen.sub_gcns == min(option.sub_gcns for option in self.options):
-            why = "it is the smallest m that was asked for"
-        return f"choose m = {chosen.sub_gcns} with the parameters in {_where(chosen.store)}: {why}"
+            why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * bool(chosen.seconds)
+        elif other := self._slower(chosen):
+            why = f"m = {other.sub_gcns} takes {_costs(other)}"
+        return f"choose m = {chosen.sub_gcns} with the parameters in {_where(chosen.store)}, {_costs(chosen)}: {why}"
+
+    def _slower(self, chosen: Option) -> Option | None:
+        """The smallest m that fits where the chosen one does, if it is another."""
+        least = min(self._fitting, key=lambda option: option.sub_gcns)
+        return least if least.sub_gcns < chosen.sub_gcns else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
@@ -178,6 +199,12 @@ def make_plan(
         parts = [phase_options(store, found, limits, rates) for store, found in planned]
         return PhasedPlan(*shared, tuple(chain(*parts)), tuple(map(Total.of, parts)))
     return Plan(*shared, tuple(option_of(store, found, limits, rates) for store, [found] in planned))
+
+
+def _costs(option: Option) -> str:
+    """Return the time of a run and the memory that it takes on its device."""
+    memory = size(max(taken for place, taken in option.peaks.items() if place != DISK))
+    return f"about {rough_duration(option.seconds['total'])} and {memory}" if option.seconds else memory
 
 
 def _where(store: str) -> str:

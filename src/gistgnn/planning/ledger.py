@@ -39,16 +39,37 @@ class Product(NamedTuple):
     dtype: torch.dtype
 
 
+class SparseProduct(NamedTuple):
+    """A sparse matrix with some entries times a dense one, [inputs, columns]."""
+
+    entries: int
+    inputs: int
+    columns: int
+
+
 @dataclass
 class Work:
     """What a block of code computes, and the bytes of its tensors (see `Ledger.observed`)."""
 
     products: Counter[Product] = field(default_factory=Counter)
-    sparse: int = 0  # multiplications and additions of sparse products
-    bytes: int = 0  # that all other operations read and write
+    sparse: Counter[SparseProduct] = field(default_factory=Counter)
+    bytes: int = 0  # that all other operations read and write, but for those that make a large tensor
+    large: int = 0  # bytes of large tensors that are made, and of what is read for them (products read nothing here)
+    filed: int = 0  # bytes written into files and read from them
+    operations: int = 0
+    scored: int = 0  # nodes whose predictions are compared with labels
     before: int = 0  # bytes of tensors when the block begins, at most, and when it ends
     top: int = 0
     after: int = 0
+
+    def add(self, other: Work, times: float = 1.0) -> None:
+        """Add what another block computes, so many times; the bytes of its tensors are not added."""
+        for name in ("products", "sparse"):
+            mine, others = getattr(self, name), getattr(other, name)
+            for shape, count in others.items():
+                mine[shape] += count * times
+        for name in ("bytes", "large", "filed", "operations", "scored"):
+            setattr(self, name, getattr(self, name) + round(getattr(other, name) * times))
 
 
 class Account:
@@ -162,14 +183,20 @@ class Ledger(TorchDispatchMode):
             rows, inner = left.shape[-2:]
             count = left.numel() // max(rows * inner, 1)
             self._work.products[Product(count, rows, inner, right.shape[-1], left.dtype)] += 1
+            self._work.large += bytes_of(tensor for tensor in made if tensor.nbytes >= _MAPPED)
         elif matrices := [tensor for tensor in read if hasattr(tensor, "entries")]:
             if packet in _SPARSE_PRODUCTS:
-                self._work.sparse += 2 * matrices[0].entries.numel() * read[-1].shape[_SPARSE_PRODUCTS[packet]]
+                columns, inputs = read[-1].shape[_SPARSE_PRODUCTS[packet]], read[-1].shape[1 - _SPARSE_PRODUCTS[packet]]
+                self._work.sparse[SparseProduct(matrices[0].entries.numel(), inputs, columns)] += 1
         else:
             arguments = zip(args, func._schema.arguments, strict=False)
             written = _tensors([value for value, a in arguments if a.alias_info and a.alias_info.is_write])
-            if made or written:
-                self._work.bytes += bytes_of([*read, *made, *written])
+            moved = bytes_of([*read, *made, *written])
+            if any(tensor.nbytes >= _MAPPED for tensor in made):
+                self._work.large += moved
+            elif made or written:
+                self._work.bytes += moved
+        self._work.operations += bool(made) or packet in _SPARSE_PRODUCTS
 
     def _sampled_product(self, at: Any, left: Tensor, right: Tensor, **_: Any) -> Any:
         """Copy both factors, and the entries three times, as torch does on the CPU."""

@@ -27,7 +27,7 @@ class Option:
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the stage, such as "training", in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
-    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation
+    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
     def fits(self) -> bool:
@@ -74,4 +74,12 @@ def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
     exchange = 2 * moved / rates.copied  # read and written
     epoch = (steps * every + steps / in_round * exchange) / found.epochs
     round_ = in_round * every + exchange
-    return {"step": step, "round": round_, "epoch": epoch, "evaluation": rates.seconds(found.scoring)}
+    evaluation = rates.seconds(found.scoring)
+    total = found.epochs * epoch + evaluations_of(found) * evaluation
+    return {"step": step, "round": round_, "epoch": epoch, "evaluation": evaluation, "total": total}
+
+
+def evaluations_of(found: Rehearsal) -> int:
+    """Return how many evaluations a phase has: it ends with one."""
+    every, rounds = found.first.training.evaluate_every, found.rounds
+    return rounds.stop // every - rounds.start // every + bool(rounds.stop % every)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gistgnn.planning.option import Option, option_of
+from gistgnn.planning.option import Option, evaluations_of, option_of
 from gistgnn.planning.rates import Rates
 from gistgnn.planning.rehearsal import Rehearsal
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseOption(Option):
-    """What a phase takes; `seconds` has the whole phase, too, without evaluations."""
+    """What a phase takes; `seconds` has "phase", too, the phase without evaluations."""
 
     number: int  # 1, 2, ...
     copies: bool
@@ -46,9 +46,7 @@ class Total:
     @classmethod
     def of(cls, phases: Sequence[PhaseOption]) -> Total:
         """Add up the phases of a run."""
-        seconds = [
-            each.seconds["phase"] + each.evaluations * each.seconds["evaluation"] for each in phases if each.seconds
-        ]
+        seconds = [each.seconds["total"] for each in phases if each.seconds]
         return cls(
             store=phases[0].store,
             peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
@@ -66,17 +64,15 @@ def phase_options(
     """Return what the phases of a rehearsed run take; the arguments are those of `option_of`."""
     options = []
     for number, found in enumerate(phases, 1):
-        option, training = option_of(store, found, limits, rates), found.first.training
+        option = option_of(store, found, limits, rates)
         seconds = option.seconds and {**option.seconds, "phase": found.epochs * option.seconds["epoch"]}
-        last = found.rounds.stop  # a phase ends with an evaluation
-        evaluated = [t for t in found.rounds if (t + 1) % training.evaluate_every == 0 or t + 1 == last]
         own = PhaseOption(
             **vars(option) | {"seconds": seconds},
             number=number,
             copies=found.first.copies,
             epochs=found.epochs,
             rounds=len(found.rounds),
-            evaluations=len(evaluated),
+            evaluations=evaluations_of(found),
         )
         options.append(own)
     return options

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.footprint import moments_of
 from gistgnn.checkpoint import KEPT
-from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
-from gistgnn.evaluation.by_parts import nodes_at_once
+from gistgnn.errors import InputError, reason
 from gistgnn.gist import GIST
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.io.stored_tensor import READING
 from gistgnn.layout.axes import Widths, named_tensors
-from gistgnn.nn import GNN
 from gistgnn.partition import Blocks
+from gistgnn.planning.evaluation import SCORED, PlannedEvaluation, plan_evaluation
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
 from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
 from gistgnn.round import Manner, Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.registry import make_runner
 from gistgnn.runs.config import RunConfig
-from gistgnn.sampling import ClusterSampling, expected_batch, forward
+from gistgnn.sampling import expected_batch
 from gistgnn.schedule import RoundPlan, Schedule, Stretch, check_phases
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.registry import STORES
 
 ROUNDS = STEPS = 2  # of every phase; in the first, some memory is not there yet: moments, the best Θ
-_SCORED = 100  # bytes for a node while predictions are compared with labels
 
 _DEVICES = {"host": "cpu", "disk": DISK_DEVICE}  # by what a place holds Θ in; otherwise where the sub-GCNs train
 
@@ -95,7 +90,17 @@ def rehearse(
     with rehearsing() as ledger:
         ledger.nonzero = sizes.nonzero
         ledger.account("cpu").add(base)
-        return run.rehearse(ledger, limits or {})
+        try:
+            return run.rehearse(ledger, limits or {})
+        except InputError:
+            raise
+        except Exception as error:  # code of the user's own may ask for values, which its tensors do not have here
+            if not config.model.own:
+                raise
+            raise InputError(
+                f"the model {config.model.name} cannot be planned ({reason(error)}): its code needs the values of its "
+                "tensors; train it for a few epochs instead"
+            ) from error
 
 
 class _Run:
@@ -169,9 +174,10 @@ class _Run:
             self._sampler = PlannedBatches(self._graph.seen, self._expected, self._ledger, config.sampler)
         with self._stage("preparing evaluation"), torch.no_grad():
             with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
-                self._model = cast(GNN, self._build(gist.widths, config.device).eval())
+                self._model = self._build(gist.widths, config.device).eval()
             self._reading = min(READING, found.theta) if self._streams else 0
             self._whole = self._prepare_evaluation(self._model, self._reading)
+            found.method = self._whole.method
         self._runner = make_runner(config.runner)
         if isinstance(self._runner, Fused):  # it would try a step on copies, and tensors without values have none
             shared = self._sampler.for_sub_gcn(0) is self._sampler
@@ -201,21 +207,22 @@ class _Run:
 
     def _rehearse_evaluation(self, number: int, plan: RoundPlan) -> None:
         """Score the full model; after a round of copies, the narrow model that they are copies of."""
-        (evaluate, size), reading = self._whole, self._reading
+        evaluation, reading = self._whole, self._reading
         if plan.copies:
             with self._stage("evaluation"), torch.no_grad():
                 narrow = self._begin_round(number + 1, replace(plan, fresh=False), only=1).subs[0].eval()
                 if plan.fresh:
-                    self._narrow = self._prepare_evaluation(cast(GNN, narrow), 0)
-            (evaluate, size), reading = self._narrow, 0
-        files = filler(size, DISK_DEVICE)
+                    self._narrow = self._prepare_evaluation(narrow, 0)
+            evaluation, reading = self._narrow, 0
+        files = filler(evaluation.disk, DISK_DEVICE)
         with self._stage("evaluation"), torch.no_grad(), self._ledger.observed(self._device.type) as work:
             block = filler(reading, self._config.device)
             if not plan.copies:
                 self._theta.load_into(self._model)
-            evaluate()
-            filler(_SCORED * self._sizes.nodes)
+            evaluation.run()
+            filler(SCORED * self._sizes.nodes)
             del block, files
+        evaluation.add(work)
         self._found.scoring = work
 
     def _begin_round(self, number: int, plan: RoundPlan, only: int | None = None) -> Round:
@@ -260,31 +267,15 @@ class _Run:
         size = sum(part.tensor.nbytes for part in self._theta.checkpoint().values())
         return [filler((KEPT + 1) * size, DISK_DEVICE)]
 
-    def _prepare_evaluation(self, gnn: GNN, reading: int) -> tuple[Callable[[], object], int]:
-        """Choose an evaluation as `Evaluation.prepare` does; return what it runs, and bytes of its temporary files.
+    def _prepare_evaluation(self, model: nn.Module, reading: int) -> PlannedEvaluation:
+        """Choose an evaluation; reading weights from where Θ lies takes ``reading`` bytes."""
+        left = {place: self._limits.get(place, 2**62) - self._ledger.account(place).live for place in self._places}
+        room = [free // 2 for free in left.values()]
+        return plan_evaluation(
+            model, self._graph.whole, self._config.evaluation, self._sizes, self._ledger, room, reading
+        )
 
-        Reading weights from where Θ lies takes ``reading`` bytes.
-        """
-        wanted, sizes, batch, device = self._config.evaluation, self._sizes, self._graph.whole, self._device
-        left = [
-            (self._limits.get(place, 2**62) - self._ledger.account(place).live) // 2
-            for place in dict.fromkeys(("cpu", device.type))
-        ]
-        least = Costs(gnn, batch, 0).least  # where there is less, the run does not fit, and the plan is to say so
-        budget = Budget(*(wanted.memory or max(room, least) for room in left))
-        self._found.method = wanted.method
-        if wanted.parts is not None:
-            parts = min(wanted.parts, sizes.nodes)
-            together = max(nodes_at_once(gnn, batch, budget, reading) * parts // sizes.nodes, 1)
-            sampling = ClusterSampling(parts, min(together, wanted.sample or parts), precompute=False)
-            sampler = PlannedBatches(batch, sampling.expected(sizes, 1), self._ledger, sampling).for_sub_gcn(1)
-            scores = partial(torch.empty, sizes.nodes, sizes.classes, device=device)
-            return lambda: (scores(), forward(gnn, next(sampler.batches(0, 1)))), 0
-        if wanted.method == "auto":
-            self._found.method = "whole" if whole_graph_bytes(gnn, batch) <= budget.compute else "layers"
-        if self._found.method == "whole":
-            return partial(forward, gnn, batch), 0
-        plan, costs = plan_layers(gnn, batch, budget), Costs(gnn, batch, budget.compute // 4)
-        features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
-        kept, work = filler(costs.resident, device), max(costs.preparing - costs.resident, plan.work + features)
-        return lambda: (filler(work, device), kept), plan.disk
+    @property
+    def _places(self) -> list[str]:
+        """The host, and the device if it is another place."""
+        return list(dict.fromkeys(("cpu", self._device.type)))

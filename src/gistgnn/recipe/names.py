@@ -6,8 +6,11 @@ This module imports nothing slow: the command line reads it.
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from gistgnn.errors import InputError, reason
@@ -37,6 +40,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """The names that are known, by the setting of `Training`."""
 
 _CONTRACTS = {
+    "model": "a function of (in_features, hidden, classes) that returns a module",
     "loss": "a function of (logits, targets)",
     "metric": "a function of (logits, targets)",
     "optimizer": "a torch.optim class, or a function of (parameters, lr)",
@@ -74,28 +78,42 @@ def check_choice(setting: str, value: Any) -> None:
 
 
 def find(setting: str, value: Any) -> Any:
-    """Return the function that `package.module:function` names; any other value as it is.
+    """Return the function that `package.module:function` or `path/to/file.py:function` names; any other value as it is.
 
-    Modules in the working directory are found as well, as by `python -m`.
+    Modules in the working directory are found as well, as by `python -m`. A file finds the modules beside it.
 
     Raises:
         InputError: there is no such module or function.
     """
     if not isinstance(value, str) or ":" not in value:
         return value
-    added = os.getcwd()
+    where, _, name = value.rpartition(":")
+    added = os.path.dirname(os.path.abspath(where)) if where.endswith(".py") else os.getcwd()
     sys.path.insert(0, added)
     try:
-        found = resolve_name(value)
+        found = attrgetter(name)(_module(os.path.abspath(where))) if where.endswith(".py") else resolve_name(value)
     except Exception as error:  # the user's module may raise anything
         raise InputError(
-            f"{setting} is {value!r}, which cannot be imported ({reason(error)}): expected package.module:function"
+            f"{setting} is {value!r}, which cannot be imported ({reason(error)}): expected package.module:function, or "
+            "path/to/file.py:function"
         ) from error
     finally:
         sys.path.remove(added)
     if not callable(found):
         raise InputError(f"{setting} is {value!r}, a {type(found).__name__}: expected {_CONTRACTS[setting]}")
     return found
+
+
+@cache
+def _module(path: str) -> ModuleType:
+    """Return a file of Python as a module; it runs once."""
+    name = f"gistgnn_own_{os.path.basename(path).removesuffix('.py')}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def restored(setting: str, value: Any) -> Any:

@@ -19,7 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from gistgnn.utils.formats import finite_or_nan, number
 
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "12 4")  # in points, for a line of width 1
-COLOURS = 8  # --series-0 to --series-7 of style.css
+PALETTE = ("#1f5fa8", "#b4540a", "#2b7a3b", "#7b3fa0", "#b0235f", "#0f7480", "#7a6410", "#5b5b57")
+COLOURS = len(PALETTE)  # --series-0 to --series-7 of style.css, in its light version
 
 _POINTS = 600  # of one line: readers cannot see more, and the file grows
 _MARKED = 24  # lines of at most so many points have markers
@@ -125,7 +126,7 @@ def side_by_side(charts: Sequence[Chart], title: str) -> Figure:
         margins = {"left": 0.08, "right": 0.98, "bottom": 0.13, "top": 0.84, "wspace": 0.2}
         grid = figure.subplots(1, len(charts), squeeze=False, gridspec_kw=margins)
         for axes, chart in zip(grid[0], charts, strict=True):
-            _draw(axes, chart, [f"C{i}" for i in range(COLOURS)], "black")
+            _draw(axes, chart, PALETTE, "black")
             axes.set_title(chart.title)
             axes.legend()
         figure.suptitle(title)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gistgnn.report.bars import Bar
 from gistgnn.report.charts import COLOURS, DASHES, Chart, Series
-from gistgnn.report.names import COSTLY, ONE_DEVICE, SCORES
+from gistgnn.report.names import COSTLY, ONE_DEVICE, pooled_inference, score_name
 from gistgnn.report.page import render
 from gistgnn.utils.formats import (
     NBSP,
@@ -27,11 +27,11 @@ Row = dict[str, Any]
 
 def comparison_page(record: dict[str, Any]) -> str:
     """Return the page of a comparison, from the content of comparison.json."""
-    rows = [_described(row) for row in record["rows"]]
+    rows = _described(record["rows"])
     baseline = None if record.get("baseline") is None else rows[record["baseline"]]
     scored = [row for row in rows if row["mean"] is not None]
     fast = [row for row in scored if row.get("speedup") and row is not baseline and not _is_costly(row, baseline)]
-    graph, score = record.get("graph") or {}, f"test {SCORES[record['score']]}"
+    graph, score = record.get("graph") or {}, f"test {score_name(record['score'])}"
     sizes = f" · {graph['nodes']:,} nodes, {graph['edges']:,} edges" if "nodes" in graph else ""
     curves = record.get("curves") or []
     floor = _floor(curves)
@@ -51,12 +51,20 @@ def comparison_page(record: dict[str, Any]) -> str:
         lines=[Series(_name(curve), [], [], *style) for curve, style in zip(curves, _styles(curves), strict=True)],
         cut=floor is not None,
         bars=_bars(rows, score),
+        several=any(len(row["score"]) > 1 for row in rows),
     )
 
 
-def _described(row: Row) -> Row:
-    """Return a row with its name, its score as text, and its means over the seeds; None where no seed has a value."""
-    means = {"mean": "score", "training": "seconds", "inference": "inference_seconds", "memory": "peak_memory_bytes"}
+def _described(rows: Sequence[Row]) -> list[Row]:
+    """Return rows with their name, their score as text, and their means over the seeds; None where there is none."""
+    models = ((row["method"] == "ensemble" and _m(row), row.get("detail", "")) for row in rows)
+    times = (finite_values(row.get("inference_seconds") or []) for row in rows)
+    pooled = pooled_inference(list(zip(models, times, strict=True)))
+    return [{**_with_means(row), "inference": inference} for row, inference in zip(rows, pooled, strict=True)]
+
+
+def _with_means(row: Row) -> Row:
+    means = {"mean": "score", "training": "seconds", "memory": "peak_memory_bytes"}
     known = {name: finite_values(row.get(key) or []) for name, key in means.items()}
     percent = f"{mean_sd(row['score'])}{NBSP}%"
     averages = {name: statistics.mean(values) if values else None for name, values in known.items()}
@@ -156,6 +164,7 @@ def _bars(rows: Sequence[Row], score: str) -> list[tuple[str, list[Bar]]]:
         shown = [(row, style) for row, style in zip(rows, _styles(rows), strict=True) if row[key] is not None]
         longest = max((row[key] for row, _ in shown), default=1) or 1
         bars = [Bar(row["name"], text(row[key]), row[key] / longest, colour) for row, (colour, _) in shown]
-        if bars:
+        same = key == "inference" and len({row[key] for row, _ in shown}) == 1  # then there is nothing to compare
+        if bars and not same:
             groups.append((title, bars))
     return groups

@@ -1,6 +1,8 @@
 """What reports and tables call things, and how they read a run's record."""
 
 import itertools
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gistgnn.utils.formats import percent
@@ -14,6 +16,7 @@ METHODS = {
 }
 ONE_DEVICE = "one device"
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
+_MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT"}
 SHARES = {
     **SCORES,
     "balanced_accuracy": "balanced accuracy",
@@ -22,6 +25,24 @@ SHARES = {
 }
 NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
+
+
+def model_name(name: str) -> str:
+    """Return how a model is written: "GraphSAGE" for "graphsage"; the user's own is called as its function."""
+    return _MODELS.get(name, name.rpartition(":")[2])
+
+
+def model_title(config: dict[str, Any]) -> str:
+    """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256", from a run's configuration."""
+    return f"{model_name(config['model']['name'])} {'-'.join(map(str, config['model']['hidden']))}"
+
+
+def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the keys of some scores. Micro F1 is left out where it is the accuracy: with one label per node."""
+    rows = list(rows)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    same = all(row.get("f1_micro") == row.get("accuracy") for row in rows)
+    return [key for key in keys if not (same and key == "f1_micro")]
 
 
 def method_name(method: str, m: int) -> str:
@@ -41,6 +62,20 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
     phases = ((record.get("budget") or config)["training"].get("phases")) or [config]
     names = [f"{phase['sub_gcns']}{' (copies)' if phase.get('copies') else ''}" for phase in phases]
     return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
+
+
+def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[float | None]:
+    """Return the inference time of every row, in seconds: the median over all rows with the same model; None: no time.
+
+    Such rows differ in how the model was trained, so their times differ by the noise of the machine alone.
+
+    Args:
+        rows: for each, what its model is known by, and measured times.
+    """
+    pools: dict[Hashable, list[float]] = {}
+    for model, seconds in rows:
+        pools.setdefault(model, []).extend(seconds)
+    return [statistics.median(pools[model]) if seconds else None for model, seconds in rows]
 
 
 def main_score(record: dict[str, Any]) -> str:
@@ -77,9 +112,3 @@ def method_label(record: dict[str, Any]) -> str:
     whole = split == "m = 1"
     method = method_name(config.get("method", "gist"), 1 if whole else max(config.get("sub_gcns", 1), 2))
     return f"{method}, {'the full model' if whole else split}"
-
-
-def model_label(config: dict[str, Any], *, short: bool = False) -> str:
-    """Return the name and the widths of a run's model; `short` writes names such as GCN in capitals."""
-    name = config["model"]["name"]
-    return f"{name.upper() if short and len(name) <= 3 else name} {'-'.join(map(str, config['model']['hidden']))}"

@@ -13,7 +13,8 @@ from gistgnn.report.names import (
     is_share,
     main_score,
     method_label,
-    model_label,
+    model_title,
+    score_keys,
     score_name,
     score_text,
     sub_gcns_name,
@@ -47,7 +48,7 @@ def run_page(record: dict[str, Any]) -> str:
     coverage = record.get("coverage")
     return render(
         "run.html",
-        title=f"{graph['name']}: {model_label(config, short=True)}",
+        title=f"{graph['name']}: {model_title(config)}",
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
         record=record,
         method=method,
@@ -79,13 +80,14 @@ def curves(record: dict[str, Any]) -> Figure:
     if best and best["test"] is not None:
         test = score_text(record, main_score(record), best["test"])
         score = replace(score, mark_label=f"best validation: test {test}")
-    title = f"{record['graph']['name']}, {model_label(record['config'])}, {sub_gcns_name(record)}"
+    title = f"{record['graph']['name']}, {model_title(record['config'])}, {sub_gcns_name(record)}"
     return side_by_side([loss, score], title)
 
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
-    keys = list(record.get("test") or (record.get("last") or {}).get("test") or {})
+    every = [scores.get("test") for scores in (record, record.get("last") or {})]
+    keys = score_keys(scores for scores in every if scores)
     cells = [
         [f"{split}, {when} round", *(score_text(record, key, scores[split][key]) for key in keys)]
         for when, scores in (("best", record), ("last", record.get("last") or {}))
@@ -96,8 +98,9 @@ def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _sent(record: dict[str, Any]) -> list[float]:
-    """Return the bytes that one worker has sent at every evaluation."""
-    return [bytes_sent(record, entry["round"], entry["step"]) for entry in record["history"]]
+    """Return the bytes that one worker has sent at every evaluation; nothing in a run of one process."""
+    history = record["history"] if record.get("communication") else []
+    return [bytes_sent(record, entry["round"], entry["step"]) for entry in history]
 
 
 def _charts(record: dict[str, Any]) -> list[Chart]:

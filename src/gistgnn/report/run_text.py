@@ -4,7 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gistgnn.report.names import main_score, method_label, model_label, score_name, score_text
+from gistgnn.report.names import main_score, method_label, model_title, score_keys, score_name, score_text
 from gistgnn.utils.formats import duration, percent, plural, size
 
 STOPPED = {
@@ -29,15 +29,11 @@ def one_line(record: dict[str, Any]) -> str:
 
 def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
-    found = [("run", f"{record['graph']['name']}, {model_label(record['config'])}, {method_label(record)}")]
-    found += [
-        (
-            split,
-            ", ".join(f"{score_name(key)} {score_text(record, key, score)}" for key, score in record[split].items()),
-        )
-        for split in ("test", "validation")
-        if record.get(split)
-    ]
+    found = [("run", f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}")]
+    for split in ("test", "validation"):
+        if scores := record.get(split):
+            texts = (f"{score_name(key)} {score_text(record, key, scores[key])}" for key in score_keys([scores]))
+            found.append((split, ", ".join(texts)))
     if record.get("test"):
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
     zeta = ", ".join(map(str, record.get("local_steps") or []))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
+from gistgnn.recipe.names import find
 from gistgnn.settings import Training
 
 if TYPE_CHECKING:
@@ -32,14 +33,17 @@ def _default_evaluation() -> "Evaluation":
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One of the models of `gistgnn.nn`.
+    """One of the models of `gistgnn.nn`, or one of the user's own.
 
     Args:
-        name: "gcn", "graphsage" or "gat".
+        name: "gcn", "graphsage" or "gat"; or `package.module:function` or `path/to/file.py:function`, a function that
+            is called with (in_features, hidden, classes) and returns a module. Of the values below, only `hidden` and
+            `args` are used then.
         hidden: d_1, d_2, ...: features of each hidden layer (of each head, for GAT).
         dropout: on hidden features.
         norm: "none", "layer" or "batch".
         heads: attention heads of GAT.
+        args: keywords for a function of the user's own.
     """
 
     name: str = "gcn"
@@ -47,6 +51,12 @@ class ModelConfig:
     dropout: float = 0.5
     norm: str = "none"
     heads: int = 4
+    args: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the user's own."""
+        return ":" in self.name
 
     @property
     def layers(self) -> int:
@@ -55,12 +65,23 @@ class ModelConfig:
 
     def build(self, in_features: int, hidden: tuple[int, ...], classes: int) -> "nn.Module":
         """Return the model at the given sizes."""
+        if self.own:
+            model: nn.Module = find("model", self.name)(in_features, hidden, classes, **self.args)
+            return model
         from gistgnn.nn import MODELS
 
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
         if self.name == "gat":
             options["heads"] = self.heads
         return MODELS[self.name](in_features, hidden, classes, **options)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what result.json holds of the model."""
+        fields = asdict(self)
+        if self.own:
+            return {key: fields[key] for key in ("name", "hidden", "args")}
+        del fields["args"]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -108,7 +129,12 @@ class RunConfig:
         """Return what result.json holds of the configuration."""
         from gistgnn.sampling import describe
 
-        return {**asdict(self), "training": self._effective_training.as_dict(), "sampler": describe(self.sampler)}
+        return {
+            **asdict(self),
+            "model": self.model.as_dict(),
+            "training": self._effective_training.as_dict(),
+            "sampler": describe(self.sampler),
+        }
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -201,10 +227,14 @@ class RunConfig:
         """Return the model that the run ends with, at these sizes, on the meta device."""
         import torch
 
+        from gistgnn.layout.axes import construct
+
         if self.method == "ensemble":
             return self.trainer(features, classes)._spec.on_meta()
         with torch.device("meta"):
-            return self.model.build(features, self.model.hidden, classes)
+            return construct(
+                lambda widths: self.model.build(features, widths, classes), self.model.hidden, shared=False
+            )
 
     def scale(self, graph: "Graph") -> "Standardisation | None":
         """Return how the features of the graph have to be scaled before training; None: not at all."""

@@ -8,6 +8,7 @@ standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.io.models import find_model
 from gistgnn.io.stored_model import LARGE, stored_model
-from gistgnn.layout.axes import Build, construct
+from gistgnn.layout.axes import construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
 from gistgnn.session.description import describe_graph
@@ -29,6 +30,7 @@ from gistgnn.session.result import Result
 from gistgnn.session.saved_result import RESULT, write_result
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.provenance import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
@@ -43,31 +45,38 @@ def result_json(
     *,
     standardised: bool = False,
 ) -> dict[str, Any]:
-    """Return what result.json holds; its entry "diverged" is the message of a run that diverged."""
+    """Return what result.json holds.
+
+    Only a run that diverged has the entry "diverged", a message; only one that was interrupted has "interrupted".
+    """
     own = {
         "config": config.as_dict(),
         "data_root": data_root,
         "graph": describe_graph(graph),
         "standardised": standardised,
+        "provenance": provenance(config.device),
     }
     record = {**own, **result.as_dict(), **own}
+    if result.interrupted:
+        record["interrupted"] = True
     return {**record, "diverged": str(diverged)} if diverged else record
 
 
 def write_run(
     out: Path, record: dict[str, Any], model: nn.Module, scale: Standardisation | None = None
 ) -> dict[str, Any]:
-    """Write a finished run into its folder, result.json last: if it is there, the other files are there too.
+    """Write a run into its folder, result.json last: if it is there, the other files are there too.
 
-    Returns the record, which is what result.json holds.
+    A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
     """
     if scale:
         scale.save(out / FEATURES)
     else:
         (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
     write_result(out, record, model)
-    Checkpoints(out / CHECKPOINTS).remove()
-    shutil.rmtree(out / THETA, ignore_errors=True)
+    if not record.get("interrupted"):
+        Checkpoints(out / CHECKPOINTS).remove()
+        shutil.rmtree(out / THETA, ignore_errors=True)
     return record
 
 
@@ -81,7 +90,11 @@ def read_record(out: Path) -> dict[str, Any]:
         record = json.loads((out / RESULT).read_text())
         config_of(record)
     except FileNotFoundError as error:
-        raise InputError(f"{out} holds no {RESULT}: give the directory of a finished `gistgnn train` run") from error
+        if Checkpoints(out / CHECKPOINTS).newest():
+            advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
+        else:
+            advice = "give the directory of a `gistgnn train` run"
+        raise InputError(f"{out} holds no {RESULT}: {advice}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} cannot be read ({error}): train the run again") from error
     return record
@@ -107,10 +120,11 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     )
 
 
-def load_run(out: Path, build: Build | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     """Return a finished run's configuration, its result.json, and its model in evaluation mode.
 
-    `build` returns the model at given widths, where it is not one of ours: the function that was given to `GIST`.
+    `build` is the function that makes a model of the user's own: the one that was given to `GIST`, or to --model.
+    Without it such a model is refused: the code that result.json names does not run unasked.
 
     If the model would take more than a quarter of the available memory, its large weights stay in their files (see
     `gistgnn.io.stored_model`).
@@ -122,8 +136,8 @@ def load_run(out: Path, build: Build | None = None) -> tuple[RunConfig, dict[str
     config = config_of(record)
     try:
         sizes, own = record["graph"], record["config"]["model"]
-        if own.get("own"):
-            model = _own_model(out, own, build)
+        if own.get("own") or config.model.own:
+            model = _own_model(out, config, record, build)
         else:
             model = config.meta_model(sizes["features"], sizes["classes"])
     except (KeyError, TypeError) as error:
@@ -134,15 +148,20 @@ def load_run(out: Path, build: Build | None = None) -> tuple[RunConfig, dict[str
     return config, record, stored_model(model, find_model(out), above=LARGE if wide else None)
 
 
-def _own_model(out: Path, described: dict[str, Any], build: Build | None) -> nn.Module:
+def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Callable[..., Any] | None) -> nn.Module:
     """Build the user's own model of a run, on the meta device."""
+    described, sizes = record["config"]["model"], record["graph"]
     if build is None:
+        command = config.model.name if config.model.own else "package.module:function"
         raise InputError(
             f"the model of {out} is a {described['name']} of your own: give the function that builds it (--model "
-            "package.module:function, or load_run(folder, build))"
+            f"{command}, or load_run(folder, build))"
         )
+    make = build
+    if config.model.own:
+        make = lambda widths: build(sizes["features"], widths, sizes["classes"], **config.model.args)  # noqa: E731
     with torch.device("meta"):
-        return construct(build, tuple(described["hidden"]), shared=described["shared"])
+        return construct(make, tuple(described["hidden"]), shared=described.get("shared", False))
 
 
 def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:

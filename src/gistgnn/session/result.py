@@ -10,6 +10,7 @@ from gistgnn.errors import InputError
 from gistgnn.io.whole_files import check_writable
 from gistgnn.report import run_text
 from gistgnn.session.progress import Progress
+from gistgnn.utils.provenance import provenance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +121,9 @@ class Result:
         if (folder / RESULT).exists() and not overwrite:
             raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
         check_writable(folder)
-        write_result(folder, self.as_dict(), self.model)
+        record = self.as_dict()
+        origin = provenance(record["config"].get("device", "cpu"))
+        write_result(folder, {**record, "provenance": origin}, self.model)
         return folder
 
     def __repr__(self) -> str:

@@ -30,11 +30,12 @@ from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Running
+from gistgnn.session.shown import ShownRun
 from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum, values_of
-from gistgnn.utils.console import RoundBar, spinner
+from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -101,12 +102,14 @@ class Session:
             if not any_number:
                 try_objective(self._training, self._metric, self._graph, first)
         with ExitStack() as stack:
-            self._bar = stack.enter_context(RoundBar(self.schedule.rounds, shown=options.progress))
+            self._shown = ShownRun(lambda: self.schedule, self.runner, shown=options.progress)
             self._monitor = self._make_monitor(preparing)
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
             self._monitor.progress.chosen = chosen
             self.finished = self._resume()
+            if not self.finished:
+                self.sampler = stack.enter_context(self._shown.training(self.sampler, self._monitor.progress.rounds))
             self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
@@ -176,7 +179,8 @@ class Session:
         left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
         chosen: dict[str, Any] | None = saved and saved.get("chosen")
         if chosen is None:
-            chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._training, left).as_dict())
+            with spinner("choosing settings for the budget", shown=self._options.progress):
+                chosen = ranks.lead(lambda: choose(trainer, self.sampler, self._training, left).as_dict())
             log.info("%s", chosen["reason"])
         self._training = self._training.like(chosen["training"])
         self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
@@ -212,11 +216,11 @@ class Session:
         trainer, options = self._trainer, self._options
 
         def advance(done: int) -> None:
-            self._bar.advance(done, self.schedule.rounds)
+            self._shown.round_over(done)
             options.advance(done, self.schedule.rounds)
 
         def report(entry: dict[str, Any]) -> None:
-            self._bar.update(entry, self._monitor.progress.best_score)
+            self._shown.evaluated(entry, self._monitor.progress.best_score)
             options.report(entry)
 
         saving = options.saving

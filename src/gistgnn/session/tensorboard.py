@@ -15,7 +15,7 @@ def require_tensorboard() -> None:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "tensorboard is asked for, but the package is not installed: pip install 'gistgnn[tensorboard]'"
+            "tensorboard is asked for, but the package is not installed: pip install tensorboard"
         ) from error
 
 

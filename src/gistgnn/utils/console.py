@@ -1,21 +1,31 @@
-"""What the terminal shows during a run: log messages, a spinner, a progress bar."""
+"""What commands print beside their results: log messages, a spinner; and tables that keep paths whole."""
 
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+SLOW = 8.0  # seconds after which a task is named in a log, which has no spinner
+_WIDEST = 1000  # columns: wider than any table
+
+_showing = False  # one spinner at a time: the outermost
+
+
+class Terminal(Console):
+    """Standard error, with long lines left whole: the terminal breaks them, so that a path can be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print without breaking lines."""
+        super().print(*objects, **{"soft_wrap": True, **options})
 
 
 def show_log(*, shown: bool = True) -> None:
@@ -34,36 +44,59 @@ class _NoteHandler(logging.Handler):
 
 @contextlib.contextmanager
 def spinner(task: str, *, shown: bool) -> Iterator[None]:
-    """Show a spinner with the elapsed time while the block runs, if ``shown`` and standard error is a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        bar.add_task(task, total=None)
+    """Say on standard error what the block does, if ``shown``.
+
+    A terminal shows a spinner with the elapsed time while the block runs. Elsewhere one line is printed if the block
+    takes longer than `SLOW` seconds. Within another spinner nothing is shown.
+    """
+    global _showing
+    if not shown or _showing:
         yield
+        return
+    _showing = True
+    try:
+        with _spinner(task):
+            yield
+    finally:
+        _showing = False
 
 
-class RoundBar:
-    """A progress bar over the rounds of a run, on standard error, with the latest loss and scores."""
+@contextlib.contextmanager
+def _spinner(task: str) -> Iterator[None]:
+    console = Terminal()
+    if console.is_terminal and not console.is_jupyter:
+        columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            bar.add_task(task, total=None)
+            yield
+        return
+    notice = Timer(SLOW, lambda: print(f"gistgnn: {task}", file=sys.stderr, flush=True))
+    notice.daemon = True
+    if not console.is_jupyter:
+        notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
 
-    def __init__(self, rounds: int, *, shown: bool) -> None:
-        scores, left = TextColumn("{task.fields[scores]}"), TimeRemainingColumn(compact=True)
-        columns = (BarColumn(bar_width=10), MofNCompleteColumn(), scores, left)
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
-        self._task = self._bar.add_task("rounds", total=rounds, scores="")
 
-    def __enter__(self) -> "RoundBar":
-        self._bar.start()
-        return self
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
+    """Print a table on standard output, under its title. It is as wide as its cells: no cell is broken or cut.
 
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()  # the bar stays on the screen
-
-    def advance(self, rounds: int, of: int) -> None:
-        """Show the number of finished rounds, of all that are planned."""
-        self._bar.update(self._task, completed=rounds, total=of)
-
-    def update(self, entry: dict[str, Any], best: float | None) -> None:
-        """Show a history entry and the best validation score."""
-        best = entry["validation"] if best is None else best
-        scores = f"loss {entry['loss']:.3g} validation {entry['validation']:.4f} best {best:.4f}"
-        self._bar.update(self._task, completed=entry["round"], scores=scores)
+    Args:
+        title: a line above the table; empty: none.
+        columns: the names of the columns.
+        rows: the cells of every row.
+        left: the columns whose cells begin at the left; those of the others end at the right.
+    """
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    if title:
+        print(title)
+    console = Console(width=_WIDEST, highlight=False, markup=False)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)

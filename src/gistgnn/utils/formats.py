@@ -32,6 +32,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def rough_duration(seconds: float) -> str:
+    """Format seconds that are known roughly: "5 s", "12 min", "3 h 20 min", "2 days 4 h"."""
+    minutes = round(seconds / 60)
+    if seconds < 90 or minutes < 90:
+        return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 36 else f"{hours // 24:,} days {hours % 24} h"
+
+
 def time_unit(seconds: float) -> tuple[int, str]:
     """Return the unit that suits a time on an axis, as seconds and as a name."""
     if seconds >= 2 * 3600:

@@ -1,0 +1,86 @@
+"""The parser of a command: a short help with what matters most, and a long one with every option."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+BAD_INPUT = 2  # exit status
+
+_WIDE = 28  # columns before the help texts
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports a wrong option in one line, and whose --help is short.
+
+    Args:
+        common: the options that --help shows, such as "--dataset"; --help-all shows the rest, too. Empty: --help shows
+            all of them.
+        example: commands, one a line, which both show.
+        options: as for `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
+        super().__init__(formatter_class=_formatter, **options)
+        self._common, self._example = tuple(common), example
+        if common:
+            self.add_argument(
+                "--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options"
+            )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def format_help(self) -> str:
+        """Return the text of --help."""
+        return self._format(every=not self._common)
+
+    def format_all(self) -> str:
+        """Return the text of --help-all."""
+        return self._format(every=True)
+
+    def _format(self, *, every: bool) -> str:
+        formatter = self._get_formatter()
+        positionals = [action for action in self._actions if not action.option_strings]
+        formatter.add_usage(f"{self.prog} [options]", positionals, [], "usage: ")
+        formatter.add_text(self.description)
+        groups: list[tuple[str | None, list[argparse.Action]]]
+        if every:
+            groups = [(group.title, group._group_actions) for group in self._action_groups]
+        else:
+            named = self._option_string_actions
+            groups = [("arguments", positionals), ("most used options", [named[name] for name in self._common])]
+        for title, actions in groups:
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        text = formatter.format_help()
+        if self._example:
+            lines = "\n".join(f"  $ {line}" for line in self._example.strip().splitlines())
+            text += f"\nexample:\n{lines}\n"
+        if not every:
+            hidden = len([action for action in self._actions if action.option_strings]) - len(self._common) - 2
+            text += f"\n{self.prog} --help-all shows {hidden} more options.\n"
+        return text
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser._print_message(parser.format_all(), sys.stdout)
+        parser.exit()
+
+
+class _formatter(argparse.HelpFormatter):  # noqa: N801  # argparse calls it with the program's name
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=_WIDE)
+
+    def _format_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None) -> str:
+        """Return the usage: "[options]" and the positional arguments, on one line."""
+        words = " ".join(self._format_args(action, self._place(action)) for action in actions)
+        text = f"{'usage: ' if prefix is None else prefix}{usage or self._prog} {words}".rstrip()
+        return f"{text}\n\n"  # `add_subparsers` strips it
+
+    def _place(self, action: argparse.Action) -> str:
+        return str(action.metavar or action.dest)

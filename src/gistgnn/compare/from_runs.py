@@ -1,0 +1,139 @@
+"""The comparison of runs that are finished already, from their folders."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gistgnn.compare.comparison import TIMES, Row, curve_of, rows_of
+from gistgnn.compare.turns import Record
+from gistgnn.errors import InputError
+from gistgnn.report.names import is_share, main_score, model_title
+from gistgnn.runs.run_folder import read_record
+from gistgnn.utils.provenance import provenance
+
+# They change no result, or a row shows them in a column of its own.
+_NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}
+_NEEDED = ("traffic", "inference_seconds", "history", "peak_memory_bytes")  # records of early versions lack them
+
+
+def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
+    """Compare runs on one graph. Runs that differ in the seed alone share a row.
+
+    The first row is the baseline: ordinary training of the full model if one of the runs is that, else the first run.
+
+    Args:
+        folders: of the runs.
+        below: points below the baseline's final score, for the times to a fixed score.
+
+    Returns:
+        The rows, and the content of comparison.json.
+
+    Raises:
+        InputError: a folder holds no result, a run has no score, or the runs are of different graphs.
+    """
+    folders = list(dict.fromkeys(folders))
+    records = {folder: _read(folder) for folder in folders}
+    groups: dict[str, list[Record]] = {}
+    for record in records.values():
+        groups.setdefault(json.dumps(_settings(record, with_row=True), sort_keys=True), []).append(record)
+    if len(groups) < 2:
+        raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
+    _check_same_graph(records)
+    ordered = sorted(groups.values(), key=lambda group: not _is_baseline(group[0]))
+    details = _details(ordered)
+    rows = rows_of(ordered, below, details)
+    first = ordered[0][0]
+    record = {
+        "title": f"{len(records)} runs on {first['graph']['name']}",
+        "dataset": first["config"]["dataset"],
+        "graph": first["graph"],
+        "machine": _machines(records.values()),
+        "provenance": provenance("cpu"),
+        "score": main_score(first),
+        "below": below,
+        "rows": [{**asdict(row), "label": row.name} for row in rows],
+        "baseline": 0,
+        "curves": [curve_of(group[0], detail) for group, detail in zip(ordered, details, strict=True)],
+        "notes": [*_notes(records), TIMES],
+        "config": {str(folder): record["config"] for folder, record in records.items()},
+    }
+    return rows, record
+
+
+def _read(folder: Path) -> Record:
+    record = read_record(folder)
+    if missing := [key for key in _NEEDED if key not in record]:
+        raise InputError(f"{folder} is of an earlier version, which did not record {missing[0]}: train the run again")
+    if not is_share(record, score := main_score(record)):
+        raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
+    return record
+
+
+def _is_baseline(record: Record) -> bool:
+    """Whether the run is ordinary training of the full model."""
+    config = record["config"]
+    return config.get("method", "gist") == "gist" and config["sub_gcns"] == 1 and not config["training"].get("phases")
+
+
+def _check_same_graph(records: Mapping[Path, Record]) -> None:
+    known: dict[tuple[Any, ...], Path] = {}
+    for folder, record in records.items():
+        graph = record["graph"]
+        known.setdefault((graph["name"], graph["nodes"], graph["edges"], graph["classes"]), folder)
+    if len(known) > 1:
+        (one, *_), (other, *_) = known
+        first, second = list(known.values())[:2]
+        raise InputError(f"{first} is of the graph {one}, {second} of {other}: compare runs on one graph")
+
+
+def _settings(record: Record, *, with_row: bool = False) -> dict[str, Any]:
+    """Return the settings of a run that can tell it from others, flat; `with_row`: with its method and m."""
+    config = dict(record["config"])
+    flat = {"model": model_title(config), **_flat(config.pop("model"), "", {"name", "hidden"})}
+    flat |= _flat(config.pop("training"), "", {"training"} if with_row else set())
+    sampler = config.pop("sampler", None) or {"name": "full"}
+    flat["sampler"] = " ".join(str(value) for value in sampler.values()) if isinstance(sampler, dict) else sampler
+    flat |= _flat(config, "", _NOT_TOLD - ({"method", "sub_gcns"} if with_row else set()))
+    return flat
+
+
+def _flat(values: Mapping[str, Any], prefix: str, without: set[str]) -> dict[str, Any]:
+    return {f"{prefix}{key}": value for key, value in values.items() if key not in without}
+
+
+def _details(groups: Sequence[Sequence[Record]]) -> list[str]:
+    """Return for every group the settings, beside method and m, that differ between the groups."""
+    settings = [_settings(group[0]) for group in groups]
+    names = dict.fromkeys(name for each in settings for name in each)
+    differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
+    return [", ".join(_setting(name, each.get(name)) for name in differing) for each in settings]
+
+
+def _setting(name: str, value: Any) -> str:
+    """Return a setting in a few words; the model and the sampler name themselves."""
+    if name in ("model", "sampler"):
+        return f"{'sampler ' if name == 'sampler' else ''}{value}"
+    shown = {True: "yes", False: "no", None: "default"}.get(value) if isinstance(value, bool | None) else None
+    text = json.dumps(value) if isinstance(value, list | dict) else f"{value:g}" if isinstance(value, float) else value
+    return f"{name.replace('_', ' ')} {shown or text}"
+
+
+def _machines(records: Any) -> str:
+    """Return the machines of the runs."""
+    named = [(record.get("provenance") or {}).get("machine") for record in records]
+    return "; ".join(dict.fromkeys(machine or "a machine that is not recorded" for machine in named))
+
+
+def _notes(records: Mapping[Path, Record]) -> list[str]:
+    """Return what a reader has to know of single runs."""
+    notes = []
+    for folder, record in records.items():
+        if record.get("interrupted"):
+            notes.append(f"{folder} was interrupted: its scores and times are those so far.")
+        if "diverged" in record:
+            notes.append(f"{folder} diverged: {record['diverged']}.")
+    if len({(record.get("provenance") or {}).get("machine") for record in records.values()}) > 1:
+        notes.append("The runs were made on different machines: their times cannot be compared.")
+    return notes

@@ -1,0 +1,62 @@
+"""Where a result says that it comes from."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gistgnn import __version__
+from gistgnn.utils import provenance as module
+from gistgnn.utils.provenance import command, git_commit, provenance
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_everything_that_the_docs_name_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/gistgnn", "train", "--out", "a run"])
+    found = provenance("cpu")
+    assert found["version"] == __version__
+    assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(found["date"]) < timedelta(minutes=5)
+    assert found["command"] == "gistgnn train --out 'a run'"
+    assert "cores" in found["machine"]
+    assert found["libraries"]["torch"]
+    assert found["git"] is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["/x/gistgnn/__main__.py", "train"], "python -m gistgnn train"),
+        (["own.py", "--fast"], "python own.py --fast"),
+        ([""], "python"),
+    ],
+)
+def test_commands(argv: list[str], shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", argv)
+    assert command() == shown
+
+
+def test_the_commit_and_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert git_commit(tmp_path) is None
+    git(tmp_path, "init", "--quiet")
+    assert git_commit(tmp_path) is None, "a repository without a commit"
+    (tmp_path / "model.py").write_text("x = 1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--no-verify", "-m", "one")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    (tmp_path / "notes.txt").write_text("untracked")
+    assert git_commit(tmp_path) == {"commit": head, "changed": False}
+    (tmp_path / "model.py").write_text("x = 2")
+    assert git_commit(tmp_path) == {"commit": head, "changed": True}
+
+    def missing(*args: object, **options: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(module.subprocess, "run", missing)
+    assert git_commit(tmp_path) is None
