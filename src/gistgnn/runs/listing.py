@@ -8,7 +8,8 @@ from typing import Any
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import InputError
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
-from gistgnn.runs.run_folder import CHECKPOINTS, RESULT, read_record
+from gistgnn.runs.run_folder import CHECKPOINTS, read_record
+from gistgnn.session.saved_result import RESULT
 from gistgnn.utils.formats import duration
 
 FINISHED = "finished"

@@ -90,7 +90,7 @@ class ShownRun:
             state.activity = "evaluating" if self._pace.evaluates(plan, rounds) else ""
             self._display.changed(state)
 
-    def evaluated(self, entry: dict[str, Any], best: float) -> None:
+    def evaluated(self, entry: dict[str, Any], best: float | None) -> None:
         """Show an entry of the history, and the best score so far. Earlier ones of a resumed run are not shown."""
         self._state.entry, self._state.best, self._state.activity = entry, best, ""
         if self._display and self._pace:
