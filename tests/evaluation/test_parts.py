@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -5,7 +7,7 @@ from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts_module
-from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.evaluation.scores import evaluate, predict, predicted_labels, score_labels
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN
 from gistgnn.sampling import whole_graph
@@ -58,7 +60,27 @@ def test_several_labels() -> None:
     graph = tiny_graph(nodes=60, multi_label=True)
     model = nn.Linear(graph.num_features, C)
     actual = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
-    assert actual == evaluate(model, graph)
+    assert {split: replace(scores, f1_parts=None) for split, scores in actual.items()} == evaluate(model, graph)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
+    graph = tiny_graph(nodes=60, multi_label=several)
+    model, chosen = nn.Linear(graph.num_features, C), Evaluation("parts", parts=7)
+    predicted = predicted_labels(predict(model, whole_graph(graph), chosen), several)
+    parts = cluster(graph.edge_index, 60, 7, "metis", 0).assignment
+    for split, mask in {"train": graph.train, "validation": graph.val, "test": graph.test}.items():
+        each = [score_labels(predicted[inside], graph.y[inside]).f1_micro for inside in _nodes_by_part(mask, parts)]
+        found = evaluate(model, graph, [split], evaluation=chosen)[split]
+        assert found.f1_parts == pytest.approx(sum(each) / len(each))
+        assert found.as_dict()["f1_parts"] == found.f1_parts
+    assert "f1_parts" not in evaluate(model, graph)["test"].as_dict()
+
+
+def _nodes_by_part(mask: torch.Tensor, parts: torch.Tensor) -> list[torch.Tensor]:
+    """The nodes of a split, as one mask for each part that has any."""
+    every = [mask & (parts == part) for part in parts.unique()]
+    return [inside for inside in every if inside.any()]
 
 
 def test_more_parts_than_nodes() -> None:

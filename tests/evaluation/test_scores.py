@@ -1,8 +1,10 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import Scores, evaluate, predict, predicted_labels, score_labels
+from gistgnn.evaluation.scores import Scores, evaluate, mean_f1, predict, predicted_labels, score_labels
 from gistgnn.graphs import Graph
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import C, F, tiny_graph
@@ -39,6 +41,18 @@ def test_several_labels() -> None:
 def test_nothing_predicted_and_nothing_there() -> None:
     result = score_labels(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
     assert result == Scores(1.0, 0.0, 0.0)
+
+
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30),
+    several=st.booleans(),
+)
+def test_the_mean_over_parts_is_that_of_the_parts_scores(nodes: list[tuple[int, int, int]], several: bool) -> None:
+    parts, truth, guess = torch.tensor(nodes).T
+    if several:  # as labels: 0 and 1 of two
+        truth, guess = (torch.stack([values % 2, values // 2], dim=1) for values in (truth, guess))
+    each = [score_labels(guess[parts == part], truth[parts == part]).f1_micro for part in parts.unique()]
+    assert mean_f1(guess, truth, parts) == pytest.approx(sum(each) / len(each))
 
 
 def test_predicted_labels() -> None:

@@ -82,11 +82,13 @@ def print_scores(
         title += f" (approximate, by {sample}{evaluation['parts']} parts)"
     table = Table(title=title)
     table.add_column("split")
-    for column in ("accuracy", "micro F1", "macro F1"):
-        table.add_column(column, justify="right")
+    columns = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts"}
+    known = [key for key in columns if any(key in scores for scores in rows.values() if scores)]
+    for key in known:
+        table.add_column(columns[key], justify="right")
     for name, scores in rows.items():
         if scores:
-            table.add_row(name, *(f"{scores[key]:.4f}" for key in ("accuracy", "f1_micro", "f1_macro")))
+            table.add_row(name, *(f"{scores[key]:.4f}" for key in known))
     Console().print(table)
 
 

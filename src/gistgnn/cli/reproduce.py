@@ -3,12 +3,15 @@
 import argparse
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes
+from gistgnn.cli.options import add_device_option, add_folder_option, count, gibibytes, memory_size
+from gistgnn.cli.training_options import store_name
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
+from gistgnn.theta.registry import STORES
 
 COMMON = ("datasets", "seeds", "epochs")
 
@@ -29,7 +32,27 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "--models",
         {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "which models"},
     ),
-    "memory": ("--memory", {"type": gibibytes, "metavar": "GIB", "help": "what a run may take"}),
+    "store": (
+        "--store",
+        {
+            "type": store_name,
+            "choices": [name for name, place in STORES.items() if place.alone],
+            "help": "where the parameters lie (default: memory)",
+        },
+    ),
+    "device_memory": (
+        "--device-memory",
+        {
+            "type": memory_size,
+            "metavar": "SIZE",
+            "help": "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small "
+            "scale 1.75GB)",
+        },
+    ),
+    "memory": (
+        "--memory",
+        {"type": gibibytes, "metavar": "GIB", "dest": "device_memory", "help": "the older name of --device-memory"},
+    ),
 }
 
 
@@ -57,6 +80,12 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
         add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
         add_device_option(parser)
+    add(
+        "--rehearse",
+        action="store_true",
+        help="do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the "
+        "data; nothing is kept",
+    )
     add_folder_option(parser, Path("reproduce") / name)
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1)
 
@@ -76,7 +105,13 @@ def run(args: argparse.Namespace) -> int:
     values = {setting: getattr(args, setting) for setting in args.settings}
     settings = {setting: tuple(value) if isinstance(value, list) else value for setting, value in values.items()}
     experiment = kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
-    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, shlex.join(["gistgnn", *sys.argv[1:]]))
+    command = shlex.join(["gistgnn", *sys.argv[1:]])
+    if args.rehearse:
+        from gistgnn.paper.rehearsal import rehearse
+
+        print(rehearse(experiment, args.data_root, command, partial(print, flush=True)))
+        return 0
+    outcome = experiment.reproduce(args.out, args.data_root, args.jobs, command)
     Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from sklearn.metrics import accuracy_score, f1_score
@@ -23,10 +23,11 @@ class Scores:
     accuracy: float  # share of nodes with the right label; in multi-label graphs, with all labels right
     f1_micro: float  # F1 over all decisions; equal to the accuracy if every node has one label
     f1_macro: float  # mean of the classes' F1
+    f1_parts: float | None = None  # mean of the parts' micro F1 (appendix A.5); None: the model did not run by parts
 
     def as_dict(self) -> dict[str, float]:
-        """Return the scores by name."""
-        return asdict(self)
+        """Return the scores by name, without one that was not measured."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def selection_metric(graph: Graph) -> str:
@@ -44,6 +45,29 @@ def score_labels(predicted: Tensor, y: Tensor) -> Scores:
     truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
     micro, macro = (float(f1_score(truth, guess, average=a, zero_division=0)) for a in ("micro", "macro"))
     return Scores(float(accuracy_score(truth, guess)), micro, macro)
+
+
+def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
+    """Return the mean of the micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
+
+    Small parts weigh as much as large ones, and a part without a node does not count. The F1 of a part without any
+    label, true or predicted, is 0.
+
+    Args:
+        predicted: classes [N], or labels [N, K] of 0 and 1.
+        y: likewise, the true ones.
+        parts: [N], the number of each node's part.
+    """
+    truth, guess = y.long(), predicted.long()
+    if truth.dim() == 1:
+        right = (truth == guess).long()
+        wrong = 2 * (1 - right)  # the class that is given, and the one that is not
+    else:
+        right, wrong = (truth & guess).sum(dim=1), (truth ^ guess).sum(dim=1)
+    numbers, place = parts.to(truth.device).unique(return_inverse=True)
+    counts = torch.zeros(2, len(numbers), dtype=torch.double, device=truth.device)
+    counts.index_add_(1, place, torch.stack([2 * right, wrong]).double())
+    return float((counts[0] / counts.sum(dim=0).clamp(min=1)).mean())
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
@@ -83,24 +107,27 @@ def evaluate(
         InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
     with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
-        return score(inference.logits(model), graph, splits, inference.nodes)
+        return score(inference.logits(model), graph, splits, inference)
 
 
-def score(logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None) -> dict[str, Scores]:
+def score(logits: Tensor, graph: Graph, splits: Sequence[str], inference: Inference) -> dict[str, Scores]:
     """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
 
-    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes.
+    ``inference`` says which nodes have an output, and in which part each node is.
 
     Raises:
         InputError: no node of a split has an output.
     """
     predicted = predicted_labels(logits, graph.multi_label)
-    results = {}
+    results, sampled, parts = {}, inference.nodes, inference.parts
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
         results[split] = score_labels(predicted[mask], graph.y[mask])
+        if parts is not None:
+            by_parts = mean_f1(predicted[mask], graph.y[mask], parts[mask.to(parts.device)])
+            results[split] = replace(results[split], f1_parts=by_parts)
     return results
 
 

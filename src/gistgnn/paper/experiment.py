@@ -126,9 +126,16 @@ class Experiment(ABC):
             InputError: an unknown data set, or a value out of range.
         """
 
-    def reproduce(self, out: Path, data_root: str, jobs: int, command: str) -> Outcome:
-        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory."""
-        outcome = self.run(RunStore(out / "runs", data_root), jobs)
+    def shortened(self) -> Self:
+        """Return the experiment as it is rehearsed (see `gistgnn.paper.rehearsal`), where runs are short anyway."""
+        return self
+
+    def reproduce(self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None) -> Outcome:
+        """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
+
+        `store` has the finished runs; None: they are in the directory.
+        """
+        outcome = self.run(store or RunStore(out / "runs", data_root), jobs)
         machine = describe_machine(self.device)
         record = {
             **asdict(outcome),
