@@ -8,6 +8,7 @@ from gistgnn.evaluation import by_parts as parts_module
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN
+from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
@@ -58,7 +59,27 @@ def test_several_labels() -> None:
     graph = tiny_graph(nodes=60, multi_label=True)
     model = nn.Linear(graph.num_features, C)
     actual = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
+    assert all(scores.pop("f1_parts") <= 1.0 for scores in actual.values())
     assert actual == evaluate(model, graph)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
+    graph = tiny_graph(nodes=60, multi_label=several)
+    model, chosen = nn.Linear(graph.num_features, C), Evaluation("parts", parts=7)
+    logits = predict(model, whole_graph(graph), chosen)
+    parts = cluster(graph.edge_index, 60, 7, "metis", 0).assignment
+    for split, mask in {"train": graph.train, "validation": graph.val, "test": graph.test}.items():
+        each = [NAMED["f1_micro"](logits[inside], graph.y[inside]) for inside in _nodes_by_part(mask, parts)]
+        found = evaluate(model, graph, [split], evaluation=chosen)[split]
+        assert found["f1_parts"] == pytest.approx(sum(each) / len(each))
+    assert "f1_parts" not in evaluate(model, graph)["test"]
+
+
+def _nodes_by_part(mask: torch.Tensor, parts: torch.Tensor) -> list[torch.Tensor]:
+    """The nodes of a split, as one mask for each part that has any."""
+    every = [mask & (parts == part) for part in parts.unique()]
+    return [inside for inside in every if inside.any()]
 
 
 def test_more_parts_than_nodes() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.evaluation.scores import evaluate, mean_f1, predict
 from gistgnn.graphs import Graph
 from gistgnn.recipe.label_metrics import predicted_labels
 from gistgnn.recipe.metric import NAMED
@@ -61,6 +61,21 @@ def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: boo
         if several and classes == 1:  # scikit-learn takes one column for two classes
             continue
         assert f1(kind, logits, truth) == pytest.approx(f1_score(truth, guess, average=kind, zero_division=0))
+
+
+@given(
+    nodes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30),
+    several=st.booleans(),
+)
+def test_the_mean_over_parts_is_that_of_the_parts_scores(nodes: list[tuple[int, int, int]], several: bool) -> None:
+    parts, truth, guess = torch.tensor(nodes).T
+    if several:  # as labels: 0 and 1 of two
+        truth, guess = (torch.stack([values % 2, values // 2], dim=1) for values in (truth, guess))
+    each = [
+        f1_score(truth[parts == part], guess[parts == part], average="micro", zero_division=0)
+        for part in parts.unique()
+    ]
+    assert mean_f1(guess, truth, parts) == pytest.approx(sum(each) / len(each))
 
 
 def test_predicted_labels() -> None:

@@ -52,7 +52,7 @@ JUDGED: dict[str, Callable[[], list[Verdict]]] = {
     "ensemble": lambda: EnsembleTable.at("full").verdicts(appendix_b(EnsembleTable)),
 }
 WITHOUT_NUMBERS = {"depth-width", "local-iterations", "theory"}  # the paper has curves, or a theorem
-CLAIMS = {"table1": 21, "reddit": 32, "amazon2m": 26, "ultrawide": 19, "ladies": 27, "local-sgd": 6, "ensemble": 7}
+CLAIMS = {"table1": 21, "reddit": 32, "amazon2m": 26, "ultrawide": 22, "ladies": 27, "local-sgd": 6, "ensemble": 7}
 
 
 def test_every_table_is_judged() -> None:
@@ -146,7 +146,7 @@ def test_a_claim_on_width_can_fail(changes: dict[tuple[int, int], dict[str, tupl
 def test_a_width_that_does_not_fit_where_the_papers_did() -> None:
     rows = {cell: row for cell, row in table3(2).items() if cell[1] <= 4096}
     held = {verdict.claim: verdict.holds for verdict in UltraWide.at("full").verdicts("amazon2m", 2, rows)}
-    assert list(held.values()) == [False, False, None, False, True, True, True]
+    assert list(held.values()) == [False, False, False, None, False, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,14 @@ def gibibytes(text: str) -> int:
     return int(_number(text, "a number of GiB above 0", lambda size: size * 2**30 >= 1) * 2**30)
 
 
+def memory_size(text: str) -> int:
+    """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])i?B", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 32GB or 512MB")
+    return int(float(match[1]) * {"M": 2**20, "G": 2**30}[match[2]])
+
+
 def seconds(text: str) -> float:
     """Read a positive number of seconds."""
     return _number(text, "a number of seconds above 0", lambda value: value > 0)

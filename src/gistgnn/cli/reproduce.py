@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,13 @@ from gistgnn.cli.options import (
     add_ranks_options,
     count,
     gibibytes,
+    memory_size,
 )
 from gistgnn.cli.process import joined, stop_on_interrupt
+from gistgnn.cli.training_options import store_name
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
+from gistgnn.theta.registry import STORES
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
@@ -47,7 +51,27 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "--models",
         {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "which models"},
     ),
-    "memory": ("--memory", {"type": gibibytes, "metavar": "GIB", "help": "what a run may take"}),
+    "store": (
+        "--store",
+        {
+            "type": store_name,
+            "choices": [name for name, place in STORES.items() if place.alone],
+            "help": "where the parameters lie (default: memory)",
+        },
+    ),
+    "device_memory": (
+        "--device-memory",
+        {
+            "type": memory_size,
+            "metavar": "SIZE",
+            "help": "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small "
+            "scale 1.75GB)",
+        },
+    ),
+    "memory": (
+        "--memory",
+        {"type": gibibytes, "metavar": "GIB", "dest": "device_memory", "help": "the older name of --device-memory"},
+    ),
 }
 
 
@@ -75,6 +99,12 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
         add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
         add_device_option(parser)
+    add(
+        "--rehearse",
+        action="store_true",
+        help="do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the "
+        "data; nothing is kept",
+    )
     add_folder_option(parser, Path("reproduce") / name)
     # torchrun may restart it: it always resumes
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
@@ -87,6 +117,10 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.distributed import started_by_torchrun
     from gistgnn.io.whole_files import check_writable
 
+    if started_by_torchrun() and args.rehearse:
+        error = InputError("--rehearse tries every setting in one process, but torchrun has started it: start gistgnn")
+        error.relayed = True
+        raise error
     if started_by_torchrun() and not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
         error = InputError(
@@ -96,6 +130,11 @@ def run(args: argparse.Namespace) -> int:
         error.relayed = True  # every rank raises it
         raise error
     experiment = _experiment(args)
+    if args.rehearse:
+        from gistgnn.paper.rehearsal import rehearse
+
+        print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
+        return 0
     with joined(args, experiment.device) as ranks:
         ranks.lead(lambda: check_writable(args.out))
         if ranks.several and not _train_on_ranks(experiment, args, ranks):

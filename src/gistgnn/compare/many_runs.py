@@ -1,7 +1,7 @@
 """Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
 from multiprocessing import active_children
@@ -45,6 +45,17 @@ class RunStore:
         """Return whether these runs are finished, or can be trained."""
         return self.trains or all(self.get(config) is not None for config in configs)
 
+    def dataset(self, name: str) -> str:
+        """Return the name or file under which `load` finds a data set."""
+        return name
+
+    def left_out(self, config: RunConfig, why: str) -> None:
+        """Note that a run of the table is not trained, and why."""
+
+    def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
+        """Make the measurements that are missing, and return all; see `finished.measure_all`."""
+        return finished.measure_all(self.directory, wanted, label)
+
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
 
@@ -61,7 +72,8 @@ class RunStore:
             InputError: the directory cannot be written.
         """
         finished.write(self._path(config), record)
-        shutil.rmtree(self._checkpoints(config), ignore_errors=True)
+        for folder in (self._checkpoints(config), self._theta(config)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def saving(self, config: RunConfig) -> Saving:
         """Return how an unfinished run is saved, and resumed."""
@@ -123,10 +135,21 @@ class RunStore:
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""
-        return _train(config, self.data_root, advance=advance, stop=stop, saving=self.saving(config))
+        return _train(
+            config,
+            self.data_root,
+            self._theta(config),
+            advance=advance,
+            stop=stop,
+            saving=self.saving(config),
+        )
 
     def _checkpoints(self, config: RunConfig) -> Path:
         return self._path(config).with_suffix(".checkpoints")
+
+    def _theta(self, config: RunConfig) -> Path:
+        """Return the folder of a Θ on disk."""
+        return self._path(config).with_suffix(".theta")
 
     def _path(self, config: RunConfig) -> Path:
         prefix = f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
@@ -138,13 +161,20 @@ def _graph(dataset: str, data_root: str) -> Graph:
     return load(dataset, data_root)
 
 
-def _train(config: RunConfig, data_root: str, **callbacks: Any) -> Record:
-    """Train one run in this process; `callbacks` are arguments of `GIST.fit`."""
+def _train(config: RunConfig, data_root: str, out: Path | None = None, **callbacks: Any) -> Record:
+    """Train one run in this process.
+
+    Args:
+        config: the run.
+        data_root: of the data sets.
+        out: the folder of a Θ on disk; None: runs with one are refused.
+        callbacks: arguments of `GIST.fit`.
+    """
     graph = _graph(config.dataset, data_root)
     scale = config.scale(graph)
     if scale:
         graph = scale.graph(graph)
-    return train_run(config, graph, data_root, standardised=scale is not None, **callbacks)[1]
+    return train_run(config, graph, data_root, out=out, standardised=scale is not None, **callbacks)[1]
 
 
 def train_run(
@@ -153,6 +183,7 @@ def train_run(
     data_root: str,
     *,
     standardised: bool,
+    out: Path | None = None,
     ranks: World | None = None,
     **callbacks: Any,
 ) -> tuple[Result, Record]:
@@ -163,13 +194,14 @@ def train_run(
         graph: its graph, standardised where it has to be.
         data_root: of the data sets.
         standardised: whether the graph's features have been.
+        out: the folder of a Θ on disk.
         ranks: the processes that train together, all of which call this; None: this one alone.
         callbacks: arguments of `GIST.fit`.
 
     Returns:
         The result, and its record.
     """
-    trainer = config.trainer(graph.num_features, graph.num_classes, ranks=ranks)
+    trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     diverged = None
     try:
         result = config.fit(trainer, graph, progress=False, **callbacks)

@@ -33,7 +33,7 @@ class ByLayers:
         InputError: the disk has too little space for the temporary files.
     """
 
-    nodes = None  # all nodes have an output
+    nodes = parts = None  # all nodes have an output, and the graph is in one piece
 
     def __init__(self, batch: Batch, plan: Plan) -> None:
         self._batch, self._plan = batch, plan

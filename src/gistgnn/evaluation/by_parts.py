@@ -29,9 +29,9 @@ _ENTRY = 64  # bytes per edge while the operators are computed
 class ByParts:
     """Runs a model on one part of the graph after the other, without the edges between parts.
 
-    The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5); here
-    all nodes are scored together. The parts are METIS clusters. Their batches stay in memory if they need less than a
-    quarter of the available memory.
+    The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5; see
+    `gistgnn.evaluation.scores.mean_f1`). The parts are METIS clusters. Their batches stay in memory if they need less
+    than a quarter of the available memory.
 
     Args:
         batch: the whole graph.
@@ -42,6 +42,7 @@ class ByParts:
 
     Attributes:
         nodes: mask [N] of the nodes with an output; None: all nodes.
+        parts: the number of each node's part, [N].
 
     Raises:
         InputError: more parts than nodes, METIS failed, or the sample has no validation or no test node.
@@ -52,6 +53,7 @@ class ByParts:
         if parts > count:
             raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
         self._clusters = cluster(batch.edge_index, count, parts, "metis", seed)
+        self.parts = self._clusters.assignment
         chosen = np.arange(len(self._clusters))
         if sample is not None:
             chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])
@@ -60,7 +62,7 @@ class ByParts:
         self.nodes: Tensor | None = None
         if sample is not None:
             self.nodes, self._scored = self._count(batch, chosen)
-        inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(self._clusters.assignment)
+        inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(self.parts)
         data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
         alone = replace(
             batch,
@@ -98,7 +100,7 @@ class ByParts:
         """Return the mask [N] of the nodes in the sample, and how many nodes of each split it has."""
         sampled = torch.zeros(len(self._clusters), dtype=torch.bool)
         sampled[torch.from_numpy(chosen)] = True
-        nodes = sampled[self._clusters.assignment].to(batch.x.device)
+        nodes = sampled[self.parts].to(batch.x.device)
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
             sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"

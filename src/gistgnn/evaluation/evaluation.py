@@ -30,6 +30,10 @@ class Inference(Protocol):
     def nodes(self) -> Tensor | None:
         """The mask [N] of the nodes with an output; None: all nodes."""
 
+    @property
+    def parts(self) -> Tensor | None:
+        """The number of each node's part, [N]; None: the graph is in one piece."""
+
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json: "method", "exact" and the method's own fields."""
 
@@ -40,7 +44,7 @@ class Inference(Protocol):
 class WholeGraph:
     """Runs any model on the whole graph at once."""
 
-    nodes = None
+    nodes = parts = None
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -64,7 +68,7 @@ class EnsembleAverage:
         kinds = {_shapes(member): member for member in members}
         self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
         self._first = next(iter(self._by_shapes.values()))
-        self.nodes = self._first.nodes
+        self.nodes, self.parts = self._first.nodes, self._first.parts
 
     def describe(self) -> dict[str, Any]:
         """Return the members' method as in result.json."""

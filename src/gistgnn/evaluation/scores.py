@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation, Inference
 from gistgnn.graphs import Graph
+from gistgnn.recipe.label_metrics import predicted_labels
 from gistgnn.recipe.metric import NAMED, Metric
 from gistgnn.sampling import Batch, whole_graph
 
@@ -18,7 +19,8 @@ SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in resu
 class Scores(dict[str, float]):
     """Scores on one split by name: accuracy, f1_micro and f1_macro as fractions; those of a regression: r2, mae, rmse.
 
-    The metric that selects the best model is among them.
+    The metric that selects the best model is among them, and "f1_parts", the mean of the parts' micro F1, where the
+    model ran by parts (appendix A.5).
     """
 
     @property
@@ -49,6 +51,29 @@ def selection_metric(graph: Graph) -> str:
 def shown_metrics(graph: Graph) -> tuple[str, ...]:
     """Return the names of the scores of a graph's task."""
     return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
+
+
+def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
+    """Return the mean of the micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
+
+    Small parts weigh as much as large ones, and a part without a node does not count. The F1 of a part without any
+    label, true or predicted, is 0.
+
+    Args:
+        predicted: classes [N], or labels [N, K] of 0 and 1.
+        y: likewise, the true ones.
+        parts: [N], the number of each node's part.
+    """
+    truth, guess = y.long(), predicted.long()
+    if truth.dim() == 1:
+        right = (truth == guess).long()
+        wrong = 2 * (1 - right)  # the class that is given, and the one that is not
+    else:
+        right, wrong = (truth & guess).sum(dim=1), (truth ^ guess).sum(dim=1)
+    numbers, place = parts.to(truth.device).unique(return_inverse=True)
+    counts = torch.zeros(2, len(numbers), dtype=torch.double, device=truth.device)
+    counts.index_add_(1, place, torch.stack([2 * right, wrong]).double())
+    return float((counts[0] / counts.sum(dim=0).clamp(min=1)).mean())
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:
@@ -90,16 +115,20 @@ def evaluate(
         InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
     with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
-        return score(inference.logits(model), graph, splits, inference.nodes, metric)
+        return score(inference.logits(model), graph, splits, inference, metric)
 
 
 def score(
-    logits: Tensor, graph: Graph, splits: Sequence[str], sampled: Tensor | None = None, metric: Metric | None = None
+    logits: Tensor,
+    graph: Graph,
+    splits: Sequence[str],
+    inference: Inference | None = None,
+    metric: Metric | None = None,
 ) -> dict[str, Scores]:
     """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
 
-    ``sampled`` is the mask [N] of the nodes with an output; None: all nodes. Every score is computed over all nodes of
-    a split at once, however the output was computed.
+    ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one. Every score
+    is computed over all nodes of a split at once, however the output was computed, but for the mean over parts.
 
     Raises:
         InputError: no node of a split has an output, or the metric fails.
@@ -108,12 +137,17 @@ def score(
     if metric is not None and metric not in metrics:
         metrics.append(metric)
     results = {}
+    sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
+    by_parts = None if graph.regression or logits.shape[1] != graph.num_classes else parts
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
         chosen, targets = logits[mask], graph.y[mask]
         results[split] = Scores({each.name: each(chosen, targets) for each in metrics})
+        if by_parts is not None:
+            guess = predicted_labels(chosen, graph.multi_label)
+            results[split]["f1_parts"] = mean_f1(guess, targets, by_parts[mask.to(by_parts.device)])
     return results
 
 

@@ -130,12 +130,26 @@ class Experiment(ABC):
             InputError: an unknown data set, or a value out of range.
         """
 
-    def reproduce(self, out: Path, data_root: str, jobs: int, command: str, *, trains: bool = True) -> Outcome:
+    def shortened(self) -> Self:
+        """Return the experiment as it is rehearsed (see `gistgnn.paper.rehearsal`), where runs are short anyway."""
+        return self
+
+    def reproduce(
+        self,
+        out: Path,
+        data_root: str,
+        jobs: int,
+        command: str,
+        store: RunStore | None = None,
+        *,
+        trains: bool = True,
+    ) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
 
-        `trains`: train the runs that are missing; otherwise show the finished ones alone.
+        `store` has the finished runs; None: they are in the directory. `trains`: train the runs that are missing;
+        otherwise show the finished ones alone.
         """
-        outcome = self.run(RunStore(out / RUNS, data_root, trains=trains), jobs)
+        outcome = self.run(store or RunStore(out / RUNS, data_root, trains=trains), jobs)
         machine = outcome.machine or describe_machine(self.device)
         record = {
             **asdict(outcome),

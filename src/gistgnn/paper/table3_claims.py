@@ -27,6 +27,25 @@ def judge(where: str, layers: int, rows: Rows, widths: Collection[int], sub_gcns
     return [*_against_one_device(where, layers, rows, sorted(widths), several), *rises]
 
 
+def fits_as_in_the_paper(
+    where: str, fitting: Collection[tuple[int, int]], paper: Mapping[tuple[int, int], bool]
+) -> Verdict:
+    """Judge "OOM marks experiments that cause out-of-memory errors" (caption).
+
+    Args:
+        where: data set and L.
+        fitting: m and d of the runs that fit by the plan.
+        paper: whether the paper's runs fit, by m and d; {}: they are not comparable.
+    """
+    claim = f"{where}: the same runs as in the paper fit in the memory of a device, by the plan"
+    if not paper:
+        return not_shown(claim, "another graph or another memory than the paper's")
+    differing = sorted((d, m) for (m, d), fits in paper.items() if fits != ((m, d) in fitting))
+    ours = {True: "fits", False: "does not fit"}
+    each = [f"d = {d}, m = {m} {ours[(m, d) in fitting]}" for d, m in differing]
+    return Verdict(claim, not differing, "; ".join(each) or f"all {len(paper)} agree")
+
+
 def _against_one_device(
     where: str, layers: int, rows: Rows, widths: list[int], several: list[int]
 ) -> Iterator[Verdict]:

@@ -48,7 +48,7 @@ class EnsembleTable(AppendixB):
         return [verdict for (dataset,), group in groups.items() for verdict in self._judge_one(dataset, group)]
 
     def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
-        group, graph = super()._measure(key, runs, store), load(runs[0].dataset, store.data_root)
+        group, graph = super()._measure(key, runs, store), load(store.dataset(runs[0].dataset), store.data_root)
         scale = runs[0].scale(graph)
         alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device))
         return replace(group, alone=dict(zip(map(name_of, runs), alone, strict=True)))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
-from gistgnn.compare import finished
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
@@ -61,7 +60,7 @@ class Theory(Experiment):
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
         """Train at every width, m and ζ, and measure the laws on the first data set."""
-        problems = {name: self._problem(name, store.data_root) for name in self.datasets}
+        problems = {name: self._problem(name, store) for name in self.datasets}
         most = max(*self.sub_gcns, *SPLITS)
         if min(self.widths) < most:
             raise InputError(
@@ -71,7 +70,7 @@ class Theory(Experiment):
         cells = dict.fromkeys(cell for name in self.datasets for line in self._lines(name) for cell in line)
         training = {f"training {cell}": self._training(cell, problems[cell.dataset]) for cell in cells}
         laws = Laws(self.datasets[0], problems[self.datasets[0]], tuple(sorted(set(self.widths))), self.seeds)
-        results = finished.measure_all(store.directory, {**training, **laws.wanted()}, self.name)
+        results = store.measured({**training, **laws.wanted()}, self.name)
         by_cell = {cell: results[f"training {cell}"] for cell in cells}
         rows = [_row(cell, result) for cell, result in by_cell.items()]
         verdicts = [verdict for name in self.datasets for verdict in self._verdicts(name, problems[name], by_cell)]
@@ -79,8 +78,13 @@ class Theory(Experiment):
         verdicts, charts = [*verdicts, *laws.verdicts(results)], [*charts, *laws.charts(results)]
         return Outcome(COLUMNS, rows, self._note(problems), verdicts, charts)
 
-    def _problem(self, name: str, data_root: str) -> Problem:
-        problem = load_problem(name, data_root, nodes=None if is_built_in(name) else self.nodes, scaled=True)
+    def shortened(self) -> Self:
+        """See `Experiment`: two local steps from one seed."""
+        return replace(self, epochs=2, seeds=1)
+
+    def _problem(self, name: str, store: RunStore) -> Problem:
+        nodes = None if is_built_in(name) else self.nodes
+        problem = load_problem(store.dataset(name), store.data_root, nodes=nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")

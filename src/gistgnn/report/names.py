@@ -15,7 +15,7 @@ METHODS = {
     "ensemble": "ensemble",
 }
 ONE_DEVICE = "one device"
-SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1"}
+SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts"}
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT"}
 SHARES = {
     **SCORES,

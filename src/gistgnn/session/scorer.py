@@ -142,5 +142,5 @@ class Scorer:
 
     def _table(self, logits: Tensor) -> ScoreTable:
         assert self._inference is not None
-        found = score(logits, self._graph, SCORED, self._inference.nodes, self.metric)
+        found = score(logits, self._graph, SCORED, self._inference, self.metric)
         return {split: scores.as_dict() for split, scores in found.items()}

@@ -1,0 +1,188 @@
+"""Rehearsals of experiments: every setting takes two steps, on graphs of the data's shape, and nothing is kept."""
+
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from gistgnn.graphs import find, load_file
+from gistgnn.graphs.info import DATASETS
+from gistgnn.paper import rehearsal
+from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.paper.rehearsal import MOST_WORK, Rehearsal, name_of
+from gistgnn.paper.stand_in_graphs import EDGES, StandIns, drawn_share, least_share, shape_of, stand_in
+from gistgnn.paper.table2_large_graphs import Reddit
+from gistgnn.paper.theory_bounds import Theory
+from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import ClusterSampling
+from gistgnn.schedule import Schedule
+from tests.cli.in_process import refused, run
+from tests.helpers.commands import run_command
+from tests.paper.test_provenance import NAMES, experiment_of, runs_of
+
+REDDIT = ("reproduce", "reddit", "--scale", "full", "--datasets", "digits", "--models", "graphsage", "--layers", 2)
+LINE = re.compile(r"(ran|by plan): digits, graphsage 256-256, m = \d(, GIST in phases)?, clusters: .+")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_every_setting_has_a_line_and_nothing_is_kept(
+    temporary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*REDDIT, "--seeds", 2, "--clusters", 40, "--rehearse", "--out", tmp_path / "out") == 0
+    out, err = capsys.readouterr()
+    *lines, last = out.splitlines()
+    assert len(lines) == 7
+    assert all(LINE.fullmatch(line) and line.startswith("ran: ") for line in lines), out
+    assert re.fullmatch(r"rehearsed: 7 settings ran, 0 by plan, in .+; 7 rows, \d+ verdicts and the report .+", last)
+    assert not err
+    assert list(tmp_path.iterdir()) == [temporary]
+    assert not list(temporary.iterdir())
+
+
+def test_what_is_too_large_is_planned_and_runs_narrow(
+    temporary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsal, "available_bytes", lambda _: 2**20)
+    words = ("--sub-gcns", 2, "--local-steps", 1, 5, "--epochs", 5)
+    assert run("reproduce", "local-iterations", "--datasets", "digits", *words, "--rehearse") == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("by plan: digits, gcn 256-256, m = 2: ")
+    assert "; 512 KiB may be taken here, its code ran 64 wide, in " in first
+    assert last.startswith("rehearsed: 0 settings ran, 1 by plan, ")
+
+
+def test_a_setting_that_cannot_be_trained_is_named(
+    temporary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--clusters", 1500, "--rehearse", "--out", tmp_path / "out")
+    message = "digits, graphsage 256-256, m = 1, clusters: clusters is 1500, expected an integer from 1 to"
+    refused(capsys, message, *REDDIT, *words, leaves=tmp_path)
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--datasets", "absent"), "'absent' is neither a data set nor a file"),
+        (("--datasets", "synthetic:reddit@2"), "the fraction is '2'"),
+        (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
+        (("--rehearse=yes",), "ignored explicit argument 'yes'"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = () if "--out" in words else ("--out", tmp_path / "out")
+    refused(capsys, message, "reproduce", "reddit", "--rehearse", *words, *out, leaves=tmp_path)
+
+
+def test_as_a_user_starts_it(tmp_path: Path) -> None:
+    words = ("--datasets", "digits", "--sub-gcns", 2, "--local-steps", 1, "--seeds", 1)
+    done = run_command(tmp_path, "reproduce", "local-iterations", "--scale", "full", *words, "--rehearse")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ran: digits, gcn 256-256, m = 2: ")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_run_of_the_full_scale_can_be_cut(name: str) -> None:
+    """Each is tried on a share of its graph, with batches as large, and takes two steps in two rounds."""
+    different = {rehearsal._key(config): config for config in _runs(name)}
+    for config in different.values():
+        shares = list(rehearsal._shares(config))
+        small, sizes = rehearsal._scaled(config, shares[-1])
+        assert shares == sorted(shares, reverse=True)
+        assert sizes.edges <= 2 * EDGES
+        assert small.model == config.model
+        if isinstance(config.sampler, ClusterSampling) and isinstance(small.sampler, ClusterSampling):
+            assert small.sampler.clusters_per_batch == config.sampler.clusters_per_batch
+            known, full = find(config.dataset), config.sampler
+            assert known
+            in_batch = sizes.nodes / small.sampler.clusters
+            assert in_batch == pytest.approx(known.nodes / full.clusters, rel=0.1)
+        if config.training.phases:
+            steps = -(-small.sampler.clusters // small.sampler.clusters_per_batch)  # type: ignore[union-attr]
+            schedule = Schedule(small.training, steps, small.sub_gcns)
+            assert [len(rounds) for rounds in schedule.phases] == [rehearsal.STEPS] * len(config.training.phases)
+        assert small.training.local_steps == 1
+        assert small.training.evaluate_every == rehearsal.STEPS
+
+
+def _runs(name: str) -> list[RunConfig]:
+    """The runs of an experiment, with those of our own recipe."""
+    experiment = experiment_of(name)
+    groups: Callable[[], dict[object, list[RunConfig]]] | None = getattr(experiment, "_groups", None)
+    return [config for runs in groups().values() for config in runs] if groups else runs_of(experiment)
+
+
+def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
+    groups = Reddit.at("full", models_of=("graphsage",), layers=(2,))._groups()
+    (runs,) = groups.values()
+    assert len({rehearsal._key(config) for config in runs}) == len({name_of(config) for config in runs}) == 7
+
+
+def test_wide_models_are_too_much_work_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    store = Rehearsal(tmp_path, "data", lines.append)
+    assert set(MOST_WORK) == {"cpu", "cuda"}
+    wide = next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768)
+    small, sizes = rehearsal._scaled(wide, min(rehearsal._shares(wide)))
+    assert rehearsal._hindrance(small, sizes) == "two steps take too long here"
+    store.left_out(wide, "39 GiB")
+    assert lines == ["by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"]
+    assert store.planned == 1
+
+
+def test_measurements_are_made_and_not_kept(tmp_path: Path) -> None:
+    lines: list[str] = []
+    found = Rehearsal(tmp_path, "data", lines.append).measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory")
+    assert found == {"local 1": [1, 2]}
+    assert lines[0].startswith("ran: local, d_1 = 8: ")
+    assert not list(tmp_path.iterdir())
+    short = Theory.at("full").shortened()
+    assert (short.epochs, short.seeds, short.widths) == (2, 1, Theory.at("full").widths)
+
+
+@pytest.mark.parametrize("name", ["cora", "ppi", "digits"])
+def test_a_stand_in_has_the_sizes_of_its_data_set(name: str, tmp_path: Path) -> None:
+    info, share = DATASETS[name], {"ppi": 0.1}.get(name, 1.0)
+    graphs = StandIns(tmp_path)
+    graph = load_file(graphs.file(name, share))
+    shape = shape_of(info, share)
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (shape.nodes, shape.edges, info.features)
+    assert graph.num_classes == info.classes
+    assert int(graph.train.sum()) == shape.train
+    assert graph.multi_label == (info.task == "multi-label")
+    nonzero = torch.count_nonzero(graph.x) / graph.x.numel()
+    assert float(nonzero) == pytest.approx(1.0 if info.nonzero >= 0.5 else info.nonzero, rel=0.05)
+    assert graphs.file("own.npz") == "own.npz"
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_share_has_room_for_its_edges(name: str) -> None:
+    info = DATASETS[name]
+    share = drawn_share(info)
+    shape = shape_of(info, share)
+    assert least_share(info) <= share <= 1
+    assert shape.edges <= max(2 * EDGES, 0.13 * shape.nodes**2)
+    assert shape.nodes >= 20 * info.classes
+    assert shape.edges / shape.nodes == pytest.approx(info.edges / info.nodes, rel=0.01)
+
+
+def test_the_same_stand_in_is_drawn_again() -> None:
+    first, second = (stand_in(DATASETS["digits"], 0.5) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+    assert torch.equal(first.edge_index, second.edge_index)
+
+
+def test_every_experiment_can_be_rehearsed() -> None:
+    assert set(NAMES) | {"theory"} == set(EXPERIMENTS)
