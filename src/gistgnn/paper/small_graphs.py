@@ -18,7 +18,7 @@ from gistgnn.compare.turns import Record
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
-from gistgnn.utils.formats import mean_sd
+from gistgnn.utils.formats import mean_sd, plural
 
 DROPOUT = 0.5
 WEIGHT_DECAY = 5e-4  # of the authors' sweeps
@@ -126,7 +126,7 @@ class GridFigure(Experiment):
             ["data set", self.line[0], *map(self.point.format, points)],
             rows,
             "Test accuracy in percent at the best validation score, mean ± standard deviation over "
-            f"{self.seeds} seeds. {self._settings()} Each cell chooses its learning rate, in brackets, from "
+            f"{plural(self.seeds, 'seed')}. {self._settings()} Each cell chooses its learning rate, in brackets, from "
             f"{listed(RATES[self.scale])} by the mean validation accuracy of these seeds. Adam with weight decay "
             f"{WEIGHT_DECAY:g}, a step schedule, full batch, dropout {DROPOUT:g} on hidden features. The paper shows "
             "curves and gives no numbers; its text gives neither learning rates nor dropout.",
