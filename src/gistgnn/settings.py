@@ -190,11 +190,13 @@ class Training:
         """Return a new optimiser of the parameters."""
         import torch
 
+        from gistgnn.utils.optimizers import eager
+
         # fused: one pass over the parameters in a step, on the CPU as well
         options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay, "fused": True}
         if self.optimizer == "sgd":
             options["momentum"] = self.momentum
-        return getattr(torch.optim, OPTIMIZERS[self.optimizer])(parameters, **options)
+        return eager(getattr(torch.optim, OPTIMIZERS[self.optimizer]))(parameters, **options)
 
     def _check_phases(self) -> None:
         if not self.phases:

@@ -1,5 +1,8 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.evaluation.scores import Scores, evaluate, predict, predicted_labels, score_labels
@@ -39,6 +42,19 @@ def test_several_labels() -> None:
 def test_nothing_predicted_and_nothing_there() -> None:
     result = score_labels(torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, 2))
     assert result == Scores(1.0, 0.0, 0.0)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.booleans(), st.integers(0, 2**16))
+def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: bool, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    shape, most = ((nodes, classes), 2) if several else ((nodes,), classes)
+    truth, guess = (torch.randint(most, shape, generator=generator) for _ in range(2))
+    result = score_labels(guess, truth)
+    assert result.accuracy == pytest.approx(accuracy_score(truth, guess))
+    for name, found in (("micro", result.f1_micro), ("macro", result.f1_macro)):
+        if several and classes == 1:  # scikit-learn takes one column for two classes
+            continue
+        assert found == pytest.approx(f1_score(truth, guess, average=name, zero_division=0))
 
 
 def test_predicted_labels() -> None:

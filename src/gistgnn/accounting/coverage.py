@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from gistgnn.layout.axes import Dim
 from gistgnn.partition import Blocks, Partition
 from gistgnn.theta.model_spec import ModelSpec
@@ -78,12 +80,9 @@ def _rounds_of(
 
     Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
     """
-    from scipy.stats import binom  # slow to import
-
     if len(kind) == 1:
         ((m, rounds),) = kind
-        chance = binom.pmf(range(number + 1), number, chances[m]).tolist()
-        return {n * rounds: each for n, each in enumerate(chance) if each > _TINY}
+        return {n * rounds: each for n, each in enumerate(_binomial(number, chances[m])) if each > _TINY}
     one, before = {}, 0.0
     ordered = sorted(kind, key=lambda pair: -split[pair[0]].sub_gcns)
     for place, (m, _) in enumerate(ordered):
@@ -94,6 +93,15 @@ def _rounds_of(
     for _ in range(number):
         found = _sum(found, one)
     return found
+
+
+def _binomial(number: int, chance: float) -> list[float]:
+    """Return the probability of 0, 1, ..., ``number`` hits in so many trials."""
+    hits, trials = torch.arange(number + 1, dtype=torch.float64), torch.tensor(float(number), dtype=torch.float64)
+    ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
+    p = torch.tensor(chance, dtype=torch.float64)
+    odds: list[float] = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp().tolist()
+    return odds
 
 
 def _sum(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import torch
-from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
@@ -40,10 +39,24 @@ def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:
 
 
 def score_labels(predicted: Tensor, y: Tensor) -> Scores:
-    """Score predictions against labels, both [N] classes or both [N, K] of 0 and 1."""
-    truth, guess = y.long().cpu().numpy(), predicted.cpu().numpy()
-    micro, macro = (float(f1_score(truth, guess, average=a, zero_division=0)) for a in ("micro", "macro"))
-    return Scores(float(accuracy_score(truth, guess)), micro, macro)
+    """Score predictions against labels, both [N] classes or both [N, K] of 0 and 1.
+
+    The mean of the classes' F1 is over the classes that `predicted` or `y` has; of multi-label graphs, over all K, and
+    a label without any positive counts as 0.
+    """
+    y = y.long()
+    right = predicted == y
+    if y.dim() == 2:
+        accuracy = right.all(dim=1)
+        hits, guessed, true = (labels.sum(dim=0) for labels in (predicted * y, predicted, y))
+    else:
+        accuracy, classes = right, int(torch.maximum(predicted.max(), y.max())) + 1
+        hits, guessed, true = (torch.bincount(labels, minlength=classes) for labels in (y[right], predicted, y))
+        there = guessed + true > 0
+        hits, guessed, true = hits[there], guessed[there], true[there]
+    f1 = 2 * hits.double() / (guessed + true).clamp(min=1)
+    micro = 2 * float(hits.sum()) / max(1.0, float((guessed + true).sum()))
+    return Scores(float(accuracy.double().mean()), micro, float(f1.mean()))
 
 
 def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None = None) -> Tensor:

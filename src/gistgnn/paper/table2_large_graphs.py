@@ -165,7 +165,8 @@ class Reddit(LargeGraphs):
             return f"{heads}."
         return (
             "The paper's numbers are for Reddit itself, 80 epochs, ζ = 500; the synthetic graph has Reddit's shape and "
-            f"a fifth of its edges. {heads} and layer norms. Its batches are ten times as large, because a node has "
+            f"a fifth of its edges. These runs see 20 to 30 times fewer nodes than the paper's, which costs m = 4 and 8 "
+            f"most of what they lose (benchmarks.reddit_steps). {heads} and layer norms. Its batches are ten times as large, because a node has "
             f"few neighbours in a small batch and many in the whole graph. It gets {GAT_FACTOR} times as many epochs, "
             f"a ζ {GAT_FACTOR} times smaller, and a learning rate of 0.001."
         )

@@ -48,7 +48,6 @@ class Resources:
 
         ``out`` is the run's folder, which need not exist; None: this one.
         """
-        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # torch loads much of its code at the first one
         base = psutil.Process().memory_info().rss + _TOUCHED
         host, gpu = available_bytes(torch.device("cpu")) + base, None
         if torch.device(device).type == "cuda":
