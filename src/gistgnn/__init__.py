@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
     from gistgnn.phases import Phase as Phase
-    from gistgnn.recipe.metric import Metric as Metric
     from gistgnn.round import Round as Round
     from gistgnn.runs.saved_run import load_run as load_run
     from gistgnn.session.callbacks import Callback as Callback
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from gistgnn.session.result import Result as Result
     from gistgnn.session.saving import Saving as Saving
     from gistgnn.settings import Training as Training
+    from gistgnn.training.metric import Metric as Metric
 
 __version__ = "0.1.0"
 
@@ -31,7 +31,7 @@ _HOMES = {
     "Graph": "graphs",
     "InputError": "errors",
     "Loop": "session.loop",
-    "Metric": "recipe.metric",
+    "Metric": "training.metric",
     "Phase": "phases",
     "RankLostError": "errors",
     "Result": "session.result",

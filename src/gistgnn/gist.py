@@ -11,11 +11,6 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.phases import Phase
-from gistgnn.recipe.loss import Loss
-from gistgnn.recipe.metric import Metric
-from gistgnn.recipe.names import LossName, MetricName, OptimizerName, ScheduleName
-from gistgnn.recipe.optimizer import MakeOptimizer
-from gistgnn.recipe.schedule import Factor, MakeScheduler
 from gistgnn.runners.registry import RunnerName, make_runner
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Sampling, named_sampling
@@ -27,6 +22,11 @@ from gistgnn.session.saving import Saving
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.session import Session
 from gistgnn.settings import Training, choose_training
+from gistgnn.training.loss import Loss
+from gistgnn.training.metric import Metric
+from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
+from gistgnn.training.optimizer import MakeOptimizer
+from gistgnn.training.schedule import Factor, MakeScheduler
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

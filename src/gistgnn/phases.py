@@ -1,5 +1,6 @@
 """A phase of a training run: a part with its own m and learning rate."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,3 +49,22 @@ def as_phases(phases: Any) -> tuple[Phase, ...]:
     if not isinstance(phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in phases):
         raise InputError(f"phases is {phases!r}, expected a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]")
     return tuple(phases)
+
+
+def check_kept_blocks(phases: Iterable[tuple[int, int]]) -> None:
+    """Raise InputError if successive phases keep their blocks, and these are not nested.
+
+    Args:
+        phases: m of every phase, and the rounds between two draws of its blocks; 0: they are kept.
+    """
+    kept: set[int] = set()  # m of the phases that have the same draw
+    for sub_gcns, redraw_every in phases:
+        kept = kept if redraw_every == 0 else set()
+        for other in sorted(kept):
+            few, many = sorted((other, sub_gcns))
+            if many % few:
+                raise InputError(
+                    f"the phases have {other} and {sub_gcns} sub-GCNs, but the blocks are kept: use numbers of which "
+                    "one divides the other, or redraw_every=1"
+                )
+        kept.add(sub_gcns)

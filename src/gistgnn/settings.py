@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
-from gistgnn.phases import Phase, as_phases
-from gistgnn.recipe.checks import check_recipe
-from gistgnn.recipe.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName, name_of, restored
+from gistgnn.phases import Phase, as_phases, check_kept_blocks
+from gistgnn.training.checks import check_functions
+from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName, name_of, restored
 from gistgnn.utils.checks import check_count, check_number
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from gistgnn.recipe.loss import Loss
-    from gistgnn.recipe.metric import Metric
-    from gistgnn.recipe.optimizer import MakeOptimizer
-    from gistgnn.recipe.schedule import Factor, MakeScheduler
+    from gistgnn.training.loss import Loss
+    from gistgnn.training.metric import Metric
+    from gistgnn.training.optimizer import MakeOptimizer
+    from gistgnn.training.schedule import Factor, MakeScheduler
 
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
 """Settings that older records do not name; records leave them out where they are not used."""
@@ -83,7 +83,7 @@ class Training:
             Θ m narrow models side by side.
         budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
             chosen by measuring steps (see `gistgnn.session.budget`); None: no limit.
-        loss: a name, or a function of (logits, targets); see `gistgnn.recipe.loss.Criterion`. None: cross-entropy,
+        loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`. None: cross-entropy,
             binary cross-entropy if nodes have several labels, or "mse" for a regression.
         class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).
             "balanced" gives all classes the same weight in sum.
@@ -152,7 +152,7 @@ class Training:
             check_number("clip_norm", self.clip_norm, above=True)
         if self.class_weights is not None and not isinstance(self.class_weights, str):
             object.__setattr__(self, "class_weights", tuple(float(weight) for weight in self.class_weights))
-        check_recipe({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
+        check_functions({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
         self._check_phases()
 
     @property
@@ -221,20 +221,20 @@ class Training:
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1; for a scheduler of torch see `rate_at`."""
-        from gistgnn.recipe.schedule import rate
+        from gistgnn.training.schedule import rate
 
         return rate(self.schedule, self.lr, progress)
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 0, of some steps."""
-        from gistgnn.recipe.schedule import scheduler_of, scheduler_rates
+        from gistgnn.training.schedule import scheduler_of, scheduler_rates
 
         make = scheduler_of(self.schedule)
         return self.rate(step / steps) if make is None else scheduler_rates(make, self.lr, steps)[min(step, steps - 1)]
 
     def make_optimizer(self, parameters: "Iterable[Tensor]") -> "Optimizer":
         """Return a new optimiser of the parameters."""
-        from gistgnn.recipe.optimizer import make_optimizer
+        from gistgnn.training.optimizer import make_optimizer
 
         return make_optimizer(self.optimizer, parameters, self.lr, self.weight_decay, self.momentum)
 
@@ -255,21 +255,7 @@ class Training:
                     f"{'copies' if before.copies else 'sub-GCNs'}, which are no copies of one narrow model: begin the "
                     "run with copies, or with more copies of which their number is a divisor"
                 )
-        self._check_kept_blocks()
-
-    def _check_kept_blocks(self) -> None:
-        """Refuse phases of which the blocks are kept, but not nested."""
-        kept: set[int] = set()  # m of the phases that have the same draw
-        for phase in self.phases:
-            kept = kept if self.of_phase(phase).redraw_every == 0 else set()
-            for other in sorted(kept):
-                few, many = sorted((other, phase.sub_gcns))
-                if many % few:
-                    raise InputError(
-                        f"the phases have {other} and {phase.sub_gcns} sub-GCNs, but the blocks are kept: use numbers "
-                        "of which one divides the other, or redraw_every=1"
-                    )
-            kept.add(phase.sub_gcns)
+        check_kept_blocks([(phase.sub_gcns, self.of_phase(phase).redraw_every) for phase in self.phases])
 
     def autocast(self, device: "torch.device") -> "torch.autocast":
         """Return the context in which a step's forward pass and loss run."""

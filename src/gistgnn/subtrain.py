@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.recipe.loss import Criterion
 from gistgnn.sampling import Batch, forward
 from gistgnn.settings import Training
+from gistgnn.training.loss import Criterion
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:

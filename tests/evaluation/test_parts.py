@@ -8,8 +8,8 @@ from gistgnn.evaluation import by_parts as parts_module
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN
-from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import whole_graph
+from gistgnn.training.metric import NAMED
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
 

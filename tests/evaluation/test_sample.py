@@ -7,8 +7,8 @@ from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
-from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import whole_graph
+from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused

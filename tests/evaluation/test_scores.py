@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from gistgnn.evaluation.scores import evaluate, mean_f1, predict
 from gistgnn.graphs import Graph
-from gistgnn.recipe.label_metrics import predicted_labels
-from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import whole_graph
+from gistgnn.training.label_metrics import predicted_labels
+from gistgnn.training.metric import NAMED
 from tests.helpers.models import C, F, tiny_graph
 
 

@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
 from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
-from gistgnn.recipe.metric import NAMED
 from gistgnn.sampling import SaintNodeSampling, whole_graph
+from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import C, tiny_graph

@@ -12,10 +12,10 @@ from typing import get_args
 import gistgnn
 from gistgnn import GIST
 from gistgnn.partition import KINDS
-from gistgnn.recipe.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
 from gistgnn.runners.registry import RUNNERS, RunnerName
 from gistgnn.sampling.registry import FULL, SAMPLERS, SamplerName
 from gistgnn.theta.registry import STORES, StoreName
+from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
 from tests.helpers.fitting import gcn
 from tests.test_docs import README_BLOCKS
 

@@ -16,13 +16,13 @@ from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.recipe.metric import Metric
 from gistgnn.sampling import Sampling
 from gistgnn.session.scorer import Running, Scorer, ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
+from gistgnn.training.metric import Metric
 
 
 class Ensemble(GIST):

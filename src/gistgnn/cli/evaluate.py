@@ -66,8 +66,8 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
         InputError: the model is the user's own and --model is missing, or its graph has no file.
     """
     from gistgnn.graphs import find
-    from gistgnn.recipe.names import find as imported
     from gistgnn.runs.run_folder import load_run, read_record
+    from gistgnn.training.names import find as imported
 
     record = read_record(args.directory)
     model = record["config"]["model"]
@@ -152,9 +152,9 @@ def _predict(args: argparse.Namespace) -> int:
     from gistgnn.evaluation.scores import predict
     from gistgnn.graphs import load_nodes
     from gistgnn.io.whole_files import replacing
-    from gistgnn.recipe.label_metrics import predicted_labels
     from gistgnn.runs.run_folder import choose_device, scale_features
     from gistgnn.sampling import Batch, check_fits
+    from gistgnn.training.label_metrics import predicted_labels
 
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")

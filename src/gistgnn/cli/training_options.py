@@ -23,12 +23,12 @@ from gistgnn.cli.options import (
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS
-from gistgnn.recipe.names import CLASS_LOSSES, CLASS_METRICS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
 from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, SHORTEST_ROUND, Training
 from gistgnn.theta.registry import ALIASES, STORES
+from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options

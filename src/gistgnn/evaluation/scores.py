@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation, Inference
 from gistgnn.graphs import Graph
-from gistgnn.recipe.label_metrics import predicted_labels
-from gistgnn.recipe.metric import NAMED, Metric
 from gistgnn.sampling import Batch, whole_graph
+from gistgnn.training.label_metrics import predicted_labels
+from gistgnn.training.metric import NAMED, Metric
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
 

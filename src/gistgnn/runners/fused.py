@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
-from gistgnn.recipe.names import NAMES, name_of
 from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Losses, keeps_moments
@@ -19,6 +18,7 @@ from gistgnn.sampling import Batch, Sampler, forward
 from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
+from gistgnn.training.names import NAMES, name_of
 from gistgnn.utils.random_streams import torch_stream
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError
-from gistgnn.recipe.names import find
 from gistgnn.settings import Training
+from gistgnn.training.names import find
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,10 +12,10 @@ from torch import nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.global_model import GlobalModel
-from gistgnn.recipe.metric import Metric
 from gistgnn.round import Round
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
+from gistgnn.training.metric import Metric
 from gistgnn.utils.checks import check_count
 
 

@@ -11,11 +11,11 @@ import torch
 from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph
 from gistgnn.phases import Phase
-from gistgnn.recipe.loss import Criterion, make_criterion
-from gistgnn.recipe.metric import NAMED, Metric, as_metric
 from gistgnn.sampling import Batch
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
+from gistgnn.training.loss import Criterion, make_criterion
+from gistgnn.training.metric import NAMED, Metric, as_metric
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from gistgnn.evaluation import Evaluation, Inference
 from gistgnn.evaluation.scores import evaluation_mode, score
 from gistgnn.graphs import Graph
-from gistgnn.recipe.metric import Metric
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
+from gistgnn.training.metric import Metric
 from gistgnn.utils.console import spinner
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value

@@ -18,7 +18,6 @@ from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
-from gistgnn.recipe.optimizer import check_optimizer
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.budget import Clock, choose
@@ -35,6 +34,7 @@ from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum, values_of
+from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
@@ -206,10 +206,10 @@ class Session:
         counts = coverage_of(trainer._full_spec, trainer.partition, schedule.draws(schedule.rounds))["counts"]
         if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
             log.warning(
-                "%.1f %% of the parameters will never be trained: they lie between blocks in all %d rounds; raise "
+                "%.1f %% of the parameters will never be trained: they lie between blocks in %s; raise "
                 "epochs, lower local_steps, or end with a phase of one sub-GCN",
                 100 * share,
-                schedule.rounds,
+                "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds",
             )
 
     def _make_monitor(self, preparing: Stopwatch) -> Monitor:

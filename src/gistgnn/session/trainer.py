@@ -11,7 +11,6 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Widths
 from gistgnn.partition import Partition
-from gistgnn.recipe.metric import Metric
 from gistgnn.runners.runner import Runner
 from gistgnn.schedule import RoundPlan
 from gistgnn.session.scorer import Running, Scorer
@@ -19,6 +18,7 @@ from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
+from gistgnn.training.metric import Metric
 
 
 class Trainer(Protocol):

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.recipe.names import NAMES, Absent, check_choice, name_of
+from gistgnn.training.names import NAMES, Absent, check_choice, name_of
 from gistgnn.utils.checks import check_number
 
 
-def check_recipe(settings: Mapping[str, Any]) -> None:
+def check_functions(settings: Mapping[str, Any]) -> None:
     """Raise InputError unless the settings of `Training` that this folder is about are in range and fit together.
 
     Args:
@@ -18,7 +18,7 @@ def check_recipe(settings: Mapping[str, Any]) -> None:
         if settings[name] is not None or name in ("optimizer", "schedule"):
             check_choice(name, settings[name])
     if callable(settings["schedule"]) and not isinstance(settings["schedule"], Absent):
-        from gistgnn.recipe.schedule import check_schedule  # these modules import torch
+        from gistgnn.training.schedule import check_schedule  # these modules import torch
 
         check_schedule(settings["schedule"])
     loss, weights, smoothing = settings["loss"], settings["class_weights"], settings["label_smoothing"]

@@ -9,8 +9,8 @@ from sklearn import metrics
 from torch import Tensor
 
 from gistgnn import Metric
-from gistgnn.recipe.metric import NAMED, as_metric
-from gistgnn.recipe.names import METRICS
+from gistgnn.training.metric import NAMED, as_metric
+from gistgnn.training.names import METRICS
 from tests.helpers.refusals import refused
 
 RNG = torch.Generator().manual_seed(1)

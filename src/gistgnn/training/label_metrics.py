@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gistgnn.recipe.metric import Metric
+from gistgnn.training.metric import Metric
 
 
 def predicted_labels(logits: Tensor, multi_label: bool) -> Tensor:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.errors import InputError, reason
-from gistgnn.recipe.names import find, name_of
+from gistgnn.training.names import find, name_of
 from gistgnn.utils.checks import check_number
 
 if TYPE_CHECKING:

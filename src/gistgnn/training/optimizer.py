@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.errors import InputError, reason
-from gistgnn.recipe.names import find, name_of
+from gistgnn.training.names import find, name_of
 from gistgnn.utils.optimizers import eager
 
 MakeOptimizer = Callable[..., Optimizer]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gistgnn.recipe.loss import Criterion, make_criterion
+from gistgnn.training.loss import Criterion, make_criterion
 from tests.helpers.refusals import refused
 
 N, C = 7, 3

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from gistgnn import Training
-from gistgnn.recipe.optimizer import check_optimizer
+from gistgnn.training.optimizer import check_optimizer
 from tests.helpers.refusals import refused
 
 

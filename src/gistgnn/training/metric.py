@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.recipe.names import METRICS, check_choice, find, name_of
+from gistgnn.training.names import METRICS, check_choice, find, name_of
 from gistgnn.utils.lazy import Registry
 
 
@@ -90,7 +90,7 @@ class Metric:
 _QUICK = ("accuracy", "f1_micro", "f1_macro")  # every run has them
 NAMED: Registry[Metric] = Registry(
     {
-        name: f"gistgnn.recipe.{'label_metrics' if name in _QUICK else 'named_metrics'}:{name.upper()}"
+        name: f"gistgnn.training.{'label_metrics' if name in _QUICK else 'named_metrics'}:{name.upper()}"
         for name in METRICS
     }
 )

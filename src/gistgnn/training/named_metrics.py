@@ -7,8 +7,8 @@ from sklearn import metrics
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.recipe.label_metrics import of_labels
-from gistgnn.recipe.metric import Metric
+from gistgnn.training.label_metrics import of_labels
+from gistgnn.training.metric import Metric
 
 Score = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.recipe.names import find, name_of
+from gistgnn.training.names import find, name_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
