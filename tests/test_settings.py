@@ -36,7 +36,7 @@ def test_optimizers(name: str, kind: type) -> None:
     training = Training(1, optimizer=name, lr=0.3, weight_decay=0.2, momentum=momentum)
     optimizer = training.make_optimizer([torch.zeros(2)])
     (group,) = optimizer.param_groups
-    assert type(optimizer) is kind
+    assert isinstance(optimizer, kind)
     assert (group["lr"], group["weight_decay"]) == (0.3, 0.2)
     assert group.get("momentum", 0.0) == momentum
 
