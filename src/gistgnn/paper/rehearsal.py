@@ -33,7 +33,6 @@ from gistgnn.utils.process_memory import available_bytes, peak_memory_bytes
 
 STEPS = 2  # of every sub-GCN, each in a round of its own
 NARROW = 64  # features of a hidden layer that stands for one that is too wide for this machine
-BATCHES = 2  # fewest of a graph
 # Numbers that are multiplied with weights in a setting: a graph is cut until there are so few, and most of all.
 GOOD_WORK, MOST_WORK = {"cpu": 2e11, "cuda": 2e13}, {"cpu": 1e12, "cuda": 1e14}
 _RATES = ("lr", "weight_decay", "epochs")  # settings of training that make no other setting
@@ -200,7 +199,7 @@ def _shares(config: RunConfig) -> Iterator[float]:
         return
     share, least = drawn_share(info), least_share(info)
     if isinstance(sampler, ClusterSampling):
-        least = min(share, max(least, BATCHES * sampler.clusters_per_batch / sampler.clusters))
+        least = min(share, max(least, sampler.clusters_per_batch / sampler.clusters))  # a whole batch
     while share / 2 >= least and _work(*_scaled(config, share)) > GOOD_WORK[_place(config)]:
         share /= 2
     while share >= least:

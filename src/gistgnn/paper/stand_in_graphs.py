@@ -15,8 +15,8 @@ from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.synthetic import RECIPES, Recipe, draw
 from gistgnn.utils.random_streams import generator
 
-EDGES = 3_000_000  # more take minutes to draw and to cut into clusters
-_NODES_PER_CLASS, _NODES_PER_EDGE = 20, 8  # fewest nodes of a share: for every class, and every edge of a node
+EDGES = 2_500_000  # more take minutes to draw and to cut into clusters
+_NODES_PER_CLASS, _NODES_PER_EDGE = 20, 6  # fewest nodes of a share: for every class, and every edge of a node
 _COMMUNITY = 250  # nodes
 _WORD_SHARE = 0.5  # features are words if fewer than this share of them are not 0
 
