@@ -1,8 +1,8 @@
-import re
 
 """`gistgnn plan`, and what `train` makes of a plan."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
