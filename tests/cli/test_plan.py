@@ -1,4 +1,3 @@
-
 """`gistgnn plan`, and what `train` makes of a plan."""
 
 import json

@@ -62,5 +62,5 @@ def test_the_command_line_lists_it(place: str, capsys: pytest.CaptureFixture[str
     from gistgnn.cli.main import main
 
     with pytest.raises(SystemExit):
-        main(["train", "--help"])
+        main(["train", "--help-all"])
     assert place in capsys.readouterr().out.split("--store {")[1].split("}")[0].split(",")

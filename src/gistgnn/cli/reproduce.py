@@ -133,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
     if args.rehearse:
         from gistgnn.paper.rehearsal import rehearse
 
+        check_writable(args.out)
+
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
     with joined(args, experiment.device) as ranks:

@@ -57,7 +57,7 @@ def drawn_share(info: DatasetInfo) -> float:
 def shape_of(info: DatasetInfo, share: float) -> DatasetInfo:
     """Return the sizes of a share of a data set: as many features, classes, and edges of a node."""
     nodes, edges = round(share * info.nodes), 2 * round(share * info.edges / 2)
-    return replace(info, nodes=nodes, edges=edges, train=max(1, round(share * info.train)))
+    return replace(info, nodes=nodes, edges=edges, train=max(1, round(nodes / info.nodes * info.train)))
 
 
 def stand_in(info: DatasetInfo, share: float) -> Graph:

@@ -39,7 +39,7 @@ def fits_as_in_the_paper(
     """
     claim = f"{where}: the same runs as in the paper fit in the memory of a device, by the plan"
     if not paper:
-        return not_shown(claim, "another graph or another memory than the paper's")
+        return not_shown(claim, "another graph or another memory than in the paper")
     differing = sorted((d, m) for (m, d), fits in paper.items() if fits != ((m, d) in fitting))
     ours = {True: "fits", False: "does not fit"}
     each = [f"d = {d}, m = {m} {ours[(m, d) in fitting]}" for d, m in differing]
