@@ -1,12 +1,16 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gistgnn.partition import Partition
 from gistgnn.theory import Problem, complete, ring
+from gistgnn.theory.example_problems import in_basis_of_rows
 from gistgnn.theory.gram import expected_gram_deviation, gram, limit_gram, output_gram
-from gistgnn.theory.kernel import kernel
+from gistgnn.theory.kernel import kernel, limit_kernel
 from gistgnn.theory.measure_training import exponent, measure_kernel_distance
 from gistgnn.theory.problem import aggregation
 from tests.helpers.models import tiny_graph
@@ -115,3 +119,15 @@ def test_targets_of_a_graph() -> None:
         Problem.from_graph(graph, torch.zeros(3))
     with refused("give y"):
         Problem.from_graph(tiny_graph(multi_label=True))
+
+
+@given(st.integers(5, 9), st.integers(1, 40), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int, seed: int) -> None:
+    p = problem(n, d, seed)
+    if seed % 2:
+        p = replace(p, x=p.x[torch.arange(n) // 2])  # equal rows: X has not full rank
+    same = in_basis_of_rows(p)
+    assert same.d == min(n, d)
+    torch.testing.assert_close(same.x @ same.x.T, p.x @ p.x.T)
+    torch.testing.assert_close(limit_kernel(same, 2), limit_kernel(p, 2))

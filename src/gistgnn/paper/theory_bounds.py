@@ -13,7 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
 from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
-from gistgnn.theory.example_problems import is_built_in
+from gistgnn.theory.example_problems import in_basis_of_rows, is_built_in
 from gistgnn.theory.measure_training import measure_convergence
 from gistgnn.theory.prediction import rounds_to
 from gistgnn.theory.round_lemmas import expected_initial_error
@@ -88,7 +88,7 @@ class Theory(Experiment):
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
-        return problem
+        return in_basis_of_rows(problem)
 
     def _lines(self, name: str) -> list[list[Cell]]:
         """Return the cells that differ from the base in d_1, in m and in ζ, each line with the base."""
@@ -152,11 +152,13 @@ class Theory(Experiment):
             "GIST trains the one-hidden-layer GCN of the analysis with gradient descent, in float64 with categorical "
             f"masks. Every sub-GCN takes {self.epochs} local steps with η = 1/(λ_max(G^∞) + λ_0/2). All numbers are "
             f"means over {self.seeds} seeds of Θ_0, a and the masks. Graphs: {sizes}; the longest row of X is "
-            f"(1 − ε)/2.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the rate of the theorem, without "
-            "its error term; predicted, which is the error at infinite width plus what GIST adds to leading order in "
-            "1/d_1 (heuristic, for rounds far below d_1). Error left at the end: measured; predicted; the bound of the "
-            "theorem with its constants as printed, and corrected (docs/theory.md); the proved bound, as a mean over "
-            "the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, because it says nothing about the others. γ = 1/2."
+            "(1 − ε)/2. Where nodes have more features than there are nodes, X is given in an orthonormal basis of its "
+            f"rows, which changes no distribution.\n\nRounds to {SHARE:.0%} of the initial error: measured; by the "
+            "rate of the theorem, without its error term; predicted, which is the error at infinite width plus what "
+            "GIST adds to leading order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
+            "measured; predicted; the bound of the theorem with its constants as printed, and corrected "
+            "(docs/theory.md); the proved bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, because it "
+            "says nothing about the others. γ = 1/2."
         )
 
 

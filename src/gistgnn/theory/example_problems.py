@@ -127,3 +127,14 @@ def scale_inputs(problem: Problem) -> Problem:
         why = "a node without neighbours" if longest else "X is zero"
         raise InputError(f"X cannot be scaled to rows of (1 − ε) / 2: {why}; take a part of the graph without it")
     return replace(problem, x=problem.x * ((1.0 - epsilon) / (2.0 * longest)))
+
+
+def in_basis_of_rows(problem: Problem) -> Problem:
+    """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes.
+
+    The analysis depends on X through XX' alone, which stays. Gradients of Θ lie in the span of the rows, and a Gaussian
+    Θ_0 is Gaussian in every orthonormal basis. So training has the same distribution, at n/d of the cost.
+    """
+    if problem.d <= problem.n:
+        return problem
+    return replace(problem, x=torch.linalg.qr(problem.x.T).R.T.contiguous())
