@@ -117,12 +117,11 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
 
 def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> None:
     """Write the files of a comparison, and print its table."""
-    from rich.console import Console
-
-    from gistgnn.compare.tables import as_markdown, as_table, comparison_table
+    from gistgnn.compare.tables import as_markdown, comparison_table
     from gistgnn.io.whole_files import replacing
     from gistgnn.report import REPORT, write_report
     from gistgnn.report.comparison_page import comparison_page
+    from gistgnn.utils.console import print_table
 
     columns, cells = comparison_table(rows, record["below"])
     note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
@@ -134,7 +133,7 @@ def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) 
     if args.json:
         print(json.dumps(record, indent=2, default=list))
     else:
-        Console().print(as_table(record["title"], columns, cells))
+        print_table(record["title"], columns, cells, left=columns)
         print(f"written: {args.out / 'comparison.json'}, {args.out / 'comparison.md'}, {args.out / 'report.html'}")
 
 

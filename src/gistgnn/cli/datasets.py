@@ -50,14 +50,12 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
+    from gistgnn.utils.console import print_table
 
-    table = Table(box=None, padding=(0, 1, 0, 0))  # fits into 80 columns
-    for column in ("name", "nodes", "edges", "features", "classes", "split"):
-        table.add_column(column, justify="left" if column in ("name", "split") else "right", no_wrap=True)
+    columns = ("name", "nodes", "edges", "features", "classes", "split")
+    cells = []
     for row in rows:
         sizes = (f"{row[key]:,}" for key in ("nodes", "edges", "features", "classes"))
-        table.add_row(row["name"], *sizes, row["split"].split(" (")[0].removesuffix(" with a fixed seed"))
-    Console().print(table)
+        cells.append([row["name"], *sizes, row["split"].split(" (")[0].removesuffix(" with a fixed seed")])
+    print_table("", columns, cells, left=["name", "split"])
     print("\nEdges count both directions. `gistgnn datasets NAME` describes one. Your own graph: docs/how-to/data.md")

@@ -169,15 +169,13 @@ def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "
 
 def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> None:
     """Write the results, and print their table. In one process, train the runs that are missing."""
-    from rich.console import Console
-
-    from gistgnn.compare import tables
+    from gistgnn.utils.console import print_table
 
     here = os.environ.get("LOCAL_WORLD_SIZE", ranks.count)  # ranks on this machine
     program = f"torchrun --nproc-per-node {here} -m gistgnn" if ranks.several else "gistgnn"
     command = f"{program} {shlex.join(sys.argv[1:])}"
     outcome = experiment.reproduce(args.out, args.data_root, args.jobs, command, trains=not ranks.several)
-    Console().print(tables.as_table(experiment.title, outcome.columns, outcome.rows, outcome.centred))
+    print_table(experiment.title, outcome.columns, outcome.rows, left=outcome.columns)
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
         print(f"{holds}: {verdict.claim} ({verdict.measured})")

@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from gistgnn.report.names import pooled_inference
 from gistgnn.utils.formats import duration, mean_sd, size
 
@@ -43,16 +41,6 @@ def comparison_table(rows: Sequence[Row], below: float) -> tuple[list[str], list
         measured = [mean_sd(row.score), duration(row.time), speedup(row, rows[0]), until, sent, inference]
         cells.append([row.name, str(row.sub_gcns), *measured, size(statistics.fmean(row.peak_memory_bytes))])
     return columns, cells
-
-
-def as_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], centred: Sequence[str] = ()) -> Table:
-    """Return a table for the terminal."""
-    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="center" if column in centred else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:

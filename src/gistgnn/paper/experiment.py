@@ -68,7 +68,7 @@ class Chart:
 class Outcome:
     """The result of an experiment: a table with a note on how it was made, verdicts and charts.
 
-    `centred` are the columns whose cells are ticks. `machine` is where the runs trained; None: here.
+    `machine` is where the runs trained; None: here.
     """
 
     columns: Sequence[str]
@@ -76,7 +76,6 @@ class Outcome:
     note: str
     verdicts: Sequence[Verdict] = ()
     charts: Sequence[Chart] = ()
-    centred: Sequence[str] = ()
     machine: str | None = None
 
 

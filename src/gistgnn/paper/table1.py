@@ -75,7 +75,7 @@ class Table1(Experiment):
         rows = [row_of(*cell, chosen[cell], scores[cell], seeds) for cell, seeds in zip(cells, records, strict=True)]
         if self.training == "each":
             rows = [[name, m if m == "baseline" else f"{m}, each", *rest] for name, m, *rest in rows]
-        return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores), centred=COLUMNS[2:5])
+        return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores))
 
     def verdicts(self, scores: Mapping[Cell, Sequence[float]]) -> list[Verdict]:
         """Judge the paper's claims, by the accuracy of each seed in percent."""

@@ -2,11 +2,13 @@
 
 import contextlib
 import logging
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Timer
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -83,19 +85,28 @@ def _spinner(task: str) -> Iterator[None]:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
     """Print a table on standard output, under its title. It is as wide as its cells: no cell is broken or cut.
 
+    On a terminal that is too narrow for it, what is the same in all rows is said once, below the title.
+
     Args:
         title: a line above the table; empty: none.
         columns: the names of the columns.
         rows: the cells of every row.
         left: the columns whose cells begin at the left; those of the others end at the right.
     """
+    rows = list(rows)
+    if title:
+        print(title)
+    width = sum(1 + max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True))
+    if sys.stdout.isatty() and width > shutil.get_terminal_size().columns and len(rows) > 1:
+        same = [i for i in range(len(columns)) if len({row[i] for row in rows}) == 1]
+        if said := ", ".join(f"{columns[i]} {rows[0][i]}" for i in same if rows[0][i].strip("–")):
+            print(f"in all rows: {said}")
+        columns, *rows = ([cell for i, cell in enumerate(row) if i not in same] for row in (columns, *rows))
     table = Table(box=None, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    if title:
-        print(title)
     console = Console(width=_WIDEST, highlight=False, markup=False)
     with console.capture() as captured:
         console.print(table)
