@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.layout.check import infer_layout
-from gistgnn.nn import GAT, GCN, GraphSAGE
+from gistgnn.nn import GAT, GCN, GIN, GATv2, GraphSAGE
 
 F, C = 7, 3  # input features and classes of the small graphs and of the models below
 
@@ -123,6 +123,8 @@ OURS: dict[str, Callable[..., nn.Module]] = {
     "gcn": lambda widths, **kw: GCN(F, widths, C, **kw),
     "graphsage": lambda widths, **kw: GraphSAGE(F, widths, C, **kw),
     "gat": lambda widths, **kw: GAT(F, widths, C, heads=2, **kw),
+    "gatv2": lambda widths, **kw: GATv2(F, widths, C, heads=2, **kw),
+    "gin": lambda widths, **kw: GIN(F, widths, C, **kw),
 }
 
 PYG: dict[str, Callable[..., nn.Module]] = {
@@ -163,7 +165,15 @@ def every_model() -> dict[str, Case]:
 
 def some_models() -> dict[str, Case]:
     """One of each kind, for tests that take long."""
-    chosen = ["gcn none 2", "graphsage layer 3", "gat batch 2", "pyg gcn layer_norm cat", "pyg graphsage None max"]
+    chosen = [
+        "gcn none 2",
+        "graphsage layer 3",
+        "gat batch 2",
+        "gatv2 none 2",
+        "gin layer 2",
+        "pyg gcn layer_norm cat",
+        "pyg graphsage None max",
+    ]
     chosen += ["pyg gat batch_norm None", "pyg gin batch_norm None", "pyg gcn None lstm", *USERS]
     return {name: case for name, case in every_model().items() if name in chosen}
 

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import given
 from torch import Tensor
@@ -5,7 +6,7 @@ from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
 from gistgnn.nn import Adjacency
-from gistgnn.nn.gat import attend, attention_coefficients
+from gistgnn.nn.attention import attend, attention_coefficients, dynamic_coefficients
 from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
@@ -19,6 +20,12 @@ def plain_coefficients(source: Tensor, target: Tensor, pattern: Pattern) -> Tens
     row, col = pattern.row.long(), pattern.col.long()
     scores = F.leaky_relu(source[:, col] + target[:, row], 0.2)
     return softmax(scores, row, num_nodes=pattern.shape[0], dim=1)
+
+
+def plain_dynamic(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern) -> Tensor:
+    row, col, heads = pattern.row.long(), pattern.col.long(), len(vectors)
+    features = F.leaky_relu(source[col] + target[row], 0.2).view(len(row), heads, vectors.shape[1])
+    return softmax((features * vectors).sum(dim=2).t(), row, num_nodes=pattern.shape[0], dim=1)
 
 
 def plain_attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
@@ -38,6 +45,20 @@ def test_attention_and_its_gradients_equal_the_plain_ones(graph: tuple[Tensor, i
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
     torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+
+
+@pytest.mark.parametrize("piece", [2**20, 8, 1])
+@examples
+@given(graphs())
+def test_dynamic_attention_and_its_gradients_equal_the_plain_ones(piece: int, graph: tuple[Tensor, int]) -> None:
+    pattern = Adjacency(*graph).attention
+    inputs = double(graph[1], 6), double(graph[1], 6), double(3, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gistgnn.nn.attention.PIECE", piece)
+        out = dynamic_coefficients(*inputs, pattern, 0.2)
+        expected, grad = plain_dynamic(*inputs, pattern), torch.randn_like(out)
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
 
 
 def test_gradcheck() -> None:

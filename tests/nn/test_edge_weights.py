@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
-from gistgnn.nn import GCN, Adjacency, GraphSAGE
+from gistgnn.nn import GCN, GIN, Adjacency, GraphSAGE
 from tests.helpers.refusals import refused
 
 
@@ -32,6 +32,7 @@ def test_the_operators_are_pyg_s(case: tuple[Tensor, Tensor, int]) -> None:
     a[edges[1], edges[0]] = weight
     sums = a.sum(dim=1, keepdim=True)
     torch.testing.assert_close(adj.mean.to_dense(), torch.where(sums > 0, a / sums, 0.0))
+    torch.testing.assert_close(adj.sum.to_dense(), a + torch.eye(nodes, dtype=torch.float64))
 
 
 @settings(max_examples=40, deadline=None)
@@ -39,14 +40,14 @@ def test_the_operators_are_pyg_s(case: tuple[Tensor, Tensor, int]) -> None:
 def test_weights_of_one_change_nothing(case: tuple[Tensor, Tensor, int]) -> None:
     edges, weight, nodes = case
     ones, none = Adjacency(edges, nodes, edge_weight=torch.ones(len(weight))), Adjacency(edges, nodes)
-    for operator in ("gcn", "mean"):
+    for operator in ("gcn", "mean", "sum"):
         assert torch.equal(getattr(ones, operator).to_dense(), getattr(none, operator).to_dense())
 
 
 def test_a_model_of_weighted_edges() -> None:
     edges, weight = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([0.5, 0.0, 4.0])
     x = torch.randn(3, 4)
-    for model in (GCN(4, (5,), 2), GraphSAGE(4, (5,), 2)):
+    for model in (GCN(4, (5,), 2), GraphSAGE(4, (5,), 2), GIN(4, (5,), 2)):
         one, other = model(x, Adjacency(edges, 3)), model(x, Adjacency(edges, 3, edge_weight=weight))
         assert not torch.allclose(one, other)
     moved = Adjacency(edges, 3, edge_weight=weight).to(torch.float64)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.nn import GAT, GCN, GNN, MODELS, Adjacency, GraphSAGE, SparseMatrix
+from gistgnn.nn import GAT, GCN, GIN, GNN, MODELS, WITH_HEADS, Adjacency, GATv2, GraphSAGE, SparseMatrix
 from gistgnn.nn.gcn import GCNLayer
 from gistgnn.nn.sage import SAGELayer
 
@@ -29,6 +29,17 @@ def pyg_layers(model: GNN) -> list[nn.Module]:
             layer = pyg.SAGEConv(conv.in_features, conv.out_features, aggr="mean")
             own, neighbours = conv.weight.chunk(2, dim=1)
             pairs = [(layer.lin_r.weight, own), (layer.lin_l.weight, neighbours), (layer.lin_l.bias, conv.bias)]
+        elif isinstance(model, GIN):
+            inside, d_in = conv.weight.shape
+            layer = pyg.GINConv(nn.Sequential(nn.Linear(d_in, inside), nn.ReLU(), nn.Linear(inside, conv.out_features)))
+            ours = conv.weight, conv.bias, conv.second_weight, conv.second_bias
+            pairs = list(zip(layer.nn.parameters(), ours, strict=True))
+        elif isinstance(model, GATv2):
+            layer = pyg.GATv2Conv(conv.weight.shape[1], conv.attention.shape[1], conv.heads, concat=conv.concat)
+            source, target = conv.weight.chunk(2)
+            pairs = [(layer.lin_l.weight, source), (layer.lin_r.weight, target), (layer.lin_r.bias, conv.score_bias)]
+            pairs += [(layer.att, conv.attention.unsqueeze(0)), (layer.bias, conv.bias)]
+            nn.init.zeros_(layer.lin_l.bias)
         else:
             layer = pyg.GATConv(conv.weight.shape[1], conv.source.shape[1], heads=conv.heads, concat=conv.concat)
             pairs = [(layer.lin.weight, conv.weight), (layer.bias, conv.bias)]
@@ -54,6 +65,11 @@ def pyg_gradients(model: GNN, layers: list[nn.Module]) -> list[Tensor]:
             gradients += [layer.lin.weight.grad, layer.bias.grad]
         elif isinstance(model, GraphSAGE):
             gradients += [torch.cat([layer.lin_r.weight.grad, layer.lin_l.weight.grad], dim=1), layer.lin_l.bias.grad]
+        elif isinstance(model, GIN):
+            gradients += [parameter.grad for parameter in layer.nn.parameters()]
+        elif isinstance(model, GATv2):
+            weight = torch.cat([layer.lin_l.weight.grad, layer.lin_r.weight.grad])
+            gradients += [weight, layer.lin_r.bias.grad, layer.att.grad[0], layer.bias.grad]
         else:
             gradients += [layer.lin.weight.grad, layer.att_src.grad[0], layer.att_dst.grad[0], layer.bias.grad]
     return gradients
@@ -182,13 +198,19 @@ def hidden_index(block: Tensor, width: int, copies: int) -> Tensor:
 
 def slices(name: str, layer: int, key: str, blocks: list[Tensor], full: list[int]) -> dict[int, Tensor]:
     """Dimension -> indices of a layer's parameter ``key`` that a sub-network holds."""
-    heads = HEADS if name == "gat" else 1
+    heads = HEADS if name in WITH_HEADS else 1
     actual: dict[int, Tensor] = {}
+    if name == "gin" and layer == len(full):  # inside, its MLP has the last hidden layer's features
+        inside = {"weight": (0, 1), "bias": (0,), "second_weight": (1,), "second_bias": ()}[key]
+        return dict.fromkeys(inside, blocks[-1])
     if layer < len(full):
-        if key in ("source", "target"):
+        if key in ("source", "target", "attention"):
             actual[1] = blocks[layer]
         else:
-            actual[0] = hidden_index(blocks[layer], full[layer], heads)
+            copies = 2 * heads if (name, key) == ("gatv2", "weight") else heads
+            actual[0] = hidden_index(blocks[layer], full[layer], copies)
+        if key == "second_weight":
+            actual[1] = blocks[layer]
     if key == "weight" and layer > 0:
         copies = 2 if name == "graphsage" else heads
         actual[1] = hidden_index(blocks[layer - 1], full[layer - 1], copies)
@@ -201,7 +223,7 @@ def slices(name: str, layer: int, key: str, blocks: list[Tensor], full: list[int
 def test_one_block_of_a_wide_model_is_the_narrow_model_of_its_slices(name: str, seed: int) -> None:
     torch.manual_seed(seed)
     full, narrow = [6, 4], [2, 3]
-    options = {"heads": HEADS} if name == "gat" else {}
+    options = {"heads": HEADS} if name in WITH_HEADS else {}
     wide = randomise(MODELS[name](5, full, 3, **options))
     small = MODELS[name](5, narrow, 3, **options).double()
     blocks = [torch.randperm(d)[:k] for d, k in zip(full, narrow, strict=True)]
@@ -231,7 +253,9 @@ def test_an_empty_graph_has_no_scores(name: str) -> None:
 
 
 def test_the_registry_holds_every_model() -> None:
-    assert {"gcn": GCN, "graphsage": GraphSAGE, "gat": GAT} == MODELS
+    assert {"gcn": GCN, "graphsage": GraphSAGE, "gat": GAT, "gatv2": GATv2, "gin": GIN} == MODELS
+    for name, model in MODELS.items():
+        assert issubclass(model, GAT) == (name in WITH_HEADS)
 
 
 EDGES = torch.tensor([[0], [1]])

@@ -32,7 +32,7 @@ ROWS, COLUMNS = [0, 3, 2, 5], [0, 3, 2, 5, 1, 4]
 
 def test_all_edges_of_some_nodes_have_the_whole_graphs_operators() -> None:
     sampled = part(ROWS, COLUMNS)
-    for operator in ("gcn", "mean"):
+    for operator in ("gcn", "mean", "sum"):
         expected = getattr(WHOLE, operator).to_dense()[ROWS][:, COLUMNS]
         torch.testing.assert_close(getattr(sampled, operator).to_dense(), expected)
     assert sampled.num_nodes == 6
@@ -55,12 +55,16 @@ def test_weights_multiply_entries_and_self_loops_have_none() -> None:
     torch.testing.assert_close(weighed.mean.to_dense(), plain.mean.to_dense() * factor)
     factor[torch.arange(4), torch.arange(4)] = 1
     torch.testing.assert_close(weighed.gcn.to_dense(), plain.gcn.to_dense() * factor)
+    own = torch.eye(4, 6)  # every node counts once beside the edges
+    factor[places] = weight
+    torch.testing.assert_close(weighed.sum.to_dense(), (plain.sum.to_dense() - own) * factor + own)
 
 
 def test_rows_are_normalised_to_the_whole_graphs_sums() -> None:
     sampled = part([0, 3, 5], [0, 3, 5, 1], sums=True, weight=torch.tensor([7.0, 2.0]))
     torch.testing.assert_close(sampled.gcn.to_dense().sum(dim=1), WHOLE.gcn.to_dense().sum(dim=1)[[0, 3, 5]])
     assert sampled.mean.to_dense().sum(dim=1).tolist() == [1.0, 1.0, 0.0]  # node 5 has no neighbour
+    torch.testing.assert_close(sampled.sum.to_dense().sum(dim=1), WHOLE.sum.to_dense().sum(dim=1)[[0, 3, 5]])
 
 
 def test_every_layer_has_its_structure() -> None:

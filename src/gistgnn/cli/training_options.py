@@ -22,7 +22,7 @@ from gistgnn.cli.options import (
 )
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
-from gistgnn.nn import MODELS
+from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
@@ -95,11 +95,11 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
         default=(),
         shown=None,
     )
-    text, shown = "width of each hidden layer (of each head, for gat)", " ".join(map(str, ModelConfig.hidden))
+    text, shown = "width of each hidden layer (of each head, for gat and gatv2)", " ".join(map(str, ModelConfig.hidden))
     add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
-    add("norm", choices=NORMS, default=None, shown="layer for graphsage, else none")
-    add("heads", "attention heads of gat", type=count, default=None, shown=ModelConfig.heads)
+    add("norm", choices=NORMS, default=None, shown="layer for graphsage and gin, else none")
+    add("heads", "attention heads of gat and gatv2", type=count, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
     # A comparison has scores that all its runs share.
@@ -238,9 +238,9 @@ def _model(args: argparse.Namespace) -> ModelConfig:
         return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args))
     if args.model_args:
         raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
-    if args.heads is not None and args.model != "gat":
-        raise InputError(f"heads is given, but the model is {args.model}: add --model gat")
-    norm = args.norm or ("layer" if args.model == "graphsage" else ModelConfig.norm)
+    if args.heads is not None and args.model not in WITH_HEADS:
+        raise InputError(f"heads is given, but the model is {args.model}: add --model gat or gatv2")
+    norm = args.norm or ("layer" if args.model in ("graphsage", "gin") else ModelConfig.norm)
     return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, args.heads or ModelConfig.heads)
 
 

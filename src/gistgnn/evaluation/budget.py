@@ -22,7 +22,7 @@ _MOST_CHUNKS = 4096
 _ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
 
 # Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
-_OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "attention": (12, 40)}
+_OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention": (12, 40)}
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class LayerSizes:
     output: int  # of the output
     hidden: int  # of the output, if it is not the model's output
     scores: int  # of the scores that the edges' weights depend on
+    heads: int  # of attention
+    cuts: bool  # messages may be cut into blocks of columns
     rereads_input: bool  # after aggregation
     cached: bool  # nodes receive a cached product
 
@@ -56,11 +58,15 @@ class LayerSizes:
         """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
         sending = self.stored + self.messages
         receiving = sending if self.rereads_input else self.messages or self.stored
-        if self.cached or not sending or len(column_blocks(self.sent, columns)) == 1:
+        if self.cached or not sending or len(self.blocks(columns)) == 1:
             return max(sending, receiving + self.hidden)
         out = 0 if self.hidden == self.sent else self.hidden  # the output overwrites what was received
         updating = (self.stored if self.rereads_input else 0) + self.sent + out
         return max(sending, receiving + self.sent, updating)
+
+    def blocks(self, columns: int) -> list[slice]:
+        """Cut the messages into blocks of at most ``columns`` columns, where the layer allows it."""
+        return column_blocks(self.sent, columns if self.cuts else self.sent)
 
     def row(self, size: int) -> int:
         """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
@@ -69,7 +75,7 @@ class LayerSizes:
     @property
     def entry(self) -> int:
         """Bytes per edge of a chunk."""
-        return _ENTRY if self.scores else 0
+        return _ENTRY if self.heads else 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class Costs:
         self.resident = operators + self.reading + self.column(columns)
         if self.cache_product and not computed:
             self.resident += product
-        degree = int(batch.adj.pattern.rowptr.diff().max()) + 1 if any(s.scores for s in self.layers) else 0
+        degree = int(batch.adj.pattern.rowptr.diff().max()) + 1 if any(s.heads for s in self.layers) else 0
         rows = -(-self.nodes // _MOST_CHUNKS)
         self.least_work = max(rows * layer.row(self.size) + degree * layer.entry for layer in self.layers)
 
@@ -126,9 +132,14 @@ class Costs:
         return max(layer.sent for layer in self.layers)
 
     @property
+    def narrowest(self) -> int:
+        """The fewest columns of messages that have to be on the model's device at once."""
+        return max(1 if layer.cuts else layer.sent for layer in self.layers)
+
+    @property
     def least(self) -> int:
         """The smallest memory on the model's device that evaluation layer by layer needs."""
-        return max(self.preparing, self.resident + self.least_work + self.column())
+        return max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
 
 
 def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
@@ -137,7 +148,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
     entries = batch.adj.num_edges + costs.nodes
     between = max(
         costs.column(layer.stored + layer.messages + layer.sent + 2 * layer.output)
-        + 3 * entries * costs.size * (layer.scores // 2)
+        + 3 * entries * costs.size * layer.heads
         for layer in costs.layers
     )
     return max(costs.preparing, costs.resident + between)
@@ -156,7 +167,8 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
             f"{formats.size(costs.least)} on this graph: allow more, or evaluate by parts"
         )
     left = budget.compute - costs.resident
-    work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), left - costs.column())
+    most = left - costs.column(costs.narrowest)
+    work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), most)
     room = left - work
     if budget.device is None:
         in_file = costs.features(costs.widest) > room
@@ -205,7 +217,17 @@ def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
         out = layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
         yield LayerSizes(
-            stored, read, width, messages, out, hidden, layer.edge_scores, layer.update_reads_input, cached
+            stored,
+            read,
+            width,
+            messages,
+            out,
+            hidden,
+            layer.edge_scores,
+            layer.heads,
+            layer.cuts_messages,
+            layer.update_reads_input,
+            cached,
         )
         stored = read = out
         x = batch.x

@@ -126,7 +126,7 @@ class _Pass:
     def _messages(self, h: OneTensor | Stored) -> tuple[OneTensor | Stored, Tensor]:
         """Return the messages of all nodes (``h`` if the layer sends its input), and the scores: [edge_scores, N]."""
         sizes, layer = self._sizes, self._layer
-        z = self._store(sizes.sent) if sizes.messages else h
+        z = self._store(sizes.sent, sizes.blocks(self._plan.columns)) if sizes.messages else h
         scores = self._x.new_empty(sizes.scores, len(self._x))
         if z is h and not sizes.scores:
             return z, scores

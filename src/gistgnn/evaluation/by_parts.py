@@ -122,7 +122,7 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
     size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
     if gnn is not None:
         layers = Costs(gnn, batch, largest_cached=0).layers
-        node = max(layer.row(size) + degree * 3 * size * (layer.scores // 2) for layer in layers)
+        node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
     else:  # a layer may hold the features of both ends of every edge
         widest = max(chain(batch.x.shape[1:], *(t.shape for t in chain(model.parameters(), model.buffers()))))
         node = size * widest * (6 + 2 * degree)

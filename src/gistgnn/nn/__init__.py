@@ -1,4 +1,4 @@
-"""GCN, GraphSAGE and GAT with one width per layer, and the sparse product they share.
+"""GCN, GraphSAGE, GAT, GATv2 and GIN with one width per layer, and the sparse product they share.
 
 Public names are imported when they are first used, so that listing `MODELS` does not import torch. A new model is a
 file in this folder and a line in `MODELS`.
@@ -11,17 +11,38 @@ from gistgnn.utils.lazy import Registry, lazy_attributes
 if TYPE_CHECKING:
     from gistgnn.nn.adjacency import Adjacency
     from gistgnn.nn.gat import GAT
+    from gistgnn.nn.gatv2 import GATv2
     from gistgnn.nn.gcn import GCN
+    from gistgnn.nn.gin import GIN
     from gistgnn.nn.gnn import GNN, Layer
     from gistgnn.nn.sage import GraphSAGE
     from gistgnn.nn.sparse import SparseMatrix
 
-__all__ = ["GAT", "GCN", "GNN", "MODELS", "Adjacency", "GraphSAGE", "Layer", "SparseMatrix"]
+__all__ = ["GAT", "GCN", "GIN", "GNN", "MODELS", "Adjacency", "GATv2", "GraphSAGE", "Layer", "SparseMatrix"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
-    {"gcn": "gistgnn.nn.gcn:GCN", "graphsage": "gistgnn.nn.sage:GraphSAGE", "gat": "gistgnn.nn.gat:GAT"}
+    {
+        "gcn": "gistgnn.nn.gcn:GCN",
+        "graphsage": "gistgnn.nn.sage:GraphSAGE",
+        "gat": "gistgnn.nn.gat:GAT",
+        "gatv2": "gistgnn.nn.gatv2:GATv2",
+        "gin": "gistgnn.nn.gin:GIN",
+    }
 )
 """The model classes by name. ``MODELS["gcn"]`` imports the class; ``list(MODELS)`` imports nothing."""
 
-_HOMES = {"Adjacency": "adjacency", "GNN": "gnn", "Layer": "gnn", "SparseMatrix": "sparse"}
-__getattr__ = lazy_attributes(__name__, _HOMES | {"GAT": "gat", "GCN": "gcn", "GraphSAGE": "sage"})
+WITH_HEADS = ("gat", "gatv2")
+"""The names of the models that have attention heads."""
+
+_HOMES = {
+    "Adjacency": "adjacency",
+    "GAT": "gat",
+    "GATv2": "gatv2",
+    "GCN": "gcn",
+    "GIN": "gin",
+    "GNN": "gnn",
+    "GraphSAGE": "sage",
+    "Layer": "gnn",
+    "SparseMatrix": "sparse",
+}
+__getattr__ = lazy_attributes(__name__, _HOMES)

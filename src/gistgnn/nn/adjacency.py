@@ -13,9 +13,9 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, without_zeros
+from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, with_self, without_zeros
 
-Operator = Literal["gcn", "mean"]
+Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
 
 
@@ -35,7 +35,7 @@ class Adjacency:
 
     Raises:
         InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1; or
-            ``edge_weight`` has another length. An operator raises it for a negative weight.
+            ``edge_weight`` has another length. Operators that divide by sums of weights raise it for a negative one.
     """
 
     edge_weight: Tensor | None = None
@@ -173,6 +173,11 @@ class Adjacency:
             return SparseMatrix.from_pattern(self.pattern, self.edge_weight * scale.index_select(0, self.pattern.row))
         scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
         return SparseMatrix.from_pattern(self.pattern, scale.index_select(0, self.pattern.row))
+
+    @cached_property
+    def sum(self) -> SparseMatrix:
+        """A + I: [N, N], the (weighted) sum over the incoming edges, and the node itself."""
+        return with_self(self.pattern, self.edge_weight, self.dtype)
 
     @cached_property
     def attention(self) -> Pattern:

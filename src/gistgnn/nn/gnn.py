@@ -27,7 +27,9 @@ class Layer(nn.Module, ABC):
 
     out_features: int  # columns of the output
     edge_data: ClassVar[tuple[str, ...]] = ()  # the edge data that `aggregate` reads from the `Adjacency`
+    heads: int = 0  # attention heads; 0: it does not attend
     edge_scores: int = 0  # rows of `scores`
+    cuts_messages: ClassVar[bool] = True  # whether `aggregate_block` takes blocks of the messages' columns
     update_reads_input: bool = True  # whether `update` reads the values of `x`, and not only its type
 
     @abstractmethod
@@ -48,7 +50,10 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
-        """Return what ``nodes`` receive of the messages' ``columns``: [n, f], given ``z``: [N, f] and all scores."""
+        """Return what ``nodes`` receive of the messages' ``columns``: [n, f], given ``z``: [N, f] and all scores.
+
+        A layer that does not cut messages gets all columns.
+        """
 
     @abstractmethod
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
@@ -131,7 +136,7 @@ class GNN(nn.Module, ABC):
             layer = self.make_layer(features, width, last=False)
             features = layer.out_features
             self.convs.append(layer)
-            self.norms.append(_make_norm(norm, features))
+            self.norms.append(make_norm(norm, features))
         self.convs.append(self.make_layer(features, out_features, last=True))
 
     @abstractmethod
@@ -185,7 +190,7 @@ class GNN(nn.Module, ABC):
         if adj.layers not in (None, self.num_layers):
             raise InputError(f"the batch is sampled for {adj.layers} layers, the model has {self.num_layers}")
         for number, layer in enumerate(self.convs):
-            if cast(Layer, layer).edge_scores:
+            if cast(Layer, layer).heads:
                 _ = adj.layer(number).attention
 
     @staticmethod
@@ -208,7 +213,8 @@ def as_gnn(model: nn.Module) -> GNN | None:
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
-def _make_norm(norm: Norm, features: int) -> nn.Module:
+def make_norm(norm: Norm, features: int) -> nn.Module:
+    """Return the norm of a kind for ``features`` columns."""
     if norm == "layer":
         return nn.LayerNorm(features, elementwise_affine=False)
     return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()

@@ -14,7 +14,7 @@ from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import looped, row_sums
+from gistgnn.nn.weights import looped, row_sums, with_self
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +117,15 @@ class SampledAdjacency(Adjacency):
         return self._matrix(self.pattern, scale.index_select(0, self.pattern.row), self.weight, sums)
 
     @cached_property
+    def sum(self) -> SparseMatrix:
+        """The estimate of A + I: [N_out, N_in]."""
+        matrix = with_self(self.pattern, self.weight, self.dtype)
+        if self.degrees.row_sums is None:
+            return matrix
+        plain = self.degrees.plain
+        return _scaled(matrix, torch.where(plain.isinf(), 0, plain) + 1)
+
+    @cached_property
     def attention(self) -> Pattern:
         """The entries that attention runs over: the edges, and every output node with itself once."""
         self._check("attends")
@@ -133,11 +142,7 @@ class SampledAdjacency(Adjacency):
     def _matrix(pattern: Pattern, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
         value = value if weight is None else value.mul_(weight)
         matrix = SparseMatrix.from_pattern(pattern, value)
-        if sums is None:
-            return matrix
-        sampled = row_sums(pattern, value)
-        scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
-        return SparseMatrix.from_pattern(pattern, value * scale.index_select(0, pattern.row))
+        return matrix if sums is None else _scaled(matrix, sums)
 
     def _check(self, does: str) -> None:
         if self._refuses:
@@ -152,3 +157,11 @@ class SampledAdjacency(Adjacency):
         weight = None if self.weight is None else self.weight.to(device)
         above = [layer.to(device) for layer in self.above]
         return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
+
+
+def _scaled(matrix: SparseMatrix, sums: Tensor) -> SparseMatrix:
+    """Scale every row to its sum in ``sums``: at least [R]."""
+    pattern, value = matrix.pattern, matrix.value
+    sampled = row_sums(pattern, value)
+    scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)
+    return SparseMatrix.from_pattern(pattern, value * scale.index_select(0, pattern.row))

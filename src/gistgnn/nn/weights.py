@@ -35,6 +35,14 @@ def loop_weights(pattern: Pattern, weight: Tensor) -> Tensor:
     return loops
 
 
+def with_self(pattern: Pattern, weight: Tensor | None, dtype: torch.dtype) -> SparseMatrix:
+    """Return A + I: [R, C]. A given self-loop counts beside the 1 of I; ``weight``: [nnz], None: 1."""
+    weight = torch.ones(pattern.nnz, dtype=dtype, device=pattern.col.device) if weight is None else weight
+    given = pattern.row == pattern.col
+    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row[given], weight[given])
+    return SparseMatrix.from_pattern(*looped(pattern, weight, loops))
+
+
 def without_zeros(degree: Tensor) -> Tensor:
     """Return degrees [n] with infinity in place of 0, so that dividing by them gives 0."""
     return torch.where(degree > 0, degree, torch.inf)

@@ -16,7 +16,7 @@ METHODS = {
 }
 ONE_DEVICE = "one device"
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts"}
-_MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT"}
+_MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 SHARES = {
     **SCORES,
     "balanced_accuracy": "balanced accuracy",

@@ -36,13 +36,13 @@ class ModelConfig:
     """One of the models of `gistgnn.nn`, or one of the user's own.
 
     Args:
-        name: "gcn", "graphsage" or "gat"; or `package.module:function` or `path/to/file.py:function`, a function that
+        name: one of `gistgnn.nn.MODELS`; or `package.module:function` or `path/to/file.py:function`, a function that
             is called with (in_features, hidden, classes) and returns a module. Of the values below, only `hidden` and
             `args` are used then.
-        hidden: d_1, d_2, ...: features of each hidden layer (of each head, for GAT).
+        hidden: d_1, d_2, ...: features of each hidden layer (of each head, for GAT and GATv2).
         dropout: on hidden features.
         norm: "none", "layer" or "batch".
-        heads: attention heads of GAT.
+        heads: attention heads of GAT and GATv2.
         args: keywords for a function of the user's own.
     """
 
@@ -68,10 +68,10 @@ class ModelConfig:
         if self.own:
             model: nn.Module = find("model", self.name)(in_features, hidden, classes, **self.args)
             return model
-        from gistgnn.nn import MODELS
+        from gistgnn.nn import MODELS, WITH_HEADS
 
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
-        if self.name == "gat":
+        if self.name in WITH_HEADS:
             options["heads"] = self.heads
         return MODELS[self.name](in_features, hidden, classes, **options)
 
