@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COPIES = {
     "benchmarks/RESULTS.md": "results.md",
     "benchmarks/README.md": "benchmarks.md",
+    "examples/README.md": "examples/index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
@@ -24,10 +25,13 @@ _LOADS = re.compile(r"<(?:script|link|img|iframe|source|video|audio)\b[^>]*?\b(?
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that come from files outside docs/."""
+    """Add the pages that come from files outside docs/, and the examples themselves."""
     for source, page in COPIES.items():
         content = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+    for example in sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*.ipynb")]):
+        content = example.read_text(encoding="utf-8")
+        files.append(File.generated(config, f"examples/{example.name}", content=content))
     return files
 
 

@@ -21,7 +21,10 @@ from tests.helpers.models import OURS, tiny_graph
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob(".github/*.md")])
+FOLDERS = ("benchmarks", "examples", ".github")
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(page for name in FOLDERS for page in ROOT.glob(f"{name}/*.md"))]
+)
 LONGEST = {"README.md": 120}  # lines of a page
 
 

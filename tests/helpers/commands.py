@@ -115,20 +115,32 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
 
 
 def run_ranks(folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120) -> list[Completed]:
-    """Run `gistgnn` on ranks of this machine, each told by its environment what torchrun would tell it."""
+    """Run `gistgnn` on ranks of this machine."""
+    ranks = [start_command(folder, *args, **told) for told in _told_by_torchrun(count, restarts)]
+    return [rank.completed(timeout) for rank in ranks]
+
+
+def _told_by_torchrun(count: int, restarts: int = 0) -> list[dict[str, str]]:
+    """What torchrun would tell each rank by its environment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     every = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
     told = [{**every, "RANK": rank, "LOCAL_RANK": rank} for rank in range(count)]
-    ranks = [start_command(folder, *args, **{name: str(value) for name, value in own.items()}) for own in told]
-    return [rank.completed(timeout) for rank in ranks]
+    return [{name: str(value) for name, value in own.items()} for own in told]
 
 
 def run_program(folder: Path, code: str, *args: object, timeout: float = 120) -> Completed:
     """Run what `python -c` would, in a process that has imported torch already."""
     return Forked(folder, _program, code, [*map(str, args)]).completed(timeout)
+
+
+def run_program_on_ranks(folder: Path, count: int, code: str, *args: object, timeout: float = 120) -> list[Completed]:
+    """Run what `torchrun` would, with a program."""
+    words = [*map(str, args)]
+    ranks = [Forked(folder, _program, code, words, **told) for told in _told_by_torchrun(count)]
+    return [rank.completed(timeout) for rank in ranks]
 
 
 def _forked(

@@ -17,6 +17,7 @@ from gistgnn.sampling.registry import FULL, SAMPLERS, SamplerName
 from gistgnn.theta.registry import STORES, StoreName
 from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName
 from tests.helpers.fitting import gcn
+from tests.helpers.notebooks import code_cells
 from tests.test_docs import README_BLOCKS
 
 HERE = Path(__file__).parent
@@ -27,8 +28,10 @@ def test_users_code_is_checked(tmp_path: Path) -> None:
     """One run of mypy for all, with the cache of `make types`."""
     for number, block in enumerate(README_BLOCKS):
         (tmp_path / f"readme_{number}.py").write_text(block)
-    for name in ("calls.py", "mistakes.py"):
-        shutil.copy(HERE / name, tmp_path / name)
+    for path in (HERE / "calls.py", HERE / "mistakes.py", *(ROOT / "examples").glob("*.py")):
+        shutil.copy(path, tmp_path)
+    for path in (ROOT / "examples").glob("*.ipynb"):
+        (tmp_path / f"{path.stem}_notebook.py").write_text("\n".join(code_cells(path)))
     words = [
         sys.executable,
         "-m",

@@ -1,0 +1,119 @@
+"""The examples run, at small settings, and do what they say."""
+
+import csv
+import difflib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import Completed, run_program, run_program_on_ranks
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ROUNDS = ("--rounds", 3)
+
+
+def code(name: str) -> str:
+    return (EXAMPLES / name).read_text()
+
+
+def run(folder: Path, name: str, *args: object) -> Completed:
+    done = run_program(folder, code(name), *args)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    return done
+
+
+def numbers(done: Completed) -> list[float]:
+    """The numbers that stand before a % sign, or behind AUC."""
+    return [float(a or b) for a, b in re.findall(r"([\d.]+)%|AUC ([\d.]+)", done.stdout)]
+
+
+def test_an_own_graph_from_csv_files(tmp_path: Path) -> None:
+    (accuracy,) = numbers(run(tmp_path, "own_graph.py", "--epochs", 20))
+    assert accuracy > 80
+    with open(tmp_path / "csv/predicted.csv", newline="") as file:
+        predicted = {row["person"]: row["group"] for row in csv.DictReader(file)}
+    unknown = [predicted[f"p{i}"] == "abc"[i % 3] for i in range(270, 300)]
+    assert len(predicted) == 300
+    assert sum(unknown) > 20
+    assert numbers(run(tmp_path, "own_graph.py", "--epochs", 20)) == [accuracy]  # from the files that are there now
+
+
+def test_an_own_model(tmp_path: Path) -> None:
+    done = run(tmp_path, "own_model.py", "--epochs", 40)
+    assert "axis 0: 256 in 4 blocks" in done.stdout
+    assert numbers(done)[-1] > 80
+    assert (tmp_path / "residual.pt").exists()
+
+
+def test_own_loops_and_going_on_with_one(tmp_path: Path) -> None:
+    plain, watched = numbers(run(tmp_path, "own_loop.py", *ROUNDS))
+    assert min(plain, watched) > 85
+    again = run(tmp_path, "own_loop.py", *ROUNDS)  # the second loop is over
+    assert numbers(again) == [plain, watched]
+
+
+def test_a_large_graph(tmp_path: Path) -> None:
+    small = ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4)
+    assert "test accuracy" in run(tmp_path, "large_graph.py", *small).stdout
+
+
+def test_weighted_edges(tmp_path: Path) -> None:
+    with_weights, without = numbers(run(tmp_path, "weighted_edges.py", "--epochs", 40))
+    assert with_weights > without + 2
+
+
+def test_two_ranks_have_the_result_of_one_process(tmp_path: Path) -> None:
+    alone = run(tmp_path, "on_two_ranks.py", "--epochs", 20)
+    first, second = run_program_on_ranks(tmp_path, 2, code("on_two_ranks.py"), "--epochs", 20)
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout == alone.stdout
+    assert second.stdout == ""
+    assert numbers(first)[0] > 80
+
+
+def test_link_prediction(tmp_path: Path) -> None:
+    whole, split = numbers(run(tmp_path, "link_prediction.py", *ROUNDS))
+    assert min(whole, split) > 0.8
+
+
+def test_link_prediction_on_cora(tmp_path: Path, shared_data: Path) -> None:
+    whole, split = numbers(run(tmp_path, "link_prediction.py", *ROUNDS, "--data-root", shared_data))
+    assert min(whole, split) > 0.6
+
+
+def test_graph_classification(tmp_path: Path) -> None:
+    whole, split = numbers(run(tmp_path, "graph_classification.py", "--rounds", 6, "--graphs", 400))
+    assert min(whole, split) > 30  # of 10 classes
+
+
+def test_a_lightning_module(tmp_path: Path) -> None:
+    pytest.importorskip("pytorch_lightning")
+    done = run_program(tmp_path, code("lightning_module.py"), "--rounds", 4)
+    assert done.returncode == 0, done.stderr
+    assert float(re.findall(r"test\W+([\d.]+)", done.stdout)[0]) > 0.85
+    assert list((tmp_path / "lightning").glob("*.ckpt"))
+
+
+def test_a_pyg_script_with_gist(tmp_path: Path, shared_data: Path) -> None:
+    shutil.copytree(shared_data / "Planetoid/Cora/raw", tmp_path / "Cora/raw")
+    (tmp_path / "Cora/raw").chmod(0o755)
+    for name in ("pyg_script.py", "pyg_script_with_gist.py"):
+        assert numbers(run(tmp_path, name, "--data-root", tmp_path, "--steps", 10))[0] > 50
+
+
+def test_gist_changes_five_lines_of_the_pyg_script() -> None:
+    scripts = [code(name).splitlines() for name in ("pyg_script.py", "pyg_script_with_gist.py")]
+    lines = list(difflib.unified_diff(*scripts, n=0, lineterm=""))[2:]
+    changed = [line for line in lines if line[0] in "+-" and '"""' not in line and line[1:].strip()]
+    (shown,) = re.findall(r"```diff\n(.*?)```", code("README.md"), flags=re.DOTALL)
+    assert changed == [line for line in shown.splitlines() if line.strip()]
+    assert len([line for line in changed if line[0] == "-"]) == 2
+    assert len([line for line in changed if line[0] == "+"]) == 6
+
+
+def test_the_readme_lists_every_example() -> None:
+    listed = re.findall(r"\]\(([\w]+\.(?:py|ipynb))\)", code("README.md"))
+    assert sorted(set(listed)) == sorted(path.name for path in EXAMPLES.iterdir() if path.name != "README.md")
