@@ -114,15 +114,24 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
     return start_command(folder, *args).completed(timeout)
 
 
-def run_ranks(folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120) -> list[Completed]:
-    """Run `gistgnn` on ranks of this machine, each told by its environment what torchrun would tell it."""
+def run_ranks(
+    folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
+) -> list[Completed]:
+    """Run `gistgnn` on ranks of this machine, each told by its environment what torchrun would tell it.
+
+    `last` are more arguments for the last rank alone.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     every = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     every |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_MAX_RESTARTS": restarts}
     told = [{**every, "RANK": rank, "LOCAL_RANK": rank} for rank in range(count)]
-    ranks = [start_command(folder, *args, **{name: str(value) for name, value in own.items()}) for own in told]
+    more = [()] * (count - 1) + [last]
+    ranks = [
+        start_command(folder, *args, *own, **{name: str(value) for name, value in each.items()})
+        for each, own in zip(told, more, strict=True)
+    ]
     return [rank.completed(timeout) for rank in ranks]
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -138,11 +139,20 @@ def run(args: argparse.Namespace) -> int:
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
     with joined(args, experiment.device) as ranks:
+        _require_same(experiment, ranks)
         ranks.lead(lambda: check_writable(args.out))
         if ranks.several and not _train_on_ranks(experiment, args, ranks):
             return 130
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
+
+
+def _require_same(experiment: "Experiment", ranks: "World") -> None:
+    """Refuse ranks with different options, before they do anything together."""
+    from gistgnn.distributed.agreement import Facts, require_same
+
+    settings = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "device"}
+    require_same(ranks, Facts({"experiment": experiment.name, **settings}))
 
 
 def _experiment(args: argparse.Namespace) -> "Experiment":

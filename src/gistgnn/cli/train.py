@@ -88,6 +88,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
+    _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
     out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
@@ -122,6 +123,18 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
+    """Refuse ranks with different options, before they do anything together."""
+    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.graphs import find
+    from gistgnn.session.agreement import flat_settings
+
+    names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
+    own = {name: getattr(args, name) for name in names}
+    dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
+    require_same(ranks, Facts({"dataset": dataset, **flat_settings(config.as_dict()), **own}))
 
 
 def _announce(text: str) -> "Callable[[int, int], None]":

@@ -72,7 +72,7 @@ class Saver:
             newest = self._checkpoints.newest()
             return newest.name if newest else None
 
-        name = self._ranks.lead(choose)
+        name, self._run = self._ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
         if name is None:
             return None
         return self._ranks.together(lambda: Checkpoint(self._saving.path / name, self._run))
