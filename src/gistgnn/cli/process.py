@@ -37,6 +37,13 @@ def say(text: str) -> None:
         print(f"gistgnn: {text}", file=sys.stderr, flush=True)
 
 
+def alone_error(what: str, more: str = "") -> InputError:
+    """Return the error for a command that torchrun has started, and that trains in one process."""
+    error = InputError(f"{what} trains in one process, but torchrun has started it: start gistgnn itself{more}")
+    error.relayed = True  # every rank raises it
+    return error
+
+
 @contextmanager
 def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
     """Join the other ranks while the block lasts; `Alone` if torchrun has not started this process.

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from contextlib import ExitStack
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,8 @@ from gistgnn.cli.options import (
     gibibytes,
     memory_size,
 )
-from gistgnn.cli.process import joined, stop_on_interrupt
+from gistgnn.cli.process import alone_error, joined, stop_on_interrupt
+from gistgnn.cli.run_directory import ANOTHER
 from gistgnn.cli.training_options import store_name
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
@@ -116,6 +118,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
     from gistgnn.distributed import started_by_torchrun
+    from gistgnn.io.folder_lock import locked
     from gistgnn.io.whole_files import check_writable
 
     if started_by_torchrun() and args.rehearse:
@@ -124,12 +127,7 @@ def run(args: argparse.Namespace) -> int:
         raise error
     if started_by_torchrun() and not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
-        error = InputError(
-            f"{args.experiment} trains in one process, but torchrun has started it: start gistgnn itself; torchrun is "
-            f"for {known}"
-        )
-        error.relayed = True  # every rank raises it
-        raise error
+        raise alone_error(args.experiment, f"; torchrun is for {known}")
     experiment = _experiment(args)
     if args.rehearse:
         from gistgnn.paper.rehearsal import rehearse
@@ -138,9 +136,9 @@ def run(args: argparse.Namespace) -> int:
 
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
-    with joined(args, experiment.device) as ranks:
+    with joined(args, experiment.device) as ranks, ExitStack() as folder:
         _require_same(experiment, ranks)
-        ranks.lead(lambda: check_writable(args.out))
+        ranks.lead(lambda: str(folder.enter_context(locked(args.out, advice=ANOTHER))))
         if ranks.several and not _train_on_ranks(experiment, args, ranks):
             return 130
         ranks.lead(lambda: _show(experiment, args, ranks))

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from gistgnn.cli.options import (
 )
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import INTERRUPTED, joined, load_torch, say, stop_on_interrupt
-from gistgnn.cli.run_directory import choose_directory, finished_run
+from gistgnn.cli.run_directory import finished_run, run_directory
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import DivergedError
 from gistgnn.utils.formats import plural
@@ -75,12 +75,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
-    with joined(args, config.device) as ranks:
-        return _train(args, config, ranks)
+    with joined(args, config.device) as ranks, ExitStack() as folder:
+        return _train(args, config, ranks, folder)
 
 
-def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int:
-    """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
+def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder: ExitStack) -> int:
+    """Train on this rank, or in the only process. Everything that the ranks do together is in this function.
+
+    `folder` frees the folder of the run when all is written.
+    """
     from gistgnn.distributed import load_once
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
     from gistgnn.session.saving import Saving
@@ -91,7 +94,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
-    out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
+    out = Path(ranks.lead(lambda: str(folder.enter_context(run_directory(args, config)))))
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
 

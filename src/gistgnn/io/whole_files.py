@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except (OSError, SafetensorError) as error:  # safetensors wraps the system's errors
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -44,14 +44,15 @@ def check_writable(directory: Path) -> None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise _unwritable(directory, error) from error
+        raise unwritable(directory, error) from error
     finally:
         for path in missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
 
 
-def _unwritable(path: Path, error: Exception) -> InputError:
+def unwritable(path: Path, error: Exception) -> InputError:
+    """Return the error for a path that cannot be written."""
     why = getattr(error, "strerror", None) or reason(error)
     return InputError(f"cannot write {path}: {why}; choose a directory that can be written")
 
