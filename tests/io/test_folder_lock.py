@@ -117,3 +117,14 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     with refused("cannot write"):
         FolderLock(tmp_path / "run")
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+def end_with_a_lock(folder: str) -> None:
+    """Keep a lock to the end of the process."""
+    lock = FolderLock(Path(folder))
+    lock.itself = lock  # type: ignore[attr-defined]  # so that it is not freed with its last name
+
+
+def test_a_process_that_ends_leaves_no_file(tmp_path: Path) -> None:
+    assert Forked(tmp_path, end_with_a_lock, str(tmp_path / "run")).completed().returncode == 0
+    assert not (tmp_path / "run/.gistgnn.lock").exists()

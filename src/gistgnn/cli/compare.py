@@ -18,7 +18,7 @@ from gistgnn.cli.options import (
     count,
 )
 from gistgnn.cli.process import alone_error, load_torch
-from gistgnn.cli.run_directory import ANOTHER
+from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError
 
@@ -75,14 +75,13 @@ def add_parser(commands: Any) -> None:
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.distributed import started_by_torchrun
-    from gistgnn.io.folder_lock import locked
 
     if args.runs:
         _refuse_training_options(parser, args)
     load_torch("gistgnn.gist")
     if started_by_torchrun():
         raise alone_error("compare")
-    with locked(args.out, advice=ANOTHER):
+    with own_directory(args.out):
         rows, record = _of_runs(args) if args.runs else _train(args)
         _write(rows, record, args)
     return 0

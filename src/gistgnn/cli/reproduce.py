@@ -21,7 +21,7 @@ from gistgnn.cli.options import (
     memory_size,
 )
 from gistgnn.cli.process import alone_error, joined, stop_on_interrupt
-from gistgnn.cli.run_directory import ANOTHER
+from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import store_name
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
@@ -118,7 +118,6 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
     from gistgnn.distributed import started_by_torchrun
-    from gistgnn.io.folder_lock import locked
     from gistgnn.io.whole_files import check_writable
 
     if started_by_torchrun() and args.rehearse:
@@ -138,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     with joined(args, experiment.device) as ranks, ExitStack() as folder:
         _require_same(experiment, ranks)
-        ranks.lead(lambda: str(folder.enter_context(locked(args.out, advice=ANOTHER))))
+        ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
         if ranks.several and not _train_on_ranks(experiment, args, ranks):
             return 130
         ranks.lead(lambda: _show(experiment, args, ranks))

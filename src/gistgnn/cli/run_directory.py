@@ -14,7 +14,23 @@ if TYPE_CHECKING:
     from gistgnn.runs.config import RunConfig
 
 
-ANOTHER = "give another --out"
+WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
+"""Folders in an output folder in which a killed command may have left temporary files."""
+
+
+@contextmanager
+def own_directory(out: Path) -> Iterator[Path]:
+    """Yield a folder that no other process writes while the block lasts, without what killed processes left there.
+
+    Raises:
+        InputError: it cannot be written, or another process writes it.
+    """
+    from gistgnn.io.folder_lock import locked
+    from gistgnn.io.whole_files import remove_leftovers
+
+    with locked(out, advice="give another --out"):
+        remove_leftovers(out, WRITTEN)
+        yield out
 
 
 @contextmanager
@@ -25,11 +41,9 @@ def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Pat
         InputError: it cannot be written, another process writes it, or it holds another run and neither --resume nor
             --overwrite is given.
     """
-    from gistgnn.io.folder_lock import locked
-
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run to resume")
-    with locked(args.out, advice=ANOTHER) if args.out else _new_directory(config) as out:
+    with own_directory(args.out) if args.out else _new_directory(config) as out:
         _prepare(out, args)
         yield out
 
@@ -51,7 +65,8 @@ def _prepare(out: Path, args: argparse.Namespace) -> None:
     elif (out / RESULT).exists() and not args.resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
     if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
-        shutil.rmtree(out / THETA, ignore_errors=True)
+        for left in (THETA, f"{THETA}.tmp"):
+            shutil.rmtree(out / left, ignore_errors=True)
 
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from multiprocessing import util
 from pathlib import Path
 
 from gistgnn.errors import InputError
@@ -31,17 +32,6 @@ class _Held:
 
 
 _held: dict[Path, _Held] = {}  # the locks of this process, by file
-
-
-def _forget() -> None:
-    """In a forked process: the locks are its parent's."""
-    for held in _held.values():
-        os.close(held.handle)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 class FolderInUseError(InputError):
@@ -65,12 +55,13 @@ class FolderLock:
         InputError: the folder cannot be written.
     """
 
+    _free = True  # until it is locked
+
     def __init__(self, folder: Path, *, beside: bool = False, advice: str = "choose another folder") -> None:
         self._path = Path(
             os.path.abspath(folder.with_name(LOCK.format(f"-{folder.name}")) if beside else folder / LOCK.format(""))
         )
         self._made: list[Path] = []
-        self._free = True  # until it is locked
         if held := _held.get(self._path):
             held.count += 1
             self._free = False
@@ -81,6 +72,7 @@ class FolderLock:
             where.mkdir(parents=True, exist_ok=True)
             _held[self._path] = _Held(self._lock(folder, advice), 1)
             self._free = False
+            _free_at_the_end()
         except OSError as error:
             self._remove_made()
             raise unwritable(folder, error) from error
@@ -94,7 +86,8 @@ class FolderLock:
         if held.count:
             return
         del _held[self._path]
-        self._path.unlink(missing_ok=True)  # before another process can lock it
+        with contextlib.suppress(OSError):
+            self._path.unlink()  # before another process can lock it
         os.close(held.handle)
         self._remove_made()
 
@@ -138,6 +131,34 @@ class FolderLock:
             return os.path.samestat(os.fstat(handle), self._path.stat())
         except FileNotFoundError:
             return False
+
+
+_ends: set[int] = set()  # processes in which `_free_all` is registered: this one, or the one that has forked it
+
+
+def _free_at_the_end() -> None:
+    """Free what is still locked when the process ends, also in those of multiprocessing, which ignore atexit."""
+    if os.getpid() not in _ends:
+        _ends.add(os.getpid())
+        util.Finalize(None, _free_all, exitpriority=0)
+
+
+def _free_all() -> None:
+    for path in _held:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    _forget()
+
+
+def _forget() -> None:
+    """In a forked process: the locks are its parent's."""
+    for held in _held.values():
+        os.close(held.handle)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from gistgnn.errors import InputError
 from gistgnn.io.folder_lock import FolderLock, locked
 from gistgnn.io.stored_model import stored_model
 from gistgnn.io.tensors import find_tensors
+from gistgnn.io.whole_files import remove_leftovers
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
@@ -69,6 +70,7 @@ class OnDisk(WholeTheta):
         if self._journal.folder.exists():  # a committed round that has not been written into Θ
             self._write_round()
         self._journal.remove()
+        self._remove_leftovers()
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
@@ -259,6 +261,12 @@ class OnDisk(WholeTheta):
             for older in self.folder.glob("best-*"):
                 if older != wanted:
                     shutil.rmtree(older, ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed process was about to write: copies of the best Θ, moments, states."""
+        for path in self.folder.glob("*.tmp"):
+            shutil.rmtree(path, ignore_errors=True)
+        remove_leftovers(self.folder)
 
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes
