@@ -3,6 +3,7 @@
 import argparse
 import os
 import shlex
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import fields
@@ -15,13 +16,15 @@ from gistgnn.cli.options import (
     add_data_root,
     add_device_option,
     add_folder_option,
+    add_grace_option,
     add_ranks_options,
     count,
     gibibytes,
     memory_size,
 )
-from gistgnn.cli.process import alone_error, joined, stop_on_interrupt
+from gistgnn.cli.process import alone_error, joined
 from gistgnn.cli.run_directory import own_directory
+from gistgnn.cli.signals import say, status_of, stopping
 from gistgnn.cli.training_options import store_name
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
@@ -113,6 +116,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
     if entry.ranks:
         add_ranks_options(parser)
+        add_grace_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,8 +142,8 @@ def run(args: argparse.Namespace) -> int:
     with joined(args, experiment.device) as ranks, ExitStack() as folder:
         _require_same(experiment, ranks)
         ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
-        if ranks.several and not _train_on_ranks(experiment, args, ranks):
-            return 130
+        if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
+            return status_of(number)
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
 
@@ -162,16 +166,17 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
     return kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
 
 
-def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> bool:
-    """Train what is missing; return False if Ctrl-C has stopped it."""
+def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:
+    """Train what is missing; return the number of the signal that has stopped it, or 0."""
     from gistgnn.paper.experiment import GroupedExperiment
 
     assert isinstance(experiment, GroupedExperiment)
-    with stop_on_interrupt() as stop:
-        finished = experiment.train_on_ranks(ranks, args.out, args.data_root, stop)
-    if not finished and ranks.leads:
-        print("gistgnn: interrupted; resume with the same command", file=sys.stderr)
-    return finished
+    with stopping(args.grace) as stop:
+        if experiment.train_on_ranks(ranks, args.out, args.data_root, stop):
+            return 0
+        number = max(ranks.gather(stop.number or 0))
+    say("interrupted; resume with the same command")
+    return number or signal.SIGINT
 
 
 def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> None:
