@@ -1,15 +1,25 @@
-"""`python -m gistgnn`: the command line, as torchrun starts it."""
+"""`gistgnn` and `python -m gistgnn`: the command line, as the installed script and torchrun start it."""
 
 import os
 import sys
 
-from gistgnn.cli.main import main
+from gistgnn.cli.signals import ending_at_once
 
-status = main()
-if status == 0 and "TORCHELASTIC_RUN_ID" in os.environ:
-    # Everything is written. In rare runs a thread of Gloo aborts the interpreter while it shuts down; torchrun would
-    # take that for a rank that failed.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-sys.exit(status)
+
+def run() -> int:
+    """Run the command line, and return its exit status."""
+    with ending_at_once():
+        from gistgnn.cli.main import main
+
+        status = main()
+    if status == 0 and "TORCHELASTIC_RUN_ID" in os.environ:
+        # Everything is written. In rare runs a thread of Gloo aborts the interpreter while it shuts down; torchrun
+        # would take that for a rank that failed.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -45,7 +45,15 @@ def _stop(process: Process, run: Path, number: signal.Signals) -> tuple[int | No
 
 
 @pytest.mark.parametrize(
-    ("number", "store"), [(signal.SIGINT, "memory"), (signal.SIGKILL, "memory"), (signal.SIGKILL, "disk")]
+    ("number", "store"),
+    [
+        (signal.SIGINT, "memory"),
+        (signal.SIGKILL, "memory"),
+        (signal.SIGKILL, "disk"),
+        (signal.SIGTERM, "memory"),
+        (signal.SIGHUP, "disk"),
+        (signal.SIGUSR1, "memory"),
+    ],
 )
 def test_a_stopped_run_goes_on_to_the_same_model(
     cli: Cli, tmp_path: Path, unbroken: Path, number: signal.Signals, store: str
@@ -54,8 +62,9 @@ def test_a_stopped_run_goes_on_to_the_same_model(
     words = (*RUN, "--out", "stopped", "--store", store)
     process = start(command(*words), tmp_path) if number == signal.SIGINT else start_command(tmp_path, *words)
     status, stderr = _stop(process, tmp_path / "stopped", number)
-    if number == signal.SIGINT:
-        assert status == 130
+    if number != signal.SIGKILL:
+        assert status == 128 + number
+        assert f"{'' if number == signal.SIGINT else f'{number.name}: '}stopping after this round" in stderr
         assert "--resume" in stderr
         assert "Traceback" not in stderr
         _check_the_best_model_so_far(cli, tmp_path)

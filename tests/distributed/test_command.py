@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.commands import Completed, environment, run_command, run_program, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
@@ -75,7 +77,8 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
     assert models[0] == models[1]
 
 
-def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_what_one_process_goes_on_with(tmp_path: Path, number: signal.Signals) -> None:
     longer = (*TRAIN, *CARRY, "--epochs", 500, "--checkpoint-every", 1)
     process = start(words(2, *longer, "--out", "cut"), tmp_path)
     deadline = time.monotonic() + 60
@@ -83,9 +86,9 @@ def test_ctrl_c_saves_what_one_process_goes_on_with(tmp_path: Path) -> None:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    for line in ("gistgnn: stopping after this round", "resume with the same command and --out cut --resume"):
+    for line in ("stopping after this round", "resume with the same command and --out cut --resume"):
         assert said.count(line) == 1, said
     if (record := tmp_path / "cut/result.json").exists():  # there was an evaluation before
         assert json.loads(record.read_text())["interrupted"] is True

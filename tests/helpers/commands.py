@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -24,17 +24,22 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
-def start(words: list[str], folder: Path) -> subprocess.Popen[str]:
+def start(words: list[str], folder: Path, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a program that Ctrl-C interrupts, even where these tests are a shell's background job that ignores it."""
     return subprocess.Popen(
         words,
         cwd=folder,
-        env=environment(),
+        env=environ or environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=_default_signals,
     )
+
+
+def _default_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @cache
@@ -114,9 +119,13 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
     return start_command(folder, *args).completed(timeout)
 
 
-def run_ranks(folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120) -> list[Completed]:
-    """Run `gistgnn` on ranks of this machine."""
-    ranks = [start_command(folder, *args, **told) for told in _told_by_torchrun(count, restarts)]
+def run_ranks(
+    folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
+) -> list[Completed]:
+    """Run `gistgnn` on ranks of this machine. `last` are more arguments for the last rank alone."""
+    more = [()] * (count - 1) + [last]
+    told = _told_by_torchrun(count, restarts)
+    ranks = [start_command(folder, *args, *own, **each) for each, own in zip(told, more, strict=True)]
     return [rank.completed(timeout) for rank in ranks]
 
 
@@ -147,6 +156,7 @@ def _forked(
     folder: Path, environ: dict[str, str], written: Path, work: Callable[..., int | None], args: tuple[object, ...]
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)

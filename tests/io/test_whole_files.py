@@ -1,11 +1,14 @@
 import errno
 import os
+import signal
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
-from gistgnn.io.whole_files import check_writable, replacing
+from gistgnn.io.whole_files import check_writable, remove_leftovers, replacing
+from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 
 
@@ -95,3 +98,50 @@ def test_check_writable_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with refused("cannot write", "file"):
         check_writable(tmp_path / "file")
+
+
+def leave(folder: str) -> None:
+    """Begin to write two files, and wait."""
+    with (
+        replacing(Path(folder) / "model.safetensors") as model,
+        replacing(Path(folder) / "deep/in/curves.png") as curves,
+    ):
+        model.write_text("half")
+        curves.write_text("half")
+        (Path(folder) / "begun").touch()
+        time.sleep(60)
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    process = Forked(tmp_path, leave, str(tmp_path))
+    until = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    for name in (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".gistgnn-folder").mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / ".gistgnn-link").symlink_to(precious)
+    os.mkfifo(tmp_path / ".gistgnn-fifo")
+
+    def halves() -> list[Path]:
+        return [*tmp_path.glob(".gistgnn-model-*"), *tmp_path.glob("deep/in/.gistgnn-curves-*")]
+
+    with replacing(tmp_path / "own.json") as own:
+        own.write_text("whole")
+        remove_leftovers(tmp_path, ["deep/*", "missing/*"])
+    assert (tmp_path / "own.json").read_text() == "whole"
+    assert len(halves()) == 2  # their process lives
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert len(halves()) == 2
+    remove_leftovers(tmp_path)
+    assert len(halves()) == 1
+    remove_leftovers(tmp_path, ["deep/*", "missing/*"])
+    assert halves() == []
+    assert precious.read_text() == "mine"
+    for name in (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-folder", ".gistgnn-link"):
+        assert (tmp_path / name).exists()

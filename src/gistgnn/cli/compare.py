@@ -17,7 +17,8 @@ from gistgnn.cli.options import (
     add_memory_option,
     count,
 )
-from gistgnn.cli.process import load_torch
+from gistgnn.cli.process import alone_error, load_torch
+from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError
 
@@ -73,14 +74,16 @@ def add_parser(commands: Any) -> None:
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.io.whole_files import check_writable
+    from gistgnn.distributed import started_by_torchrun
 
     if args.runs:
         _refuse_training_options(parser, args)
     load_torch("gistgnn.gist")
-    check_writable(args.out)
-    rows, record = _of_runs(args) if args.runs else _train(args)
-    _write(rows, record, args)
+    if started_by_torchrun():
+        raise alone_error("compare")
+    with own_directory(args.out):
+        rows, record = _of_runs(args) if args.runs else _train(args)
+        _write(rows, record, args)
     return 0
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, data_root, evaluation_of
-from gistgnn.cli.process import load_torch, say
+from gistgnn.cli.process import load_torch
+from gistgnn.cli.signals import say
 from gistgnn.errors import InputError
 from gistgnn.utils.formats import plural
 

@@ -5,13 +5,15 @@ A command is a module with `add_parser(commands)` and `run(args) -> int`. It imp
 """
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from gistgnn.cli import compare, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
 from gistgnn.cli.parser import BAD_INPUT, Parser
-from gistgnn.cli.process import INTERRUPTED, leads, say
+from gistgnn.cli.signals import Interrupted, leads, raising, say, status_of
 from gistgnn.errors import GistError, reason
 
 BROKEN_PIPE = 141  # exit status
@@ -40,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 for bad input, 130 when interrupted."""
+    """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
     # Threads that wait by spinning slow torch tenfold on a busy machine. Torch reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     parser = make_parser()
@@ -56,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     show_log(shown=leads())
     try:
-        status: int = args.run(args)
-        sys.stdout.flush()
+        with raising():
+            status: int = args.run(args)
+            sys.stdout.flush()
         return status
     except GistError as error:
         if leads():
@@ -71,9 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a path that the system refuses to look at
         print(f"gistgnn: error: {reason(error)}", file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
-        say("interrupted")
-        return INTERRUPTED
+    except KeyboardInterrupt as signal_:
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            say("interrupted")
+        return status_of(signal_.number if isinstance(signal_, Interrupted) else signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from gistgnn.cli.signals import GRACE
+
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
 
@@ -76,6 +78,12 @@ def add_ranks_options(options: "Options") -> None:
     options.add_argument("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
     text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
     options.add_argument("--interface", metavar="NAME", help=text)
+
+
+def add_grace_option(options: "Options") -> None:
+    """Add --grace."""
+    text = "after SIGTERM, SIGHUP or SIGUSR1: how long the round may take to its end (default: 30)"
+    options.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=text)
 
 
 def add_memory_option(options: "Options") -> None:

@@ -1,40 +1,32 @@
-"""The process of a command: its place among the ranks that torchrun has started, and Ctrl-C."""
+"""The process of a command: its place among the ranks that torchrun has started."""
 
 import argparse
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import FrameType
 from typing import TYPE_CHECKING
 
+from gistgnn.cli.signals import ending_at_once, leads
 from gistgnn.errors import InputError
 
 if TYPE_CHECKING:
     from gistgnn.distributed import World
-
-INTERRUPTED = 130  # exit status
-
-
-def leads() -> bool:
-    """Return whether this process prints messages: it is rank 0, or the only process."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def load_torch(module: str = "torch") -> None:
     """Import torch, or one of its modules, which takes seconds; a terminal shows that something happens."""
     from gistgnn.utils.console import spinner
 
-    with spinner("starting", shown=leads()):
+    with spinner("starting", shown=leads()), ending_at_once():
         import_module(module)
 
 
-def say(text: str) -> None:
-    """Print a line for the user on standard error, where results of other programs are not mixed with it."""
-    if leads():
-        print(f"gistgnn: {text}", file=sys.stderr, flush=True)
+def alone_error(what: str, more: str = "") -> InputError:
+    """Return the error for a command that torchrun has started, and that trains in one process."""
+    error = InputError(f"{what} trains in one process, but torchrun has started it: start gistgnn itself{more}")
+    error.relayed = True  # every rank raises it
+    return error
 
 
 @contextmanager
@@ -65,25 +57,3 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
         yield ranks
     finally:
         ranks.close()
-
-
-@contextmanager
-def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Inside the block the first Ctrl-C asks the run to stop after its round; the second one interrupts.
-
-    Yields a function that returns whether the user has asked to stop.
-    """
-    asked = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        say("stopping after this round; Ctrl-C again to stop at once")
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -3,7 +3,10 @@
 import argparse
 import os
 import shlex
+import signal
 import sys
+from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,12 +16,15 @@ from gistgnn.cli.options import (
     add_data_root,
     add_device_option,
     add_folder_option,
+    add_grace_option,
     add_ranks_options,
     count,
     gibibytes,
     memory_size,
 )
-from gistgnn.cli.process import joined, stop_on_interrupt
+from gistgnn.cli.process import alone_error, joined
+from gistgnn.cli.run_directory import own_directory
+from gistgnn.cli.signals import say, status_of, stopping
 from gistgnn.cli.training_options import store_name
 from gistgnn.errors import InputError
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
@@ -110,6 +116,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
     if entry.ranks:
         add_ranks_options(parser)
+        add_grace_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,12 +130,7 @@ def run(args: argparse.Namespace) -> int:
         raise error
     if started_by_torchrun() and not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
-        error = InputError(
-            f"{args.experiment} trains in one process, but torchrun has started it: start gistgnn itself; torchrun is "
-            f"for {known}"
-        )
-        error.relayed = True  # every rank raises it
-        raise error
+        raise alone_error(args.experiment, f"; torchrun is for {known}")
     experiment = _experiment(args)
     if args.rehearse:
         from gistgnn.paper.rehearsal import rehearse
@@ -137,12 +139,21 @@ def run(args: argparse.Namespace) -> int:
 
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
-    with joined(args, experiment.device) as ranks:
-        ranks.lead(lambda: check_writable(args.out))
-        if ranks.several and not _train_on_ranks(experiment, args, ranks):
-            return 130
+    with joined(args, experiment.device) as ranks, ExitStack() as folder:
+        _require_same(experiment, ranks)
+        ranks.lead(lambda: str(folder.enter_context(own_directory(args.out))))
+        if ranks.several and (number := _train_on_ranks(experiment, args, ranks)):
+            return status_of(number)
         ranks.lead(lambda: _show(experiment, args, ranks))
     return 0
+
+
+def _require_same(experiment: "Experiment", ranks: "World") -> None:
+    """Refuse ranks with different options, before they do anything together."""
+    from gistgnn.distributed.agreement import Facts, require_same
+
+    settings = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "device"}
+    require_same(ranks, Facts({"experiment": experiment.name, **settings}))
 
 
 def _experiment(args: argparse.Namespace) -> "Experiment":
@@ -155,16 +166,17 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
     return kind.at(args.scale, choose_device(args.device) if entry.devices else "cpu", **settings)
 
 
-def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> bool:
-    """Train what is missing; return False if Ctrl-C has stopped it."""
+def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:
+    """Train what is missing; return the number of the signal that has stopped it, or 0."""
     from gistgnn.paper.experiment import GroupedExperiment
 
     assert isinstance(experiment, GroupedExperiment)
-    with stop_on_interrupt() as stop:
-        finished = experiment.train_on_ranks(ranks, args.out, args.data_root, stop)
-    if not finished and ranks.leads:
-        print("gistgnn: interrupted; resume with the same command", file=sys.stderr)
-    return finished
+    with stopping(args.grace) as stop:
+        if experiment.train_on_ranks(ranks, args.out, args.data_root, stop):
+            return 0
+        number = max(ranks.gather(stop.number or 0))
+    say("interrupted; resume with the same command")
+    return number or signal.SIGINT
 
 
 def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> None:

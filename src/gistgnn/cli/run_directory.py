@@ -3,6 +3,8 @@
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +14,48 @@ if TYPE_CHECKING:
     from gistgnn.runs.config import RunConfig
 
 
-def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
-    """Return the folder of the run: --out, or a new one in runs/.
+WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
+"""Folders in an output folder in which a killed command may have left temporary files."""
+
+
+@contextmanager
+def own_directory(out: Path) -> Iterator[Path]:
+    """Yield a folder that no other process writes while the block lasts, without what killed processes left there.
 
     Raises:
-        InputError: it cannot be written, or holds another run and neither --resume nor --overwrite is given.
+        InputError: it cannot be written, or another process writes it.
     """
+    from gistgnn.io.folder_lock import locked
+    from gistgnn.io.whole_files import remove_leftovers
+
+    with locked(out, advice="give another --out"):
+        remove_leftovers(out, WRITTEN)
+        yield out
+
+
+@contextmanager
+def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Path]:
+    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts.
+
+    Raises:
+        InputError: it cannot be written, another process writes it, or it holds another run and neither --resume nor
+            --overwrite is given.
+    """
+    if args.out is None and args.resume:
+        raise InputError("--resume needs --out: say which run to resume")
+    with own_directory(args.out) if args.out else _new_directory(config) as out:
+        _prepare(out, args)
+        yield out
+
+
+def _prepare(out: Path, args: argparse.Namespace) -> None:
+    """Remove what --overwrite replaces; refuse to replace anything else."""
     from gistgnn.checkpoint import Checkpoints
     from gistgnn.io.whole_files import check_writable
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.session.saved_result import RESULT
 
-    if args.out is None and args.resume:
-        raise InputError("--resume needs --out: say which run to resume")
-    out: Path = args.out or _new_directory(config)
     check_writable(out)
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if args.overwrite and not args.resume:
@@ -36,8 +65,8 @@ def choose_directory(args: argparse.Namespace, config: "RunConfig") -> Path:
     elif (out / RESULT).exists() and not args.resume:
         raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
     if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
-        shutil.rmtree(out / THETA, ignore_errors=True)
-    return out
+        for left in (THETA, f"{THETA}.tmp"):
+            shutil.rmtree(out / left, ignore_errors=True)
 
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
@@ -61,13 +90,27 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     return record
 
 
-def _new_directory(config: "RunConfig") -> Path:
+@contextmanager
+def _new_directory(config: "RunConfig") -> Iterator[Path]:
+    """Make and lock a folder that no other process has made."""
     from gistgnn.graphs import find
+    from gistgnn.io.folder_lock import FolderInUseError, FolderLock
 
     # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
     stem = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
-    names = (Path("runs") / (stem if n == 1 else f"{stem}-{n}") for n in range(1, sys.maxsize))
-    return next(name for name in names if not name.exists())
+    for n in range(1, sys.maxsize):
+        out = Path("runs") / (stem if n == 1 else f"{stem}-{n}")
+        if out.exists():
+            continue
+        try:
+            lock = FolderLock(out)
+        except FolderInUseError:  # it has appeared meanwhile
+            continue
+        try:
+            yield out
+        finally:
+            lock.free()
+        return

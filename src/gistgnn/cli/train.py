@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from contextlib import closing, nullcontext
+import signal
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from gistgnn.cli.options import (
     add_data_options,
     add_device_option,
     add_evaluation_options,
+    add_grace_option,
     add_memory_option,
     add_ranks_options,
     count,
@@ -18,8 +20,9 @@ from gistgnn.cli.options import (
     natural,
 )
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
-from gistgnn.cli.process import INTERRUPTED, joined, load_torch, say, stop_on_interrupt
-from gistgnn.cli.run_directory import choose_directory, finished_run
+from gistgnn.cli.process import joined, load_torch
+from gistgnn.cli.run_directory import finished_run, run_directory
+from gistgnn.cli.signals import Stop, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
 from gistgnn.errors import DivergedError
 from gistgnn.utils.formats import plural
@@ -45,7 +48,7 @@ def add_parser(commands: Any) -> None:
         "train",
         help="train a model on a graph",
         description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
-        "Ctrl-C stops after the current round; --resume goes on.",
+        "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
         common=_COMMON,
@@ -66,6 +69,7 @@ def add_parser(commands: Any) -> None:
     text = "end in time, with the best model so far, such as 10min; at least one round is trained"
     add("--max-seconds", type=duration, metavar="TIME", help=text)
     add_ranks_options(group)
+    add_grace_option(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
@@ -75,12 +79,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     load_torch("gistgnn.gist")
     config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
-    with joined(args, config.device) as ranks:
-        return _train(args, config, ranks)
+    with joined(args, config.device) as ranks, ExitStack() as folder:
+        return _train(args, config, ranks, folder)
 
 
-def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int:
-    """Train on this rank, or in the only process. Everything that the ranks do together is in this function."""
+def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder: ExitStack) -> int:
+    """Train on this rank, or in the only process. Everything that the ranks do together is in this function.
+
+    `folder` frees the folder of the run, and stops handling signals, when all is written.
+    """
     from gistgnn.distributed import load_once
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
     from gistgnn.session.saving import Saving
@@ -88,9 +95,10 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
+    _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
-    out = Path(ranks.lead(lambda: str(choose_directory(args, config))))
+    out = Path(ranks.lead(lambda: str(folder.enter_context(run_directory(args, config)))))
     if args.resume and (finished := ranks.lead(lambda: finished_run(out, config))):
         return _report(finished, out, args.json, shown=first)
 
@@ -103,7 +111,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
         graph = load_once(ranks, read)
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
-    with stop_on_interrupt() as stop, _events(out, written=args.tensorboard and first) as report:
+    stop = folder.enter_context(stopping(args.grace))
+    with _events(out, written=args.tensorboard and first) as report:
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
             run = within_budget(config)
@@ -115,13 +124,25 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> int
             diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, diverged, standardised=scale is not None)
     if result.interrupted and not result.history:
-        return _interrupted(out, best=False)
+        return _interrupted(out, stop, ranks, best=False)
     record = gist.theta.read_on_rank_0(lambda: write_run(out, describe(), result.model, scale))
     if result.interrupted:
-        return _interrupted(out, best=True)
+        return _interrupted(out, stop, ranks, best=True)
     if diverged:
         raise diverged
     return _report(record, out, args.json, shown=first)
+
+
+def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
+    """Refuse ranks with different options, before they do anything together."""
+    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.graphs import find
+    from gistgnn.session.agreement import flat_settings
+
+    names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
+    own = {name: getattr(args, name) for name in names}
+    dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
+    require_same(ranks, Facts({"dataset": dataset, **flat_settings(config.as_dict()), **own}))
 
 
 def _announce(text: str) -> "Callable[[int, int], None]":
@@ -135,12 +156,12 @@ def _announce(text: str) -> "Callable[[int, int], None]":
     return advance
 
 
-def _interrupted(out: Path, *, best: bool) -> int:
+def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
     """Say how to go on with a run that was interrupted, and return the exit status."""
     if best:
         say(f"interrupted; the best model so far is in {out}, and `gistgnn evaluate {out}` runs it")
     say(f"{'' if best else 'interrupted; '}resume with the same command and --out {out} --resume")
-    return INTERRUPTED
+    return status_of(max(ranks.gather(stop.number or 0)) or signal.SIGINT)
 
 
 def _title(config: "RunConfig", graph: "Graph") -> str:

@@ -36,9 +36,11 @@ def process_context() -> ForkServerContext | SpawnContext:
 
 
 def set_up_process(threads: int) -> None:
-    """Prepare a process for training with so many threads; it leaves Ctrl-C to its parent, and ends with it."""
+    """Prepare a process for training with so many threads; it leaves signals to its parent, and ends with it."""
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # SIGTERM is how its parent ends it
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     show_log(shown=False)
     Thread(target=_end_with_parent, daemon=True).start()
 

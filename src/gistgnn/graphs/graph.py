@@ -1,16 +1,15 @@
 """`Graph`: the graph of a node classification task."""
 
-import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
 from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
+from gistgnn.utils.checksums import crc32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,6 +141,12 @@ class Graph:
         return edge_data_of(self)
 
     @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the graph, by name."""
+        names = ("x", "edge_index", "y", "train", "val", "test")
+        return {name: getattr(self, name) for name in names} | self.edge_data
+
+    @property
     def multi_label(self) -> bool:
         """Whether nodes have several labels: ``y`` is [N, K] of 0 and 1."""
         return self.y.ndim == 2 and not self.regression
@@ -149,14 +154,14 @@ class Graph:
     def checksum(self) -> int:
         """Return a CRC-32 of edges with their data, labels and splits; it almost surely differs between graphs."""
         checksum = 0
-        for tensor in (self.edge_index, self.y, self.train, self.val, self.test, *self.edge_data.values()):
-            checksum = zlib.crc32(tensor.cpu().contiguous().numpy().view(np.uint8).data, checksum)
+        for name, tensor in self.tensors.items():
+            checksum = checksum if name == "x" else crc32(tensor, checksum)
         return checksum
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""
-        names = ("x", "edge_index", "y", "train", "val", "test", *self.edge_data)
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in self.tensors.items()}
+        return replace(self, **moved)
 
     def __repr__(self) -> str:
         sizes = f"nodes={self.num_nodes}, edges={self.num_edges}, features={self.num_features}"

@@ -23,7 +23,7 @@ from gistgnn.io.whole_files import replacing
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
-_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}(-new)?\.safetensors")  # a killed process leaves second names
 
 _Sizes = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of every tensor, by name
 

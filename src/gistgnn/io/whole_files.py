@@ -3,12 +3,16 @@
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from gistgnn.errors import InputError, reason
+from gistgnn.io import file_locks
+
+TEMPORARY = ".gistgnn-"
+"""Begins the names of all temporary files, so that what a killed process left can be told from a user's files."""
 
 
 @contextlib.contextmanager
@@ -18,22 +22,61 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         InputError: the folder cannot be made or written, or the disk is full. An older file at `path` is unchanged.
     """
-    temporary = None
+    temporary = handle = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-        os.close(handle)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
         temporary = Path(name)
+        handle = _keep_locked(handle)
         yield temporary
         with temporary.open("r+b") as written:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except (OSError, SafetensorError) as error:  # safetensors wraps the system's errors
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
+    """Remove the temporary files and locks that killed processes left in a folder.
+
+    A file that a living process holds stays, and so do all files where the file system has no locks.
+
+    Args:
+        folder: it need not exist.
+        within: patterns of more folders in it, such as "theta" or "runs/*".
+    """
+    if not file_locks.HAS_LOCKS:
+        return
+    for pattern in ("", *(f"{each}/" for each in within)):
+        for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
+            with contextlib.suppress(OSError):
+                _remove_if_free(path)
+
+
+def _remove_if_free(path: Path) -> None:
+    """Remove a file unless a process has locked it."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        file_locks.lock(handle)
+        path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _keep_locked(handle: int) -> int | None:
+    """Lock a file as long as its handle is open; close it where that would not help."""
+    with contextlib.suppress(OSError):
+        if file_locks.HAS_LOCKS:
+            file_locks.lock(handle)
+            return handle
+    os.close(handle)
+    return None
 
 
 def check_writable(directory: Path) -> None:
@@ -44,14 +87,15 @@ def check_writable(directory: Path) -> None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise _unwritable(directory, error) from error
+        raise unwritable(directory, error) from error
     finally:
         for path in missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
 
 
-def _unwritable(path: Path, error: Exception) -> InputError:
+def unwritable(path: Path, error: Exception) -> InputError:
+    """Return the error for a path that cannot be written."""
     why = getattr(error, "strerror", None) or reason(error)
     return InputError(f"cannot write {path}: {why}; choose a directory that can be written")
 

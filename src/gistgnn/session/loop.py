@@ -9,10 +9,12 @@ from typing import Any
 
 from torch import nn
 
+from gistgnn.distributed.agreement import Facts, require_same
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
+from gistgnn.session.agreement import SAME_MODEL, model_facts, partition_facts, saving_facts
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
 from gistgnn.training.metric import Metric
@@ -85,6 +87,7 @@ class Loop:
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
         self._every, self._patience, self._saving = evaluate_every, patience, saving
         self._state = _State()
+        self._require_same_loop()
         self._saver: Saver | None = None
         if saving and saving.resumes and gist.store.place.holds == "disk":
             gist.resume()
@@ -142,6 +145,18 @@ class Loop:
         finally:
             if self._saver:
                 self._saver.close()
+
+    def _require_same_loop(self) -> None:
+        """Refuse ranks whose loops differ."""
+        own = {
+            "rounds": self._rounds,
+            "validate": "missing" if self._validate is None else "given",
+            "higher_is_better": self._metric.higher_is_better,
+            "evaluate_every": self._every,
+            "patience": self._patience,
+        }
+        facts = Facts({**partition_facts(self._gist), **own, **saving_facts(self._saving)})
+        require_same(self._gist.ranks, facts, Facts(model_facts(self._gist), SAME_MODEL))
 
     def _score(self, seconds: float) -> None:
         state = self._state

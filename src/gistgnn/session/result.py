@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.io.whole_files import check_writable
+from gistgnn.io.folder_lock import locked
 from gistgnn.report import run_text
 from gistgnn.session.progress import Progress
 from gistgnn.utils.provenance import provenance
@@ -113,17 +113,17 @@ class Result:
             The folder.
 
         Raises:
-            InputError: the folder holds a result, or cannot be written.
+            InputError: the folder holds a result, another process writes it, or it cannot be written.
         """
         from gistgnn.session.saved_result import RESULT, write_result
 
         folder = Path(folder)
         if (folder / RESULT).exists() and not overwrite:
             raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
-        check_writable(folder)
         record = self.as_dict()
         origin = provenance(record["config"].get("device", "cpu"))
-        write_result(folder, {**record, "provenance": origin}, self.model)
+        with locked(folder):
+            write_result(folder, {**record, "provenance": origin}, self.model)
         return folder
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from torch import Size
 from gistgnn.checkpoint import Checkpoint, Checkpoints, Part, storage
 from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
+from gistgnn.io.folder_lock import FolderLock
 from gistgnn.theta.theta import Theta
 
 
@@ -20,7 +21,8 @@ class Saving:
     """Where and how often a run's state is saved.
 
     Args:
-        path: the folder of the checkpoints, which holds nothing else. All ranks have to see the same files in it.
+        path: the folder of the checkpoints, which holds nothing else. All ranks have to see the same files in it. A run
+            in another process that saves there is refused.
         every: rounds between checkpoints, or None to save only when the run is stopped or ends.
         resume: resume from the last checkpoint, if there is one; otherwise the checkpoints in the folder are removed.
         config: further settings of this run, such as a model's dropout. A resumed run must have the same.
@@ -54,6 +56,7 @@ class Saver:
         self._theta, self._ranks, self._saving, self._run = theta, ranks, saving, run
         self._checkpoints = Checkpoints(saving.path)
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
+        self._lock: FolderLock | None = None  # on rank 0
         # The checkpoint that all ranks are writing: rounds, state, shapes. Rank 0 declares it whole.
         self._open: tuple[int, dict[str, Any], dict[str, Size]] | None = None
 
@@ -61,10 +64,11 @@ class Saver:
         """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder.
 
         Raises:
-            InputError: it is damaged, of another run, or some rank cannot see it.
+            InputError: it is damaged, of another run, or some rank cannot see it; or another process saves there.
         """
 
         def choose() -> str | None:
+            self._lock = FolderLock(self._saving.path, beside=True)
             if not self._saving.resume:
                 self._checkpoints.remove()
                 return None
@@ -72,7 +76,7 @@ class Saver:
             newest = self._checkpoints.newest()
             return newest.name if newest else None
 
-        name = self._ranks.lead(choose)
+        name, self._run = self._ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
         if name is None:
             return None
         return self._ranks.together(lambda: Checkpoint(self._saving.path / name, self._run))
@@ -108,6 +112,8 @@ class Saver:
     def close(self) -> None:
         """Wait for pending writes; ignore their errors."""
         self._background.shutdown()
+        if self._lock:
+            self._lock.free()
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
         place = self._checkpoints.place(rounds)

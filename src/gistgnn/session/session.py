@@ -20,6 +20,7 @@ from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.session.agreement import require_same_run
 from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import call, check_callbacks
 from gistgnn.session.description import describe_graph, describe_settings
@@ -75,7 +76,9 @@ class Session:
         # torch loads seconds of code at the first optimiser
         check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         self._init = None if options.init is None else self._initial(options.init)
-        self._graph = as_graph(graph, training).to(trainer.device)
+        given = trainer.ranks.together(lambda: as_graph(graph, training))
+        require_same_run(trainer, given, training, options, self._init)
+        self._graph = given.to(trainer.device)
         self._given = training = for_task(training, self._graph, trainer)
         self._training, self._metric = with_criterion(training, self._graph), metric_of(training, self._graph)
 

@@ -1,15 +1,14 @@
 """The initial values of Θ that the caller gives: those of a trained model."""
 
-import zlib
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.utils.checksums import crc32
 
 
 def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
@@ -46,5 +45,5 @@ def checksum(tensors: Mapping[str, Tensor]) -> int:
     """Return a CRC-32 of tensors, by which a resumed run knows that it is the same one."""
     found = 0
     for tensor in tensors.values():
-        found = zlib.crc32(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().view(np.uint8).data, found)
+        found = crc32(tensor, found)
     return found

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
+from gistgnn.io.folder_lock import FolderLock, locked
 from gistgnn.io.stored_model import stored_model
 from gistgnn.io.tensors import find_tensors
+from gistgnn.io.whole_files import remove_leftovers
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
@@ -57,7 +59,7 @@ class OnDisk(WholeTheta):
     lasts = True
 
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._lock = folder, FolderLock(folder, beside=True)
         self._journal = Journal(folder / _ROUND)
         self._state = read_state(folder / _STATE)
         self._parameters = EditableFolder(folder / PARAMETERS)
@@ -68,15 +70,23 @@ class OnDisk(WholeTheta):
         if self._journal.folder.exists():  # a committed round that has not been written into Θ
             self._write_round()
         self._journal.remove()
+        self._remove_leftovers()
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> OnDisk:
         """Make Θ with the model's initial values in the store's folder."""
         folder = store.folder
         assert folder is not None
-        if not replace and folder.exists() and any(folder.iterdir()):
-            raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-        specs = spec.tensor_specs(half=store.precision == "bf16")
+        with locked(folder, beside=True):
+            if not replace and folder.exists() and any(folder.iterdir()):
+                raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
+            cls._write_initial(folder, spec, half=store.precision == "bf16")
+            return cls(spec, folder)
+
+    @staticmethod
+    def _write_initial(folder: Path, spec: ModelSpec, *, half: bool) -> None:
+        """Write the model's initial values into a folder, in place of what is there."""
+        specs = spec.tensor_specs(half=half)
         temporary = folder.with_name(folder.name + ".tmp")
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -91,7 +101,6 @@ class OnDisk(WholeTheta):
             raise unwritable(folder, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return cls(spec, folder)
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
@@ -168,7 +177,8 @@ class OnDisk(WholeTheta):
             )
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, and free the folder."""
+        self._lock.free()
         self._parameters.close()
         if self._moments:
             self._moments.close()
@@ -251,6 +261,12 @@ class OnDisk(WholeTheta):
             for older in self.folder.glob("best-*"):
                 if older != wanted:
                     shutil.rmtree(older, ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed process was about to write: copies of the best Θ, moments, states."""
+        for path in self.folder.glob("*.tmp"):
+            shutil.rmtree(path, ignore_errors=True)
+        remove_leftovers(self.folder)
 
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes

@@ -1,0 +1,196 @@
+"""Ranks with different settings, models or graphs are refused before they train."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gistgnn import GIST, Callback, Graph, InputError, Loop, Saving
+from gistgnn.distributed import Ranks
+from gistgnn.distributed.agreement import Facts, difference, require_same
+from gistgnn.graphs.graph_files import save_file
+from gistgnn.sampling import ClusterSampling
+from tests.helpers.commands import Completed, run_ranks
+from tests.helpers.models import OURS, PYG, tiny_graph
+
+from .launch import on_ranks
+
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {  # keywords of `fit` on rank 1, and what the message says of them
+    "lr": ({"lr": 0.02}, "lr is 0.01 on rank 0 and 0.02 on rank 1: start all ranks with the same settings"),
+    "weight_decay": ({"weight_decay": 5e-4}, "weight_decay is 0.0 on rank 0 and 0.0005 on rank 1"),
+    "precision": ({"precision": "bf16"}, "precision is 'float32' on rank 0 and 'bf16' on rank 1"),
+    "schedule": ({"schedule": "cosine"}, "schedule is 'constant' on rank 0 and 'cosine' on rank 1"),
+    "local_steps": ({"local_steps": 3}, "local_steps is 2 on rank 0 and 3 on rank 1"),
+    "epochs": ({"epochs": 9}, "epochs is 8 on rank 0 and 9 on rank 1"),
+    "patience": ({"patience": 3}, "patience is None on rank 0 and 3 on rank 1"),
+    "evaluate_every": ({"evaluate_every": 2}, "evaluate_every is 1 on rank 0 and 2 on rank 1"),
+    "inductive": ({"inductive": True}, "inductive is False on rank 0 and True on rank 1"),
+    "runner": ({"runner": "fused"}, "runner is 'in-turn' on rank 0 and 'fused' on rank 1"),
+    "sampler": ({"sampler": ClusterSampling(4, 2, "random")}, "sampler is None on rank 0 and 'given' on rank 1"),
+    "optimizer": ({"optimizer": torch.optim.RMSprop}, "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 1"),
+    "clip_norm": ({"clip_norm": 1.0}, "clip_norm is None on rank 0 and 1.0 on rank 1"),
+    "class_weights": ({"class_weights": [1, 1, 2]}, "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 1"),
+    "redraw_every": ({"redraw_every": 2}, "redraw_every is missing on rank 0 and 2 on rank 1"),
+    "max_seconds": ({"max_seconds": 1000}, "max_seconds is 'missing' on rank 0 and 'given' on rank 1"),
+    "callbacks": ({"callbacks": [Callback()]}, "callbacks is 'missing' on rank 0 and 'given' on rank 1"),
+    "saving": ({"saving": Saving(Path("none"), every=2)}, "saving is None on rank 0 and 'given' on rank 1"),
+}
+
+MODELS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], str]] = {  # build and keywords of `GIST` on rank 1
+    "seed": (OURS["gcn"], {"seed": 1}, "seed is 0 on rank 0 and 1 on rank 1"),
+    "sub_gcns": (OURS["gcn"], {"sub_gcns": 3}, "sub_gcns is 2 on rank 0 and 3 on rank 1"),
+    "widths": (OURS["gcn"], {"widths": (8, 6)}, "hidden is [8, 8] on rank 0 and [8, 6] on rank 1"),
+    "whole": (OURS["gcn"], {"whole": 1}, "whole is [] on rank 0 and [1] on rank 1"),
+    "partition": (OURS["gcn"], {"partition": "categorical"}, "partition is 'balanced' on rank 0 and 'categorical'"),
+    "store": (OURS["gcn"], {"store": "sharded"}, "store is 'memory' on rank 0 and 'sharded' on rank 1"),
+    "class": (OURS["graphsage"], {}, "model is 'GCN' on rank 0 and 'GraphSAGE' on rank 1"),
+    "dropout": (lambda widths: OURS["gcn"](widths, dropout=0.1), {}, "dropout is 0.0 on rank 0 and 0.1 on rank 1"),
+    "norm": (lambda widths: OURS["gcn"](widths, norm="layer"), {}, "rank 1: give all ranks the same model"),
+}
+
+
+def _relabelled(graph: Graph) -> Graph:
+    y = graph.y.clone()
+    y[0] = (y[0] + 1) % 3
+    return replace(graph, y=y)
+
+
+def _with_another_feature(graph: Graph) -> Graph:
+    x = graph.x.clone()
+    x[3, 2] += 1e-6
+    return replace(graph, x=x)
+
+
+def _with_another_edge(graph: Graph) -> Graph:
+    edges = graph.edge_index.clone()
+    edges[0, 5] = (edges[0, 5] + 1) % graph.num_nodes
+    return replace(graph, edge_index=edges)
+
+
+def _with_another_split(graph: Graph) -> Graph:
+    return replace(graph, val=graph.test, test=graph.val)
+
+
+GRAPHS: dict[str, tuple[Callable[[Graph], Graph], str]] = {  # the graph of rank 1
+    "features": (_with_another_feature, "the checksum of the graph's features is '"),
+    "labels": (_relabelled, "the checksum of the graph's labels is '"),
+    "edges": (_with_another_edge, "the checksum of the graph's edges is '"),
+    "split": (_with_another_split, "the checksum of the graph's validation nodes is '"),
+    "nodes": (lambda _: tiny_graph(25), "the graph's number of nodes is 24 on rank 0 and 25 on rank 1: give all ranks"),
+    "classes": (lambda graph: replace(graph, num_classes=4), "the graph's number of classes is 3 on rank 0 and 4"),
+    "weights": (
+        lambda graph: replace(graph, edge_weight=torch.ones(graph.num_edges)),
+        "the type of the graph's edge_weight is missing on rank 0",
+    ),
+}
+COMMON: dict[str, Any] = {"epochs": 8, "local_steps": 2, "progress": False}
+
+
+def refusal(work: Callable[[], object]) -> tuple[str, float]:
+    """What a run is refused with, and after how many seconds."""
+    begun = time.perf_counter()
+    try:
+        work()
+    except InputError as error:
+        return str(error), time.perf_counter() - begun
+    return "trained", 0.0
+
+
+def every_case(ranks: Ranks) -> dict[str, tuple[str, float]]:
+    """One pair of processes meets again and again; rank 1 has something else each time."""
+    graph, second, found = tiny_graph(), ranks.rank == 1, {}
+    build = OURS["gcn"]
+
+    def gist(make: Callable[..., nn.Module] = build, **options: Any) -> GIST:
+        given = {"widths": (8, 8), "sub_gcns": 2, "ranks": ranks, **options}
+        return GIST(make, **given)
+
+    for name, (settings, _) in SETTINGS.items():
+        own = {**COMMON, **(settings if second else {})}
+        found[f"fit {name}"] = refusal(lambda own=own: gist().fit(graph, **own))  # type: ignore[misc]
+    for name, (make, options, _) in MODELS.items():
+        trainer = gist(make, **options) if second else gist()
+        found[f"model {name}"] = refusal(lambda trainer=trainer: trainer.fit(graph, **COMMON))  # type: ignore[misc]
+    for name, (change, _) in GRAPHS.items():
+        other = change(graph) if second else graph
+        found[f"graph {name}"] = refusal(lambda other=other: gist().fit(other, **COMMON))  # type: ignore[misc]
+    found["loop"] = refusal(lambda: Loop(gist(), 4 if second else 3))
+    start = {name: torch.zeros_like(tensor) for name, tensor in gist().model().state_dict().items()}
+    own_start = {name: tensor + ranks.rank for name, tensor in start.items()}
+    found["init"] = refusal(lambda: gist().fit(graph, init=own_start, **COMMON))
+    found["same"] = refusal(lambda: gist().fit(graph, **COMMON))
+    return found
+
+
+def test_each_difference_is_named_on_both_ranks_at_once() -> None:
+    expected = {f"fit {name}": said for name, (_, said) in SETTINGS.items()}
+    expected |= {f"model {name}": said for name, (_, _, said) in MODELS.items()}
+    expected |= {f"graph {name}": said for name, (_, said) in GRAPHS.items()}
+    expected |= {"loop": "rounds is 3 on rank 0 and 4 on rank 1", "init": "the checksum of init is", "same": "trained"}
+    first, second = on_ranks(2, every_case)
+    assert first.keys() == second.keys() == expected.keys()
+    for name, said in expected.items():
+        assert said in first[name][0], name
+        assert first[name][0] == second[name][0], name
+        assert "\n" not in first[name][0], name
+
+
+def own_places(ranks: Ranks) -> list[float]:
+    """What may differ: names of graphs, the folder of checkpoints, progress, time-outs, file names of functions."""
+    graph = replace(tiny_graph(), name=f"of rank {ranks.rank}")
+    require_same(ranks, Facts({"loss": f"/home/{ranks.rank}/mine.py:focal", "phases": [{"lr": 0.1}]}))
+    gist = GIST(PYG["gcn"], 8, 2, ranks=ranks)
+    result = gist.fit(graph, epochs=8, local_steps=2, progress=ranks.rank == 1)
+    return [entry["loss"] for entry in result.history]
+
+
+def test_what_may_differ_is_not_compared() -> None:
+    losses, others = on_ranks(2, own_places)
+    assert losses == others
+
+
+def test_the_first_rank_that_differs_is_named() -> None:
+    same = {"lr": 0.1, "phases[0].lr": 0.2}
+    assert difference([same, same, same]) is None
+    assert difference([same, same, {**same, "lr": 0.3}, {}]) == "lr is 0.1 on rank 0 and 0.3 on rank 2"
+    assert difference([{"a": float("nan")}, {"a": float("nan")}]) is None
+    said = difference([{"a": "x" * 1000}, {"a": "line\nbreak"}])
+    assert said is not None
+    assert len(said) < 160
+    assert "\n" not in said
+
+
+TRAIN = ("train", "--hidden", 16, 16, "--sub-gcns", 2, "--epochs", 4, "--dataset", "own.npz", "--out", "run")
+
+
+def _check(ranks: list[Completed], said: str) -> None:
+    for rank, done in enumerate(ranks):
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("gistgnn: note")]
+        assert done.returncode == 2, done.stderr
+        assert len(lines) == 1, done.stderr
+        assert lines[0].startswith(f"gistgnn: error: {'rank 1: ' * rank}{said}"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--lr", 0.03), "lr is 0.02 on rank 0 and 0.03 on rank 1: start all ranks with the same settings"),
+        (("--resume",), "resume is False on rank 0 and True on rank 1"),
+        (("--dataset", "digits"), "dataset is 'a file' on rank 0 and 'digits' on rank 1"),
+    ],
+)
+def test_commands_with_different_options_are_refused(tmp_path: Path, option: tuple[object, ...], said: str) -> None:
+    save_file(tiny_graph(), tmp_path / "own.npz")
+    _check(run_ranks(tmp_path, 2, *TRAIN, last=option), said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_reproductions_with_different_options_are_refused(tmp_path: Path) -> None:
+    ranks = run_ranks(tmp_path, 2, "reproduce", "local-sgd", "--seeds", 1, "--out", "run", last=("--seeds", 2))
+    _check(ranks, "seeds is 1 on rank 0 and 2 on rank 1: start all ranks with the same settings")
+    assert not (tmp_path / "run").exists()

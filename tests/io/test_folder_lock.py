@@ -1,0 +1,130 @@
+"""A folder that one process writes is refused to others, until that process has ended."""
+
+import errno
+import logging
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from gistgnn.io import file_locks
+from gistgnn.io.folder_lock import FolderInUseError, FolderLock, locked
+from tests.helpers.commands import Forked
+from tests.helpers.refusals import refused
+
+
+def hold(folder: str, seconds: float) -> int:
+    """Lock a folder for some time; the status says whether it was refused."""
+    try:
+        with locked(Path(folder)):
+            Path(folder, f"won-{os.getpid()}").touch()
+            time.sleep(seconds)
+    except FolderInUseError as error:
+        print(error)
+        return 2
+    return 0
+
+
+def other(tmp_path: Path, seconds: float = 60) -> Forked:
+    """Another process that holds the lock on `run`."""
+    process = Forked(tmp_path, hold, "run", seconds)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("run/won-*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return process
+
+
+def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
+    process = other(tmp_path)
+    try:
+        pid = int(next(tmp_path.glob("run/won-*")).name.removeprefix("won-"))
+        said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
+        with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
+            FolderLock(tmp_path / "run", advice="give another --out")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert (tmp_path / "run/.gistgnn.lock").exists()  # but nobody holds it
+    with locked(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run/.gistgnn.lock").exists()
+
+
+def test_of_several_processes_one_wins(tmp_path: Path) -> None:
+    for offset in (0.0, 0.005, 0.02):
+        folder = tmp_path / f"run-{offset}"
+        processes = []
+        for _ in range(4):
+            processes.append(Forked(tmp_path, hold, str(folder), 5))
+            time.sleep(offset)
+        done = [process.completed() for process in processes]
+        assert sorted(each.returncode for each in done) == [0, 2, 2, 2]
+        assert all("is being written by process" in each.stdout for each in done if each.returncode)
+        assert len(list(folder.glob("won-*"))) == 1
+
+
+def test_a_lock_leaves_no_trace(tmp_path: Path) -> None:
+    folder = tmp_path / "new/deep"
+    with locked(folder) as found, locked(folder), locked(folder, beside=True):
+        assert found == folder
+        assert sorted(path.name for path in folder.parent.iterdir()) == [".gistgnn-deep.lock", "deep"]
+        assert (folder / ".gistgnn.lock").exists()
+    assert list(tmp_path.iterdir()) == []
+    with locked(folder):
+        (folder / "result").touch()
+    assert [path.name for path in folder.iterdir()] == ["result"]
+
+
+def test_a_lock_is_freed_with_its_object(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    again = FolderLock(tmp_path)
+    lock.free()
+    lock.free()
+    assert (tmp_path / ".gistgnn.lock").exists()
+    del again
+    assert not (tmp_path / ".gistgnn.lock").exists()
+
+
+def test_a_disk_without_locks_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(file_locks, "lock", none)
+    with caplog.at_level(logging.WARNING, "gistgnn"), locked(tmp_path / "run"):
+        assert (tmp_path / "run/.gistgnn.lock").exists()
+    assert "has no locks: make sure that no other run writes there" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with refused("cannot write", "file/run"):
+        FolderLock(tmp_path / "file/run")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.gistgnn.lock").symlink_to(tmp_path / "mine")
+    with refused("cannot write"):
+        FolderLock(tmp_path / "run")
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def end_with_a_lock(folder: str) -> None:
+    """Keep a lock to the end of the process."""
+    lock = FolderLock(Path(folder))
+    lock.itself = lock  # type: ignore[attr-defined]  # so that it is not freed with its last name
+
+
+def test_a_process_that_ends_leaves_no_file(tmp_path: Path) -> None:
+    assert Forked(tmp_path, end_with_a_lock, str(tmp_path / "run")).completed().returncode == 0
+    assert not (tmp_path / "run/.gistgnn.lock").exists()
