@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
-from torch_geometric.nn import GIN, global_add_pool
+from torch_geometric.nn import GIN, global_mean_pool
 from torch_geometric.utils import grid
 
 from gistgnn import GIST, Loop
@@ -22,8 +22,8 @@ args = parser.parse_args()
 edges, _ = grid(8, 8)  # every pixel and the eight pixels around it
 places = torch.cat([torch.eye(8).repeat_interleave(8, dim=0), torch.eye(8).repeat(8, 1)], dim=1)  # row and column
 images, digits = load_digits(return_X_y=True)
-graphs = []
-for image, digit in zip(torch.tensor(images[: args.graphs]).float() / 16, digits, strict=False):
+graphs = []  # pixels are from 0 to 4: their mean over an image is small
+for image, digit in zip(torch.tensor(images[: args.graphs]).float() / 4, digits, strict=False):
     graphs.append(Data(x=places * image.unsqueeze(1), edge_index=edges, y=torch.tensor([digit])))
 random.Random(0).shuffle(graphs)
 fifth = len(graphs) // 5
@@ -42,7 +42,7 @@ class GraphClassifier(nn.Module):
         """Return [graphs, 10]. Without `batch` every node is a graph: so GIST tries the model before it trains."""
         h = self.encoder(x, edge_index)
         if batch is not None:
-            h = global_add_pool(h, batch)
+            h = global_mean_pool(h, batch)
         scores: Tensor = self.head(h)
         return scores
 
