@@ -20,21 +20,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.frontier_points import name_of, read
+from benchmarks.frontier_points import name_of
 from benchmarks.frontier_report import report
+from benchmarks.runs_file import FILE, append, read
 from benchmarks.tables import describe_machine
 from gistgnn import GIST
 from gistgnn.cli.phases import parse_phase
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph, Standardisation, load
-from gistgnn.io.whole_files import check_writable, replacing
+from gistgnn.io.whole_files import check_writable
 from gistgnn.nn import MODELS
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import check_phases
 from gistgnn.settings import BUDGET_LR, Training
 
-FILE = "runs.jsonl"
 PAPER_SUB_GCNS, PAPER_RATE = 8, 0.01
 WHOLE = 10**9  # steps in a round: a run or phase is one round
 
@@ -193,13 +193,6 @@ def warm_up(graph: Graph, seed: int, options: argparse.Namespace) -> None:
             fit(make(graph, setting, seed, small), graph, training_of(setting, options.precision), options)
     finally:
         logging.disable(logging.NOTSET)
-
-
-def append(path: Path, run: dict[str, Any]) -> None:
-    """Add a run to the file. The file is replaced as a whole: it never has part of a line."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    with replacing(path) as temporary:
-        temporary.write_text(f"{text}{json.dumps(run, ensure_ascii=False)}\n", encoding="utf-8")
 
 
 def recipe(text: str) -> str:

@@ -5,7 +5,6 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,11 +105,6 @@ def gain(frontier: Frontier, seconds: float, score: float) -> Gain:
     bound = ">" if reached is None else "<" if score < lowest else ""
     points = score - (lowest if other is None else other)
     return Gain(points, seconds < shortest, (longest if reached is None else reached) / seconds, bound)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the runs in a file; none if there is no file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def name_of(setting: dict[str, Any]) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks import frontier
-from benchmarks.frontier import FILE, main, parse, settings, training_of, turns
-from benchmarks.frontier_points import OURS, read
+from benchmarks.frontier import main, parse, settings, training_of, turns
+from benchmarks.frontier_points import OURS
+from benchmarks.runs_file import FILE, read
 from gistgnn.phases import Phase
 
 DIGITS = ("--dataset", "digits", "--hidden", "16", "16", "--clusters", "8", "--clusters-per-batch", "2")
