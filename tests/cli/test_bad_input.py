@@ -151,3 +151,6 @@ def test_divergence_keeps_the_last_good_parameters(cli: Cli, tmp_path: Path) -> 
     assert done.stdout == ""
     scored = cli("evaluate", "run")
     assert scored.returncode == 0, scored.stderr
+    assert "gistgnn: note: training diverged in round 1: " in scored.stderr
+    assert "this model is as it was before training, and worth nothing" in scored.stderr
+    assert "The model is as it was before training." in (tmp_path / "run/report.html").read_text()

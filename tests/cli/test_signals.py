@@ -45,7 +45,7 @@ def test_a_signal_during_an_import_prints_one_line(tmp_path: Path, number: signa
 
 
 def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "gistgnn", *LONG, "--sampler", "clusters", "--clusters", 5, "--grace", 0.5]
+    words = [sys.executable, "-m", "gistgnn", *LONG, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5]
     process = start([str(word) for word in words], tmp_path, slow_module(tmp_path, "pymetis"))
     wait_for(tmp_path / "begun", process)
     until = time.monotonic() + 10

@@ -190,6 +190,15 @@ def test_commands_with_different_options_are_refused(tmp_path: Path, option: tup
     assert not (tmp_path / "run").exists()
 
 
+def test_machines_with_different_files_are_refused(tmp_path: Path) -> None:
+    for name, change in (("first", lambda graph: graph), ("second", _with_another_feature)):
+        (tmp_path / name).mkdir()
+        save_file(change(tiny_graph()), tmp_path / name / "own.npz")
+    ranks = run_ranks(tmp_path, 2, *TRAIN, machines=("first", "second"))
+    _check(ranks, "the checksum of the graph's features is '")
+    assert not (tmp_path / "first/run").exists()
+
+
 def test_reproductions_with_different_options_are_refused(tmp_path: Path) -> None:
     ranks = run_ranks(tmp_path, 2, "reproduce", "local-sgd", "--seeds", 1, "--out", "run", last=("--seeds", 2))
     _check(ranks, "seeds is 1 on rank 0 and 2 on rank 1: start all ranks with the same settings")

@@ -1,5 +1,6 @@
 import os
 import pickle
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,18 @@ def test_missing_file_and_folder(tmp_path: Path, suffix: str) -> None:
     _refused(tmp_path / f"absent.{suffix}", "no such file")
     (tmp_path / f"folder.{suffix}").mkdir()
     _refused(tmp_path / f"folder.{suffix}", "cannot be opened")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"pipe.{suffix}")
+    (tmp_path / f"zero.{suffix}").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / f"s.{suffix}"))
+    for name in ("pipe", "zero", "s"):
+        _refused(tmp_path / f"{name}.{suffix}", "is a pipe, a socket or a device; expected a file")
+        with pytest.raises(InputError, match="is a pipe"):
+            load_nodes(tmp_path / f"{name}.{suffix}")
 
 
 def test_unknown_suffix(tmp_path: Path) -> None:

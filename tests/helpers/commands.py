@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -120,12 +120,26 @@ def run_command(folder: Path, *args: object, timeout: float = 120) -> Completed:
 
 
 def run_ranks(
-    folder: Path, count: int, *args: object, restarts: int = 0, timeout: float = 120, last: tuple[object, ...] = ()
+    folder: Path,
+    count: int,
+    *args: object,
+    restarts: int = 0,
+    timeout: float = 120,
+    last: tuple[object, ...] = (),
+    machines: Sequence[str] = (),
 ) -> list[Completed]:
-    """Run `gistgnn` on ranks of this machine. `last` are more arguments for the last rank alone."""
+    """Run `gistgnn` on ranks of this machine.
+
+    `last` are more arguments for the last rank alone. With `machines`, a folder in the first one for each rank, every
+    rank takes itself to be alone on its machine.
+    """
     more = [()] * (count - 1) + [last]
-    told = _told_by_torchrun(count, restarts)
-    ranks = [start_command(folder, *args, *own, **each) for each, own in zip(told, more, strict=True)]
+    folders = [folder / machine for machine in machines] or [folder] * count
+    work = _main_alone_on_its_machine if machines else _main
+    ranks = [
+        Forked(place, work, [*map(str, (*args, *own))], **told)
+        for place, told, own in zip(folders, _told_by_torchrun(count, restarts), more, strict=True)
+    ]
     return [rank.completed(timeout) for rank in ranks]
 
 
@@ -171,6 +185,13 @@ def _main(words: list[str]) -> int:
     from gistgnn.cli.main import main
 
     return main()
+
+
+def _main_alone_on_its_machine(words: list[str]) -> int:
+    from gistgnn.distributed import shared_memory
+
+    shared_memory._boot = lambda: os.environ["RANK"]
+    return _main(words)
 
 
 def _program(code: str, words: list[str]) -> None:

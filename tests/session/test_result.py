@@ -1,7 +1,9 @@
 """What a result shows, saves and reads."""
 
 import json
+import logging
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GraphSAGE
 
-from gistgnn import GIST, Result, load_run
+from gistgnn import GIST, DivergedError, Result, load_run
 from gistgnn.evaluation import evaluate
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
@@ -88,6 +90,22 @@ def test_a_saved_result_is_read_again(tmp_path: Path) -> None:
         load_run(folder)
     with refused("model.safetensors", error=Exception):  # type: ignore[arg-type]
         load_run(folder, lambda width: GraphSAGE(F, width + 1, 2, C))
+
+
+def test_a_saved_result_keeps_how_its_run_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    huge = replace(GRAPH, x=GRAPH.x * 1e30)
+    with pytest.raises(DivergedError) as caught:
+        fit(GIST(gcn(), (8,), 2), huge, lr=1.0, optimizer="sgd", local_steps=20, epochs=80)
+    stopped = fit(GIST(gcn(), (8,), 2), stop=lambda: True, epochs=80)
+    for name, result in (("diverged", caught.value.result), ("stopped", stopped)):
+        result.save(tmp_path / name)
+    with caplog.at_level(logging.WARNING, "gistgnn"):
+        again = load_run(tmp_path / "diverged", gcn())
+    assert again.diverged == caught.value.result.diverged == str(caught.value)
+    assert "training diverged in round 1: " in caplog.text
+    assert "this model is as it was before training, and worth nothing" in caplog.text
+    assert load_run(tmp_path / "stopped", gcn()).interrupted
+    assert stopped.diverged is None
 
 
 def test_load_run_reads_runs_of_the_command_line(tmp_path: Path) -> None:

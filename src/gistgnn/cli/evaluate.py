@@ -12,7 +12,6 @@ from gistgnn.cli.options import add_data_options, add_device_option, add_evaluat
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.signals import say
 from gistgnn.errors import InputError
-from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +66,7 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
         InputError: the model is the user's own and --model is missing, or its graph has no file.
     """
     from gistgnn.graphs import find
-    from gistgnn.runs.run_folder import load_run, read_record
+    from gistgnn.runs.run_folder import load_run, note_on, read_record
     from gistgnn.training.names import find as imported
 
     record = read_record(args.directory)
@@ -82,6 +81,8 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     if record["graph"].get("regression"):
         raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
     config, record, model = load_run(args.directory, imported("model", args.model))
+    if note := note_on(record):
+        say(f"note: {note}")
     return config, {"data_root": "data", **record}, model
 
 
@@ -93,7 +94,6 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = _load(args)
-    _note_interruption(record)
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, _data_root(args, record))
@@ -119,11 +119,6 @@ def _data_root(args: argparse.Namespace, record: Mapping[str, Any]) -> str:
     """Return where the data sets are: as the option says, as in the run, or as on this machine."""
     recorded = record["data_root"]
     return args.data_root or (recorded if Path(recorded).exists() else data_root())
-
-
-def _note_interruption(record: Mapping[str, Any]) -> None:
-    if record.get("interrupted"):
-        say(f"note: the run was interrupted after {plural(record['rounds'], 'round')}; this is its best model so far")
 
 
 def print_scores(
@@ -160,7 +155,6 @@ def _predict(args: argparse.Namespace) -> int:
     if args.output.suffix not in (".csv", ".npz"):
         raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
     config, record, model = _load(args)
-    _note_interruption(record)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
     x, edge_index, edge_data = load_nodes(args.dataset or config.dataset, _data_root(args, record))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 """They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
@@ -58,10 +58,9 @@ def ending_at_once() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(OSError):
-            cursor = "\x1b[?25h" if os.isatty(2) else ""  # a spinner hides it
             if leads():
-                os.write(2, f"{cursor}gistgnn: interrupted\n".encode())
-        os._exit(status_of(number))
+                os.write(2, b"gistgnn: interrupted\n")
+        _end(number)
 
     with _handling(end):
         yield
@@ -154,6 +153,14 @@ def _give_up(number: int, grace: float) -> None:
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             child.kill()
+    _end(number)
+
+
+def _end(number: int) -> NoReturn:
+    """End the process without cleaning up, but for the terminal's cursor, which progress bars hide."""
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")
     os._exit(status_of(number))
 
 

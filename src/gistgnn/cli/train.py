@@ -122,7 +122,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
             result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
         except DivergedError as error:
             diverged, result = error, error.result
-    describe = partial(result_json, config, graph, result, args.data_root, diverged, standardised=scale is not None)
+    describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
     record = gist.theta.read_on_rank_0(lambda: write_run(out, describe(), result.model, scale))

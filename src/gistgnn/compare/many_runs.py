@@ -202,10 +202,9 @@ def train_run(
         The result, and its record.
     """
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
-    diverged = None
     try:
         result = config.fit(trainer, graph, progress=False, **callbacks)
     except DivergedError as error:
-        diverged, result = error, error.result
-    record = result_json(config, graph, result, data_root, diverged, standardised=standardised)
+        result = error.result
+    record = result_json(config, graph, result, data_root, standardised=standardised)
     return result, {**record, "machine": describe_machine(config.device)}

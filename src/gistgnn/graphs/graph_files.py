@@ -1,6 +1,7 @@
 """A user's graph in a ``.npz`` or ``.pt`` file. Nothing is ever unpickled."""
 
 import contextlib
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -105,6 +106,8 @@ def _reading(path: Path) -> Iterator[bool]:
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
     try:
+        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device not end
+            raise InputError("is a pipe, a socket or a device; expected a file: write the graph to a disk first")
         yield suffix == ".npz"
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file") from error

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.errors import DivergedError, InputError, reason
+from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.io.models import find_model
@@ -29,6 +29,7 @@ from gistgnn.session.description import describe_graph
 from gistgnn.session.result import Result
 from gistgnn.session.saved_result import RESULT, write_result
 from gistgnn.settings import Training
+from gistgnn.utils.formats import plural
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.provenance import provenance
 
@@ -41,14 +42,10 @@ def result_json(
     graph: Graph,
     result: Result,
     data_root: str,
-    diverged: DivergedError | None = None,
     *,
     standardised: bool = False,
 ) -> dict[str, Any]:
-    """Return what result.json holds.
-
-    Only a run that diverged has the entry "diverged", a message; only one that was interrupted has "interrupted".
-    """
+    """Return what result.json holds of a run of the command line."""
     own = {
         "config": config.as_dict(),
         "data_root": data_root,
@@ -56,10 +53,7 @@ def result_json(
         "standardised": standardised,
         "provenance": provenance(config.device),
     }
-    record = {**own, **result.as_dict(), **own}
-    if result.interrupted:
-        record["interrupted"] = True
-    return {**record, "diverged": str(diverged)} if diverged else record
+    return {**own, **result.as_dict(), **own}
 
 
 def write_run(
@@ -78,6 +72,21 @@ def write_run(
         Checkpoints(out / CHECKPOINTS).remove()
         shutil.rmtree(out / THETA, ignore_errors=True)
     return record
+
+
+def note_on(record: dict[str, Any]) -> str | None:
+    """Return what has to be known of a run's model if the run did not end as it should; None: it did."""
+    if not (found := record.get("diverged")):
+        rounds = plural(record["rounds"], "round")
+        return (
+            f"the run was interrupted after {rounds}; this is its best model so far"
+            if record.get("interrupted")
+            else None
+        )
+    why = str(found).partition(";")[0]
+    if record.get("rounds") == 0:
+        return f"{why}: this model is as it was before training, and worth nothing"
+    return f"{why}: this is the best model from before"
 
 
 def read_record(out: Path) -> dict[str, Any]:

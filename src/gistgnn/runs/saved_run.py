@@ -1,5 +1,6 @@
 """`load_run`: the result of a run that has been saved."""
 
+import logging
 from dataclasses import fields
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from gistgnn.layout.axes import Build
 from gistgnn.runs import run_folder
 from gistgnn.session.progress import Progress
 from gistgnn.session.result import Result
+
+log = logging.getLogger(__name__)
 
 
 def load_run(folder: str | Path, build: Build | None = None) -> Result:
@@ -24,6 +27,8 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
         InputError: a file is missing or damaged, `build` is missing, or it builds another model.
     """
     _, record, model = run_folder.load_run(Path(folder), build)
+    if note := run_folder.note_on(record):
+        log.warning("%s: %s", folder, note)
     known = {field.name for field in fields(Progress)} - {"best", "best_score", "chosen"}
     key = record.get("metric", {}).get("name")
     best = {split: record[split] for split in ("validation", "test") if record.get(split)}
@@ -34,4 +39,9 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
         chosen=record.get("budget"),
     )
     own = {field.name for field in fields(Result)} - {"model", "progress", "interrupted"}
-    return Result(model, progress, False, **{name: value for name, value in record.items() if name in own})
+    return Result(
+        model,
+        progress,
+        bool(record.get("interrupted")),
+        **{name: value for name, value in record.items() if name in own},
+    )

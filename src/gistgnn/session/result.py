@@ -38,6 +38,7 @@ class Result:
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
+        diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
     """
 
     model: nn.Module
@@ -56,6 +57,7 @@ class Result:
     metric: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
+    diverged: str | None = None
 
     @property
     def test(self) -> dict[str, float]:
@@ -73,10 +75,14 @@ class Result:
         return self.progress.history
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores and costs as result.json holds them."""
+        """Return the scores and costs as result.json holds them.
+
+        Only a run that diverged has the entry "diverged"; only one that was interrupted has "interrupted".
+        """
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
-        names = [field.name for field in fields(self) if field.name not in ("model", "progress", "interrupted")]
-        own = {name: getattr(self, name) for name in names}
+        apart = ("model", "progress", "interrupted", "diverged")
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
+        ended = {"interrupted": self.interrupted, "diverged": self.diverged}
         return {
             **{name: own.pop(name) for name in ("config", "graph")},
             "test": self.progress.best.get("test"),
@@ -84,6 +90,7 @@ class Result:
             **{name: getattr(self.progress, name) for name in progress},
             **own,
             "history": self.history,
+            **{name: value for name, value in ended.items() if value},
         }
 
     def summary(self) -> str:

@@ -124,6 +124,7 @@ class Session:
         try:
             if isinstance(error, DivergedError):
                 error.result = self.result()
+                error.result.diverged = str(error)
         finally:
             self._open.close()
 
