@@ -49,7 +49,7 @@ SIZES = GraphSizes.of_graph(GRAPH)
 def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
     training = Training(**{"epochs": 4, "local_steps": 2, **options.pop("training", {})})
     model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
-    return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
+    return RunConfig("own", model=model, sub_gcns=m, training=training, **{"runner": "in-turn", **options})
 
 
 def rehearse(*run: Any, **limits: Any) -> Rehearsal:
@@ -250,3 +250,14 @@ def test_steps_take_the_memory_that_is_counted() -> None:
             code["run"](name, widths[name], 20_000)
         counted = ledger.account("cpu").peak
         assert 0.8 < counted / measured < 1.15, (name, counted / 2**20, measured / 2**20)
+
+
+def test_a_run_that_chooses_is_taken_to_be_fused_where_that_fits() -> None:
+    def of(runner: str, store: str = "memory", **limits: Any) -> Rehearsal:
+        return rehearse(config("gcn", (2048, 2048), m=8, runner=runner), SIZES, store, **limits)
+
+    fused, in_turn = of("fused"), of("in-turn")
+    assert of("auto") == fused
+    assert fused.peak("cpu") > in_turn.peak("cpu")
+    assert of("auto", limits={"cpu": fused.peak("cpu") - 1}) == of("in-turn", limits={"cpu": fused.peak("cpu") - 1})
+    assert of("auto", "disk") == of("in-turn", "disk")
