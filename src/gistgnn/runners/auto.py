@@ -26,7 +26,7 @@ STEPS = 5  # of a measurement, at most
 MEASUREMENTS = 4  # of each runner, at most
 CLEARLY = 1.25  # times as slow in two measurements: no more are needed
 PASS_SECONDS = 0.2  # a measurement has fewer steps if its steps would take longer
-MOST_SECONDS = 0.6  # no further measurement begins after them
+LEAST, MOST_SECONDS = 3, 0.6  # after so many measurements and seconds no further one begins
 _SPARE = 2.0  # the trial of the fused runner needs so many times the memory that its step keeps
 
 
@@ -134,19 +134,15 @@ def choose_runner(trial: TrialRound, sampler: Sampler, sub_gcns: int, plan: Roun
 
 def _measure(trial: TrialRound, sampler: Sampler, plan: RoundPlan, seed: int) -> dict[str, float]:
     """Return the seconds of a step of all sub-GCNs, by runner: the least of some measurements of a few steps."""
-    fused, count = Fused(), len(trial.members)
+    fused = Fused()
     fused.fuses = True  # `why_not_fused` has tried it
-    # In turn one sub-GCN is measured: the others have the same widths, or nearly so.
-    trained: dict[str, tuple[Runner, Round, int]] = {
-        "in-turn": (InTurn(), cast(Round, TrialRound(trial.members[:1], trial.subs[:1])), count),
-        "fused": (fused, cast(Round, trial), 1),
-    }
+    round_ = cast(Round, trial)
+    trained: dict[str, Runner] = {"in-turn": InTurn(), "fused": fused}
 
     def measured(name: str, steps: int) -> float:
-        runner, round_, times = trained[name]
         begun = time.perf_counter()
-        runner(round_, sampler, plan.training, replace(plan.stretch, count=steps), seed)
-        return times * (time.perf_counter() - begun) / steps
+        trained[name](round_, sampler, plan.training, replace(plan.stretch, count=steps), seed)
+        return (time.perf_counter() - begun) / steps
 
     begun = time.perf_counter()
     passes = [measured(name, 1) for name in trained]  # the first steps load code
@@ -156,7 +152,9 @@ def _measure(trial: TrialRound, sampler: Sampler, plan: RoundPlan, seed: int) ->
         for name, seconds in found.items():
             seconds.append(measured(name, steps))
         fast, slow = sorted(map(min, found.values()))
-        if time.perf_counter() - begun > MOST_SECONDS or (len(found["fused"]) > 1 and slow > CLEARLY * fast):
+        count = len(found["fused"])
+        late = time.perf_counter() - begun > MOST_SECONDS
+        if (count >= LEAST and late) or (count > 1 and slow > CLEARLY * fast):
             break
     return {name: min(seconds) for name, seconds in found.items()}
 
