@@ -37,10 +37,14 @@ class Products:
 
     Args:
         x: the batch's features, [N, F], which never change.
+
+    Attributes:
+        normalised: edges and weights that layers have made of those of the batch, by what they depend on.
     """
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
+        self.normalised: dict[tuple[Any, ...], Any] = {}
         self._known: list[tuple[Tensor, Tensor | None, bool, SparseMatrix]] = []
         self._of_x: dict[SparseMatrix, Tensor] = {}
 
@@ -95,7 +99,7 @@ def sparse_layers(
     if not layers or isinstance(products.x, FakeTensor) or not _same(model, layers, products, positional, by_name):
         yield
         return
-    with _multiplying(layers, products):
+    with _multiplying(layers, products, positional[1], by_name.get("edge_weight")):
         yield
 
 
@@ -146,21 +150,52 @@ def _values(
 ) -> list[Tensor]:
     """Return the output, without dropout, and the gradients; with `products`, layers multiply."""
     copy = deepcopy(model).eval()  # a module may have state
-    with _multiplying(_layers(copy), products) if products else nullcontext():
+    edges = positional[1], by_name.get("edge_weight")
+    with _multiplying(_layers(copy), products, *edges) if products else nullcontext():
         out = copy(*positional, **by_name)
     out.square().mean().backward()
     return [out.detach(), *(p.grad for p in copy.parameters() if p.grad is not None)]
 
 
 @contextmanager
-def _multiplying(layers: list[Any], products: Products) -> Iterator[None]:
+def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weight: Tensor | None) -> Iterator[None]:
+    hooks = []
     for layer in layers:
         layer.propagate = partial(_propagate, layer, products)
+        if getattr(layer, "cached", True) is False and hasattr(layer, "_cached_edge_index"):
+            hooks.append(
+                layer.register_forward_pre_hook(partial(_recall, products, edge_index, weight), with_kwargs=True)
+            )
+            hooks.append(layer.register_forward_hook(partial(_remember, products), always_call=True))
     try:
         yield
     finally:
         for layer in layers:
             del layer.propagate
+        for hook in hooks:
+            hook.remove()
+
+
+def _recall(
+    products: Products, edge_index: Tensor, weight: Tensor | None, layer: Any, args: Any, kwargs: dict[str, Any]
+) -> None:
+    """Give a layer the normalised edges that it would make of the batch's, if one like it has made them before."""
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
+    if not edges or edges[0] is not edge_index or not all(value is weight for value in edges[1:]):
+        return  # the model has changed the edges
+    options = (getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow"))
+    layer._made_of = (type(layer), *options, tensors[0].dtype, len(edges))
+    layer._cached_edge_index, layer.cached = products.normalised.get(layer._made_of), True
+
+
+def _remember(products: Products, layer: Any, args: Any, out: Any) -> None:
+    """Keep the normalised edges of a layer, which itself keeps none."""
+    if (made_of := vars(layer).pop("_made_of", None)) is None:
+        return
+    made, layer._cached_edge_index, layer.cached = layer._cached_edge_index, None, False
+    if made is not None and all(value is None or _is_constant(value) for value in made):
+        products.normalised[made_of] = made
 
 
 def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
