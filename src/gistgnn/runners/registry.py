@@ -12,15 +12,11 @@ from gistgnn.utils.lazy import Registry
 if TYPE_CHECKING:
     from gistgnn.runners.runner import Runner
 
-RunnerName = Literal["auto", "in-turn", "fused"]
+RunnerName = Literal["in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
 
 RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
-    {
-        "auto": "gistgnn.runners.auto:Auto",
-        "in-turn": "gistgnn.runners.in_turn:InTurn",
-        "fused": "gistgnn.runners.fused:Fused",
-    }
+    {"in-turn": "gistgnn.runners.in_turn:InTurn", "fused": "gistgnn.runners.fused:Fused"}
 )
 
 
