@@ -97,7 +97,7 @@ def test_bad_input(folder: Path, own_graph: Path, capsys: pytest.CaptureFixture[
         "nothing.at.all:build": "cannot be imported",
         "code/own_net.py:number": "int: expected a function of (in_features, hidden, classes)",
         "code/own_net.py:linear": "no layers today",
-        "gin": "invalid choice: 'gin' (choose from gcn, graphsage, gat",
+        "gcnx": "invalid choice: 'gcnx' (choose from gcn, graphsage, gat",
     }.items():
         refused(capsys, message, *train, "--model", model)
     own = ("--model", "code/own_net.py:build")

@@ -26,7 +26,7 @@ def test_a_lookup_imports_the_module() -> None:
 
 def test_the_models_are_listed_without_torch() -> None:
     listed = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
-    assert listed.stdout.split() == ["gcn", "graphsage", "gat", "True", "False"]
+    assert listed.stdout.split() == ["gcn", "graphsage", "gat", "gatv2", "gin", "True", "False"]
     assert MODELS["gcn"] is GCN
 
 
