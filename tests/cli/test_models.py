@@ -8,7 +8,7 @@ import pytest
 from .conftest import Cli
 from .in_process import refused
 
-QUICK = ("--hidden", 8, 8, "--epochs", 24, "--local-steps", 3, "--lr", 0.05, "--sub-gcns", 2)
+QUICK = ("--hidden", 16, 16, "--epochs", 80, "--local-steps", 3, "--lr", 0.01, "--sub-gcns", 2)
 LADIES = ("--sampler", "ladies", "--batch-size", 5, "--nodes-per-layer", 6)
 MODELS: dict[str, tuple[object, ...]] = {
     "gin": (*LADIES, "--runner", "fused"),
@@ -24,7 +24,7 @@ def test_training_evaluation_and_plan(cli: Cli, own_graph: Path, model: str) -> 
     record = json.loads(done.stdout)
     assert record["config"]["model"]["name"] == model
     assert record["config"]["model"]["norm"] == ("layer" if model == "gin" else "none")
-    assert record["test"]["accuracy"] > 0.3
+    assert record["test"]["accuracy"] > 0.6  # three classes
     scored = cli("evaluate", "run", "--evaluation", "whole", "--json")
     assert json.loads(scored.stdout)["test"] == pytest.approx(record["test"])
     plan = cli("plan", "--dataset", own_graph, *how, "--no-measure", "--json")

@@ -56,22 +56,22 @@ def same(out: Tensor, reference: Tensor) -> bool:
 
 def small_instance(build: Build, layout: Layout, shared: bool, input_axis: int | None, draw: int) -> Instance:
     """Build the smallest instance that ``build`` accepts, with axes of different sizes and random parameters."""
-    error: InputError | None = None
+    why = ""  # as a text: an error would keep the frames of all callers, and what they hold
     for factor in (1, 2, 4, 8, 16):  # some models need widths that are divisible by 8, for example
         features = tuple(factor * (SMALLEST_AXIS + a) for a in range(len(layout.units)))
         with torch_stream(draw, "instance"):
             try:
                 module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
-            except InputError as e:
-                error = error or e
+            except InputError as error:
+                why = why or str(error)
                 continue
             check_sizes(module, layout, features)
             _randomise(module, layout)
             try:
                 return Instance(module, _batch(module, layout, features, input_axis), features, input_axis)
-            except InputError as e:
-                error = error or e
-    raise InputError(f"the model cannot be tried at a small size: {error}")
+            except InputError as error:
+                why = why or str(error)
+    raise InputError(f"the model cannot be tried at a small size: {why}")
 
 
 def check_sizes(module: nn.Module, layout: Layout, features: Widths) -> None:
@@ -105,7 +105,7 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
     source = torch.cat([ring, ring.roll(-1), ring[:-3]])
     target = torch.cat([ring.roll(-1), ring, ring[3:]])
     edge_index = torch.stack([source, target])[:, target.argsort(stable=True)]  # some aggregations need sorted edges
-    error: Exception | None = None
+    why = ""  # as a text: see `small_instance`
     sizes = _fixed_sizes(layout)
     for inputs in sizes if input_axis is None else [features[input_axis] * layout.units[input_axis]]:
         x = torch.randn(len(ring), inputs, dtype=torch.float64)
@@ -114,11 +114,11 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
             try:
                 with torch.no_grad(), _eager(module):
                     forward(module, batch)
-            except Exception as e:  # a user's model may raise anything
-                error = error or e
+            except Exception as error:  # a user's model may raise anything
+                why = why or reason(error)
             else:
                 return batch
-    why = reason(error) if error else "no parameter shows how many input features it takes"
+    why = why or "no parameter shows how many input features it takes"
     raise InputError(
         f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
         f"{why}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -53,18 +51,6 @@ class GIN(GNN):
     The output layer's has the width of the last hidden layer. ``norm`` also stands inside the MLPs, as in PyG's GIN:
     sums grow with a node's degree. Arguments: see `GNN`.
     """
-
-    def __init__(
-        self,
-        in_features: int,
-        widths: Sequence[int],
-        out_features: int,
-        *,
-        dropout: float = 0.0,
-        norm: Norm = "none",
-    ) -> None:
-        self.norm = norm  # the base class calls make_layer, which reads it
-        super().__init__(in_features, widths, out_features, dropout=dropout, norm=norm)
 
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
         """Return a `GINLayer`."""

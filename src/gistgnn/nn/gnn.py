@@ -130,6 +130,7 @@ class GNN(nn.Module, ABC):
         super().__init__()
         _check(in_features, widths, out_features, dropout, norm)
         self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
+        self.norm: Norm = norm  # a subclass may use it within its layers, too
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         features = in_features
         for width in widths:

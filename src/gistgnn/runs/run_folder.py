@@ -76,17 +76,15 @@ def write_run(
 
 def note_on(record: dict[str, Any]) -> str | None:
     """Return what has to be known of a run's model if the run did not end as it should; None: it did."""
-    if not (found := record.get("diverged")):
+    if found := record.get("diverged"):
+        why = str(found).partition(";")[0]
+        if record.get("rounds") == 0:
+            return f"{why}: this model is as it was before training, and worth nothing"
+        return f"{why}: this is the best model from before"
+    if record.get("interrupted"):
         rounds = plural(record["rounds"], "round")
-        return (
-            f"the run was interrupted after {rounds}; this is its best model so far"
-            if record.get("interrupted")
-            else None
-        )
-    why = str(found).partition(";")[0]
-    if record.get("rounds") == 0:
-        return f"{why}: this model is as it was before training, and worth nothing"
-    return f"{why}: this is the best model from before"
+        return f"the run was interrupted after {rounds}; this is its best model so far"
+    return None
 
 
 def read_record(out: Path) -> dict[str, Any]:

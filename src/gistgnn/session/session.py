@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 from torch import Tensor, nn
 
@@ -105,7 +106,8 @@ class Session:
             if not any_number:
                 try_objective(self._training, self._metric, self._graph, first)
         with ExitStack() as stack:
-            self._shown = ShownRun(lambda: self.schedule, self.runner, shown=options.progress)
+            weak = proxy(self)  # a cycle would keep the batches and what evaluation holds until Python looks for cycles
+            self._shown = ShownRun(lambda: weak.schedule, self.runner, shown=options.progress)
             self._monitor = self._make_monitor(preparing)
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
@@ -217,14 +219,14 @@ class Session:
             )
 
     def _make_monitor(self, preparing: Stopwatch) -> Monitor:
-        trainer, options = self._trainer, self._options
+        trainer, options, weak = self._trainer, self._options, proxy(self)
 
         def advance(done: int) -> None:
-            self._shown.round_over(done)
-            options.advance(done, self.schedule.rounds)
+            weak._shown.round_over(done)
+            options.advance(done, weak.schedule.rounds)
 
         def report(entry: dict[str, Any]) -> None:
-            self._shown.evaluated(entry, self._monitor.progress.best_score)
+            weak._shown.evaluated(entry, weak._monitor.progress.best_score)
             options.report(entry)
 
         saving = options.saving

@@ -58,7 +58,7 @@ class ShownRun:
     def __init__(self, schedule: Callable[[], Schedule], runner: Runner, *, shown: bool) -> None:
         self._schedule, self._runner = schedule, runner
         self._display = display_here() if shown else None
-        self._state = State(left=lambda: self._pace.left(self._schedule()) if self._pace else None)
+        self._state = State()
         self._pace: Pace | None = None  # while the run trains
 
     @contextmanager
@@ -70,7 +70,9 @@ class ShownRun:
         if self._display is None:
             yield sampler
             return
-        self._pace = Pace(rounds, getattr(self._runner, "fuses", None))
+        self._pace = pace = Pace(rounds, getattr(self._runner, "fuses", None))
+        schedule = self._schedule
+        self._state.left = lambda: pace.left(schedule())
         self._state.rounds, self._state.of = rounds, self._schedule().rounds
         self._state.steps = self._pace.expected(self._plan())
         self._display.start(self._state)
