@@ -81,10 +81,10 @@ with torch.no_grad():
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("gcn", 0.5), ("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.5), ("gin", 0.5)]
+    ("name", "share"), [("gcn", 0.5), ("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("gin", 0.5)]
 )
 def test_the_budget_is_kept(name: str, share: float) -> None:
-    """GATv2 holds the messages of all heads, as sources and as targets."""
+    """GATv2 holds the messages of all heads, as sources and as targets: twice what others send."""
     one_layer = 30_000 * 512 * 4
     budget = int(share * one_layer)
     line = [sys.executable, "-c", MEASURE, name, str(budget)]
