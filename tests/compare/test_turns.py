@@ -1,7 +1,9 @@
 """Runs that take turns are the runs that they are alone, and one works at a time."""
 
+import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,6 +18,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
+from tests.helpers.refusals import refused
 
 Advance = Callable[[int, int], None]
 
@@ -55,12 +58,48 @@ def test_one_works_at_a_time_and_all_advance_alike() -> None:
     assert 2 <= sum(end <= half for _, end in spans_of[4]) <= 6
 
 
-@pytest.mark.parametrize(("m", "message"), [(3, "lr is -1"), (4, "the run of gist, m = 4, ended with status -9")])
-def test_why_a_run_ended_is_reported(m: int, message: str) -> None:
+def test_a_wrong_setting_ends_all() -> None:
     kept: list[int] = []
-    with pytest.raises(InputError, match=message):
-        take_turns([config(2), config(m)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
+    with pytest.raises(InputError, match="lr is -1"):
+        take_turns([config(2), config(3)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
     assert kept == [2]  # what was finished before stays
+
+
+def test_others_go_on_after_one_that_is_killed() -> None:
+    kept: list[int] = []
+    killed = take_turns([config(4), config(2)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
+    assert killed == ["gist, m = 4, seed 0 (status -9)"]
+    assert kept == [2]
+
+
+def kill_one() -> None:
+    """Kill the first process of a pool that appears."""
+    while not (children := multiprocessing.active_children()):
+        time.sleep(0.01)
+    assert children[0].pid
+    os.kill(children[0].pid, signal.SIGKILL)
+
+
+def test_a_pool_goes_on_after_a_kill(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wanted = [config(1), config(2), config(2, seed=1)]
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    records = RunStore(tmp_path, "data").run_all(wanted, 2, "runs")
+    killer.join()
+    assert "a process was killed; the other runs go on, 1 at once" in caplog.text
+    assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
+
+
+def test_a_run_that_is_killed_alone_is_named_and_trained_again(tmp_path: Path) -> None:
+    wanted, store = [config(1), config(2)], RunStore(tmp_path, "data")
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
+        store.run_all(wanted, 1, "runs")
+    killer.join()
+    assert store.get(wanted[0]) is None
+    assert store.get(wanted[1]) is not None  # it was finished
+    assert len(store.run_all(wanted, 1, "runs")) == 2
 
 
 def test_they_end_as_they_do_alone_and_are_done_once(tmp_path: Path) -> None:

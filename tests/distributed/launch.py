@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import pickle
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,12 @@ from tests.helpers.commands import ready
 
 
 def on_ranks(
-    count: int, work: Callable[..., Any], *args: Any, only: int | None = None, timeout: float = 100
+    count: int,
+    work: Callable[..., Any],
+    *args: Any,
+    only: Sequence[int] = (),
+    timeout: float = 100,
+    patience: float = 60,
 ) -> list[Any]:
     """Run `work(ranks, *args)` on every one of some ranks, and return what each returns, in order.
 
@@ -22,8 +27,9 @@ def on_ranks(
         count: how many.
         work: a function that a process can import.
         args: its arguments after the ranks.
-        only: the rank that is listened to, where others die.
+        only: the ranks that are listened to, where others die; none: all.
         timeout: in seconds, for each.
+        patience: seconds that a rank waits for another.
 
     Raises:
         Exception: what the work raises on a rank.
@@ -34,14 +40,14 @@ def on_ranks(
         port = probe.getsockname()[1]
     ends = [context.Pipe(duplex=False) for _ in range(count)]
     processes = [
-        context.Process(target=_rank, args=(rank, count, port, end, work, args), daemon=True)
+        context.Process(target=_rank, args=(rank, count, port, end, work, args, patience), daemon=True)
         for rank, (_, end) in enumerate(ends)
     ]
     for process in processes:
         process.start()
     try:
         found = []
-        for rank in range(count) if only is None else [only]:
+        for rank in only or range(count):
             end, _ = ends[rank]
             assert end.poll(timeout), f"rank {rank} has nothing to say after {timeout} s"
             found.append(pickle.loads(end.recv_bytes()))
@@ -50,8 +56,8 @@ def on_ranks(
             raise error
         return found
     finally:
-        for process in processes:
-            process.join(10)
+        for rank, process in enumerate(processes):
+            process.join(0 if only and rank not in only else 10)
             process.kill()
 
 
@@ -62,11 +68,12 @@ def _rank(
     end: multiprocessing.connection.Connection,
     work: Callable[..., Any],
     args: tuple[Any, ...],
+    patience: float,
 ) -> None:
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     try:
-        ranks = Ranks(timeout=60)
+        ranks = Ranks(timeout=patience)
         found = work(ranks, *args)
     except Exception as error:
         found = error

@@ -2,14 +2,16 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import Completed, environment, run_command, run_program, run_ranks, start
+from tests.helpers.commands import Completed, command, environment, run_command, run_program, run_ranks, start
 
 TRAIN = ("train", "--model", "graphsage", "--hidden", 64, 64, "--sub-gcns", 4, "--epochs", 80, "--local-steps", 5)
 CARRY = ("--optimizer-state", "carry")
@@ -112,3 +114,24 @@ def test_what_ranks_cannot_do_is_said(tmp_path: Path) -> None:
     alone = run_command(tmp_path, *TRAIN, "--store", "sharded", "--out", "run")
     assert alone.returncode == 2
     assert "the store is sharded, but there are no ranks: start by torchrun, or use memory" in alone.stderr
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port on which a program listens that says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(("rank", "listens"), [(0, True), (1, True), (1, False)])
+def test_ranks_that_cannot_meet_say_so_in_one_line(tmp_path: Path, port: int, rank: int, listens: bool) -> None:
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port if listens else port - 1)}
+    environ = {**environment(), **where, "RANK": str(rank), "WORLD_SIZE": "2"}
+    process = start([*command(*TRAIN), "--timeout", "2", "--out", "run"], tmp_path, environ)
+    said = process.communicate(timeout=40)[1].splitlines()
+    assert process.returncode == 2
+    assert len(said) == 1
+    assert "the other ranks cannot be reached within --timeout 2" in said[0]
+    reason = {(0, True): "EADDRINUSE", (1, True): "accepts connections, and then does not answer"}
+    assert reason.get((rank, listens), "nobody answers at 127.0.0.1") in said[0]
+    assert not (tmp_path / "run").exists()

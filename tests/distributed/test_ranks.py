@@ -111,25 +111,39 @@ def die(ranks: Ranks) -> str:
     return str(caught.value)
 
 
-def hang(ranks: Ranks) -> str:
-    ranks._patience = type(ranks._patience)(seconds=2)
-    if ranks.rank == 1:
-        time.sleep(4)
-        return ""
+def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
+    if ranks.rank == victim:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    begun, parts = time.monotonic(), [torch.zeros(8, dtype=torch.uint8)] * ranks.count
+    with pytest.raises(RankLostError) as caught:
+        ranks.exchange(parts, [8] * ranks.count) if exchange else ranks.gather(None)
+    return str(caught.value), time.monotonic() - begun
+
+
+@pytest.mark.parametrize(("exchange", "victim"), [(False, 1), (True, 2)])
+def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, victim: int) -> None:
+    others = [rank for rank in range(3) if rank != victim]
+    for message, seconds in on_ranks(3, hang, exchange, victim, only=others, patience=4):
+        expected = f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or cannot be reached"
+        assert message.startswith(expected)
+        assert seconds < 6  # 4, and a busy machine
+
+
+def test_all_others_name_a_rank_that_died() -> None:
+    for message in on_ranks(3, die, only=[0, 2]):
+        assert message.startswith("rank 1 does not answer: it has ended, hangs")
+
+
+def lose_the_store(ranks: Ranks) -> str:
+    if ranks.rank == 0:  # which serves the store where torchrun does not
+        os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(RankLostError) as caught:
         ranks.gather(None)
     return str(caught.value)
 
 
-def test_a_rank_that_hangs_is_named() -> None:
-    message = on_ranks(2, hang)[0]
-    expected = "rank 1 does not answer: it has ended, hangs (--timeout is 2 s), or cannot be reached"
-    assert message.startswith(expected)
-
-
-def test_a_rank_that_dies_ends_the_others() -> None:
-    found = on_ranks(2, die, only=0)
-    assert found[0].startswith("rank 1 does not answer: it has ended, hangs")
+def test_a_lost_store_is_named() -> None:
+    assert "the machine of rank 0 or of torchrun's endpoint does not answer" in on_ranks(2, lose_the_store, only=[1])[0]
 
 
 def refusals(ranks: Ranks) -> None:

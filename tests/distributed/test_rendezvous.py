@@ -16,7 +16,7 @@ def together(monkeypatch: pytest.MonkeyPatch, store: Store, ranks: list[int], co
     monkeypatch.setattr(meeting, "rendezvous", lambda *_, **__: iter([(store, next(here), count)]))
 
     def rank() -> str:
-        own, number, _ = meet(timedelta(seconds=seconds))
+        own, _, number, _ = meet(timedelta(seconds=seconds))
         if number == 0:
             own.set("said", f"by rank 0 of {count}")
         own.wait(["said"], timedelta(seconds=seconds))

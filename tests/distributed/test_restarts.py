@@ -1,5 +1,6 @@
 """A rank that is killed, and torchrun that starts all of them again."""
 
+import re
 import time
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def test_a_rank_that_is_killed_costs_the_rounds_since_the_last_checkpoint(tmp_pa
     ranks[1].kill()
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
+    told = re.search(r"torchrun has restarted the ranks: they go on after round (\d+); rounds lost: (\d+)", said)
+    assert told
+    assert int(told[1]) >= 3
+    assert int(told[2]) <= 2 * 3 + 1  # --checkpoint-every, the checkpoint being written, and a round until it counts
     assert "round 1/40" not in said.split("Sending process")[-1]  # of the rounds that are done: it did not begin anew
     assert run_command(tmp_path, *LONGER, "--out", "whole").returncode == 0
     models = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("cut", "whole")]

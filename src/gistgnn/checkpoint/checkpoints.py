@@ -40,6 +40,11 @@ class Checkpoints:
         """Return the folder of the checkpoint after some rounds."""
         return self.folder / f"round-{rounds:08d}"
 
+    @staticmethod
+    def rounds_of(name: str) -> int:
+        """Return after how many rounds a checkpoint was made, from the name of its folder."""
+        return int(name.removeprefix("round-"))
+
     def whole(self) -> list[Path]:
         """Return the folders of the complete checkpoints, oldest first."""
         return sorted(path for path in self._all() if (path / _STATE).exists())

@@ -43,8 +43,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
-    # Threads that wait by spinning slow torch tenfold on a busy machine. Torch reads this when it is loaded.
+    # Torch reads these when it is loaded. Threads that wait by spinning slow it tenfold on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     parser = make_parser()
     args = parser.parse_args(argv)
     if args.version:
@@ -63,10 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except GistError as error:
-        if leads():
-            print(f"gistgnn: error: {error}", file=sys.stderr)
-        elif not error.relayed:
-            print(f"gistgnn: error: rank {os.environ['RANK']}: {error}", file=sys.stderr)
+        rank = "" if leads() else f"rank {os.environ['RANK']}: "
+        if leads() or not error.relayed:  # written in one piece: lines of several ranks would mix
+            sys.stderr.write(f"gistgnn: error: {rank}{error}\n")
         return BAD_INPUT
     except BrokenPipeError:  # the program that reads our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

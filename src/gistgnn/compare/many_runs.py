@@ -1,8 +1,11 @@
 """Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing import active_children
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 import torch
 
 from gistgnn.compare import finished
-from gistgnn.compare.turns import Record, process_context, set_up_process, take_turns
+from gistgnn.compare.turns import Record, in_words, killed_error, process_context, set_up_process, take_turns
 from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
@@ -21,6 +24,8 @@ from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 10  # rounds
 
@@ -85,18 +90,18 @@ class RunStore:
         An interruption keeps finished runs.
         """
 
-        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> None:
-            pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
-            running = {pool.submit(_train, config, self.data_root): config for config in missing}
-            try:
-                for future in as_completed(running):
-                    keep(running[future], future.result())
-            except KeyboardInterrupt:
-                for worker in active_children():  # their unfinished runs are lost
-                    worker.terminate()
-                raise
-            finally:
-                pool.shutdown(cancel_futures=True)
+        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
+            killed, left, at_once = [], dict(enumerate(missing)), jobs
+            while left:
+                done = self._in_a_pool(left, at_once, keep)
+                left = {k: config for k, config in left.items() if k not in done}
+                if left and at_once == 1:
+                    killed.append(in_words(left.pop(min(left))))
+                    log.warning("the run of %s was killed; the others go on", killed[-1])
+                elif left:
+                    at_once = at_once // 2
+                    log.warning("a process was killed; the other runs go on, %d at once", at_once)
+            return killed
 
         return self._complete(list(configs), label, train)
 
@@ -107,20 +112,26 @@ class RunStore:
         finished runs, and the checkpoints of the others.
         """
 
-        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> None:
+        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
+            killed = []
             for seed in dict.fromkeys(config.seed for config in missing):
                 same_seed = [config for config in missing if config.seed == seed]
                 size = at_once or len(same_seed)
                 for start in range(0, len(same_seed), size):
                     runs = same_seed[start : start + size]
-                    take_turns(runs, self._resume, torch.get_num_threads(), keep, progress.within)
+                    killed += take_turns(runs, self._resume, torch.get_num_threads(), keep, progress.within)
+            return killed
 
         return self._complete(list(configs), label, train)
 
     def _complete(
-        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep, TaskProgress], None]
+        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep, TaskProgress], list[str]]
     ) -> list[Record]:
-        """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
+        """Train the runs that are missing, keep each as soon as it is finished, and return all records.
+
+        Raises:
+            InputError: a setting is wrong; or the processes of some runs were killed, when the others are finished.
+        """
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
@@ -130,8 +141,28 @@ class RunStore:
                 self.keep(config, record)
                 progress.advance()
 
-            train(list(missing.values()), keep, progress)
+            killed = train(list(missing.values()), keep, progress)
+        if killed:
+            raise killed_error(killed)
         return [record for config in configs if (record := self.get(config)) is not None]
+
+    def _in_a_pool(self, runs: Mapping[int, RunConfig], jobs: int, keep: Keep) -> set[int]:
+        """Train runs, `jobs` at a time; return the keys of those that are finished: all, unless a process is killed."""
+        pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
+        running = {pool.submit(_train, config, self.data_root): k for k, config in runs.items()}
+        done = set()
+        try:
+            for future in as_completed(running):
+                with suppress(BrokenProcessPool):
+                    keep(runs[running[future]], future.result())
+                    done.add(running[future])
+        except KeyboardInterrupt:
+            for worker in active_children():  # their unfinished runs are lost
+                worker.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return done
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,8 @@ import torch
 from gistgnn.errors import GistError, InputError
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.console import show_log
+
+log = logging.getLogger(__name__)
 
 TURN = 0.5  # seconds; a turn lasts at least one round
 
@@ -58,10 +61,10 @@ def take_turns(
     threads: int,
     keep: Callable[[RunConfig, Record], None],
     within: Callable[[float], None] = lambda runs: None,
-) -> None:
+) -> list[str]:
     """Train several runs in turns: each has a process of its own, and the least advanced one works next.
 
-    A run pauses only between two rounds, when its clock stands still.
+    A run pauses only between two rounds, when its clock stands still. If its process is killed, the others go on.
 
     Args:
         configs: the runs.
@@ -70,8 +73,11 @@ def take_turns(
         keep: called with a run and its record as soon as the run is finished.
         within: called after every turn with how much of the unfinished runs is done, in runs.
 
+    Returns:
+        The runs whose processes were killed, in words; see `killed_error`.
+
     Raises:
-        InputError: a run raised it, or its process died; the other processes are ended.
+        InputError: a run raised it; the other processes are ended.
     """
     workers = [_Worker(config, train, threads) for config in configs]
     try:
@@ -84,13 +90,34 @@ def take_turns(
     finally:
         for worker in workers:
             worker.end()
+    return [worker.killed for worker in workers if worker.killed]
+
+
+def killed_error(killed: Sequence[str]) -> InputError:
+    """Return the error for runs whose processes were killed, when the others are finished."""
+    runs = "run was" if len(killed) == 1 else "runs were"
+    return InputError(
+        f"{len(killed)} {runs} killed: {'; '.join(killed)}; all others are finished and kept: check the free memory, "
+        "and run the same command again"
+    )
+
+
+def in_words(config: RunConfig) -> str:
+    """Return a run in words, for messages."""
+    return f"{config.method}, m = {config.sub_gcns}, seed {config.seed}"
 
 
 class _Worker:
-    """The process of one run, as the process that hands out the turns sees it; `progress` is in [0, 1]."""
+    """The process of one run, as the process that hands out the turns sees it.
+
+    Attributes:
+        progress: how much of the run is done, in [0, 1].
+        finished: it needs no more turns.
+        killed: what has become of its process, in words, if something has killed it.
+    """
 
     def __init__(self, config: RunConfig, train: Train, threads: int) -> None:
-        self.config, self.progress, self.finished = config, 0.0, False
+        self.config, self.progress, self.finished, self.killed = config, 0.0, False, ""
         self._pipe, theirs = process_context().Pipe()
         self._process = process_context().Process(target=_work, args=(config, train, threads, theirs), daemon=True)
         self._process.start()
@@ -101,13 +128,11 @@ class _Worker:
         try:
             self._pipe.send("go")
             kind, content = self._pipe.recv()
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError):
             self._process.join()
-            raise InputError(
-                f"the run of {self.config.method}, m = {self.config.sub_gcns}, ended with status "
-                f"{self._process.exitcode}: read its last output, check the free memory, and run the same command "
-                "again to resume"
-            ) from error
+            self.finished, self.killed = True, f"{in_words(self.config)} (status {self._process.exitcode})"
+            log.warning("the run of %s was killed; the others go on", self.killed)
+            return None
         if kind == "failed":
             raise InputError(content)
         if kind == "paused":

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -13,12 +12,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import Store  # type: ignore[attr-defined]
 
-from gistgnn.distributed.rendezvous import meet
+from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
 from gistgnn.distributed.world import Traffic, World
 from gistgnn.errors import InputError, RankLostError, reason
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
+_ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
 
 
 def started_by_torchrun() -> bool:
@@ -48,9 +49,12 @@ class Ranks(World):
         self._device = torch.device(device)
         if interface is not None:
             _bind_to(interface)
-        self._patience = timedelta(seconds=timeout)
+        self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
+        self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
+        self._kept: Store | None = None  # outlives a restart
         if not dist.is_initialized():
             self._begin()
+        self._store = dist.distributed_c10d._get_default_store()
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self._messages = dist.new_group(backend="gloo", timeout=self._patience)
         self.traffic = Traffic()
@@ -67,12 +71,11 @@ class Ranks(World):
             value: anything that JSON can hold; numbers arrive bit for bit.
 
         Raises:
-            RankLostError: a rank does not answer; the message names the first.
+            RankLostError: a rank does not answer; the message names it.
         """
         begun = time.perf_counter()
         own = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         with self.talking():
-            dist.monitored_barrier(self._messages, self._patience)
             size = torch.tensor([len(own)])
             sizes = [torch.zeros_like(size) for _ in range(self.count)]
             dist.all_gather(sizes, size, self._messages)
@@ -122,39 +125,59 @@ class Ranks(World):
         with self.talking():
             dist.recv(tensor, rank, self._messages)
 
-    def _begin(self) -> None:
-        gpu = self._device.type == "cuda"
-        if gpu:
-            torch.cuda.set_device(self._device)
-        try:
-            store, rank, count = meet(self._patience)
-            backend = "nccl" if gpu else "gloo"
-            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
-        except (RuntimeError, ValueError) as error:
-            raise RankLostError(
-                f"the other ranks cannot be reached ({reason(error)}): start all of them by torchrun, with one "
-                "--rdzv-endpoint that every machine can connect to"
-            ) from error
+    def remember(self, name: str, value: str) -> None:
+        """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""
+        if self._kept is not None:
+            with self.talking():
+                self._kept.set(name, value)
+
+    def recall(self, name: str) -> str | None:
+        """Return what ranks before a restart have remembered; None: nothing."""
+        if self._kept is None:
+            return None
+        with self.talking():
+            return self._kept.get(name).decode() if self._kept.check([name]) else None
 
     @contextmanager
     def talking(self) -> Iterator[None]:
         """Within the block the ranks exchange something by torch.distributed.
 
         Raises:
-            RankLostError: another rank has died or hangs.
+            RankLostError: another rank has died or hangs. The ranks that are left look for those that do not answer,
+                and every one of them names these.
         """
         try:
             yield
         except RuntimeError as error:
-            if found := re.search(r"Rank (\d+) failed to pass monitoredBarrier", str(error)):
-                waited = f"hangs (--timeout is {self._patience.total_seconds():g} s)"
-                raise RankLostError(
-                    f"rank {found[1]} does not answer: it has ended, {waited}, or cannot be reached; see what it "
-                    "printed last"
-                ) from error
+            raise RankLostError(f"{self._lost(error)}: see what it printed last") from error
+
+    def _begin(self) -> None:
+        gpu = self._device.type == "cuda"
+        if gpu:
+            torch.cuda.set_device(self._device)
+        try:
+            store, self._kept, rank, count = meet(timedelta(seconds=self._timeout))
+            backend = "nccl" if gpu else "gloo"
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
+        except (RuntimeError, ValueError) as error:
+            why = str(error) if isinstance(error, NobodyCameError) else reason(error)
             raise RankLostError(
-                f"rank {self.rank} has lost another rank ({reason(error)}): see what that one printed last"
+                f"the other ranks cannot be reached within --timeout {self._timeout:g} ({why}): start "
+                "all of them by torchrun, with one --rdzv-endpoint that every machine can connect to and nobody else "
+                "listens on"
             ) from error
+
+    def _lost(self, error: RuntimeError) -> str:
+        """Say which ranks do not answer after an error in an exchange."""
+        try:
+            away = absent(self._store, self.rank, self.count, self._answer)
+        except RuntimeError as of_store:
+            return f"the machine of rank 0 or of torchrun's endpoint does not answer ({reason(of_store)})"
+        if not away:
+            return f"rank {self.rank} has lost the connection to another rank ({reason(error)})"
+        names = ", ".join(map(str, away))
+        waited = f"hangs (--timeout is {self._timeout:g} s)"
+        return f"rank {names} does not answer: it has ended, {waited}, or cannot be reached"
 
 
 def _bind_to(interface: str) -> None:

@@ -1,21 +1,34 @@
-"""How the ranks of a run find each other at a start, or at a restart."""
+"""How the ranks of a run find each other at a start, or at a restart, and who is missing when an exchange fails."""
+
+from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 from torch.distributed import PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
+from gistgnn.errors import reason
+
+T = TypeVar("T")
+
 _PAUSE = 0.02  # seconds between looks
+_LAST = 2.0  # seconds more for the system to say itself why a connection fails
 
 
 class NobodyCameError(RuntimeError):
-    """Some ranks did not arrive in time."""
+    """Some ranks, or their key-value store, did not answer in time."""
 
 
-def meet(patience: timedelta) -> tuple[Store, int, int]:
-    """Return a key-value store that only the ranks of this start use, this rank's number, and the number of ranks.
+def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
+    """Return two key-value stores, this rank's number, and the number of ranks.
 
     torchrun keeps one store for all restarts of a run. It still holds the addresses of dead ranks, which a new rank
     must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
@@ -24,16 +37,99 @@ def meet(patience: timedelta) -> tuple[Store, int, int]:
     Args:
         patience: how long to wait for the other ranks.
 
+    Returns:
+        The store of this start, the store of all restarts, and the two numbers.
+
     Raises:
-        NobodyCameError: some ranks have not arrived; the message names them.
+        NobodyCameError: some ranks have not arrived, or nobody answers at the address; the message says which.
         RuntimeError: the store cannot be reached.
     """
-    store, rank, count = next(iter(rendezvous("env://", timeout=patience)))
     until = time.monotonic() + patience.total_seconds()
+    store, rank, count = _open_store(patience)
     token = secrets.token_hex(8)
     store.set(f"here/{rank}", token)
     name = _gather(store, token, count, until) if rank == 0 else _find(store, token, rank, until)
-    return PrefixStore(name, store), rank, count
+    return PrefixStore(name, store), store, rank, count
+
+
+def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
+    """Return the ranks that do not answer in time; every rank calls this after its exchange has failed.
+
+    Args:
+        store: of this start.
+        rank: of this process, which answers by calling.
+        count: how many ranks there are.
+        seconds: how long to wait for answers.
+
+    Raises:
+        NobodyCameError: the store does not answer.
+        RuntimeError: it cannot be reached.
+    """
+
+    def look() -> list[int]:
+        store.set(f"failed/{rank}", "")
+        until = time.monotonic() + seconds
+        while True:
+            away = [other for other in range(count) if not store.check([f"failed/{other}"])]
+            if not away or time.monotonic() > until:
+                return away
+            time.sleep(_PAUSE)
+
+    return _within(seconds + _LAST, look, "the ranks' store")
+
+
+def _open_store(patience: timedelta) -> tuple[Store, int, int]:
+    """Open the store of torchrun, or that of rank 0."""
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    until = time.monotonic() + patience.total_seconds()
+    serves = os.environ.get("RANK") == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not serves:
+        _wait_for_server(where, until)  # torch would print its own trace for every attempt
+    left = max(until - time.monotonic(), _PAUSE)
+    opened = _within(left + _LAST, lambda: next(iter(rendezvous("env://", timeout=timedelta(seconds=left)))), where)
+    store: Store = opened[0]
+    return store, opened[1], opened[2]
+
+
+def _wait_for_server(where: str, until: float) -> None:
+    """Return when somebody accepts connections at an address."""
+    host, _, port = where.rpartition(":")
+    if not port.isdecimal():
+        return  # torch says what is wrong with the variables
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=max(until - time.monotonic(), _PAUSE)).close()
+            return
+        except (OSError, OverflowError) as error:
+            if time.monotonic() > until:
+                raise NobodyCameError(f"nobody answers at {where}: {reason(error)}") from error
+            time.sleep(10 * _PAUSE)
+
+
+def _within(seconds: float, work: Callable[[], T], what: str) -> T:
+    """Return what some work returns; torch may wait for ever for a server that accepts and then says nothing.
+
+    Raises:
+        NobodyCameError: it does not return in time; its thread is left behind.
+        Exception: what the work raises.
+    """
+    found: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            found.put((work(), None))
+        except Exception as error:
+            found.put((None, error))
+
+    Thread(target=run, daemon=True).start()
+    try:
+        result: Any
+        result, error = found.get(timeout=seconds)
+    except Empty:
+        raise NobodyCameError(f"{what} accepts connections, and then does not answer") from None
+    if error:
+        raise error
+    return result
 
 
 def _gather(store: Store, token: str, count: int, until: float) -> str:

@@ -81,6 +81,13 @@ class World(ABC):
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
 
+    def remember(self, name: str, value: str) -> None:  # noqa: B027  # a process that is alone has nobody to tell
+        """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
+
+    def recall(self, name: str) -> str | None:
+        """Return what ranks before a restart have remembered; None: nothing, or there was no restart."""
+        return None
+
     @contextmanager
     def talking(self) -> Iterator[None]:
         """Within the block the ranks exchange something by torch.distributed; see `Ranks.talking`."""

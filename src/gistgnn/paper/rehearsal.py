@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.turns import Record, take_turns
+from gistgnn.compare.turns import Record, killed_error, take_turns
 from gistgnn.errors import InputError
 from gistgnn.graphs import find, load
 from gistgnn.paper.experiment import Experiment
@@ -150,7 +150,10 @@ class Rehearsal(RunStore):
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
             train = _TwoSteps(Path(folder), self.data_root).train
             try:
-                take_turns([config], train, torch.get_num_threads(), lambda _, record: found.append(record))
+                if killed := take_turns(
+                    [config], train, torch.get_num_threads(), lambda _, record: found.append(record)
+                ):
+                    raise killed_error(killed)
             except InputError as error:
                 raise InputError(f"{name_of(replace(config, dataset=dataset))}: {error}") from error
         return found[0], time.perf_counter() - begun

@@ -138,7 +138,7 @@ class Loop:
                 round_.aggregate()
                 state.rounds += 1
                 if self._saver:
-                    self._saver.round_is_over()
+                    self._saver.round_is_over(state.rounds)
                 if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
                     self._score(time.perf_counter() - begun)
                 self._save()

@@ -86,7 +86,7 @@ class Monitor:
         progress.train_seconds += time.perf_counter() - self._clock
         progress.rounds += 1
         if self._saver:
-            self._saver.round_is_over()
+            self._saver.round_is_over(progress.rounds)
         self.callbacks.advance(progress.rounds)
         progress.steps += plan.stretch.count * plan.workers
         finished = progress.rounds >= self.schedule.rounds

@@ -1,6 +1,7 @@
 """Save the state of a run while it trains."""
 
 import json
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
 from gistgnn.io.folder_lock import FolderLock
 from gistgnn.theta.theta import Theta
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Saver:
             return newest.name if newest else None
 
         name, self._run = self._ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
+        self._say_what_is_lost(name)
         if name is None:
             return None
         return self._ranks.together(lambda: Checkpoint(self._saving.path / name, self._run))
@@ -94,8 +98,13 @@ class Saver:
             if theta.shards > 1:
                 self._open = rounds, state, {name: part.shape for name, part in parts.items()}
 
-    def round_is_over(self) -> None:
-        """Declare the open checkpoint whole: all ranks have written their part before the round ended."""
+    def round_is_over(self, rounds: int) -> None:
+        """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""
+        if self._ranks.leads:
+            self._ranks.remember(self._rounds_key, str(rounds))
+        self._complete_open()
+
+    def _complete_open(self) -> None:
         if self._open:
             (rounds, state, shapes), self._open = self._open, None
             self._ranks.lead(lambda: self._checkpoints.complete(rounds, state, self._run, shapes))
@@ -107,13 +116,25 @@ class Saver:
             InputError: it could not be written; the checkpoint before it is kept.
         """
         self._ranks.together(self._theta.wait_for_reader)
-        self.round_is_over()
+        self._complete_open()
 
     def close(self) -> None:
         """Wait for pending writes; ignore their errors."""
         self._background.shutdown()
         if self._lock:
             self._lock.free()
+
+    @property
+    def _rounds_key(self) -> str:
+        return f"rounds of {self._saving.path.resolve()}"
+
+    def _say_what_is_lost(self, name: str | None) -> None:
+        """After a restart by torchrun, say how many rounds have to be trained again."""
+        done = self._ranks.recall(self._rounds_key) if self._ranks.leads else None
+        if done is not None:
+            kept = Checkpoints.rounds_of(name) if name else 0
+            lost = max(int(done) - kept, 0)
+            log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
         place = self._checkpoints.place(rounds)
