@@ -189,3 +189,11 @@ def test_the_site_builds_and_lists_every_command(tmp_path: Path) -> None:
     page = (tmp_path / "reference/cli/index.html").read_text()
     assert all(f"gistgnn {name}" in page for name in ("train", "plan", "reproduce table1", "theory check"))
     assert "--local-steps" in page
+
+
+def test_every_promise_names_a_test() -> None:
+    page = (DOCS / "guarantees.md").read_text()
+    named = re.findall(r"`(\w+/\w+\.py)::(\w+)`", page)
+    assert len(named) >= page.count("\n| ") - 2 * page.count("| promise | test |")
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(), f"{file} has no {test}"
