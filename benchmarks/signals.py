@@ -6,6 +6,7 @@ python -m benchmarks.signals --races 20              # two runs that start in on
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -62,11 +63,13 @@ def signalled(options: argparse.Namespace, patience: float, whole: str) -> bool:
     process.send_signal(number)
     status, kept = process.wait(), newest(out)
     rounds = int(kept.removeprefix("round-")) if kept.startswith("round-") else 0
-    rightly_ended = process.returncode != 0 if options.ranks else status in (status_of(number), 0)
+    over = is_over(out)  # the signal has come after the last round
+    rightly_ended = over or (status != 0 if options.ranks else status == status_of(number))
     finished(launch([*TRAIN, *LENGTH, "--resume"], out, options.ranks), out)
     same = digest(out) == whole
-    good = rightly_ended and same and (rounds >= shown or status == 0)
-    what = f"round {shown} was shown, the checkpoint has {rounds}, {'the same' if same else 'ANOTHER'} model"
+    good = rightly_ended and same and (over or rounds >= shown)
+    kept = "the run was over" if over else f"the checkpoint has {rounds}"
+    what = f"round {shown} was shown, {kept}, {'the same' if same else 'ANOTHER'} model"
     print(f"{number.name} after {patience:.1f} s: status {status}, {what}{'' if good else ': FAILED'}", flush=True)
     return good
 
@@ -92,6 +95,12 @@ def raced(folder: Path, later: float, whole: str) -> bool:
 def last_round(out: Path) -> int:
     """Return the last round in the output of a run, 0 if there is none."""
     return max(map(int, re.findall(r"round (\d+)/", out.with_suffix(".log").read_text())), default=0)
+
+
+def is_over(out: Path) -> bool:
+    """Return whether a run has written its result after its last round."""
+    path = out / "result.json"
+    return path.exists() and not json.loads(path.read_text())["interrupted"]
 
 
 def finished(process: "subprocess.Popen[bytes]", out: Path) -> None:
