@@ -3,10 +3,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from torch import Tensor
 
 from gistgnn.graphs import load, metis
 from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.graphs.metis import __main__ as program
 from tests.helpers.commands import Forked, ready
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -63,6 +68,49 @@ def test_every_node_is_in_one_cluster(data: st.DataObject) -> None:
     check(dealt, nodes)
     assert len(dealt) == count
     assert dealt.sizes.max() - dealt.sizes.min() <= 1
+
+
+def structure_of(name: str) -> sp.csr_matrix:
+    graph = load(name, "../shared/data")
+    source, target = graph.edge_index.numpy()
+    return sp.csr_matrix((np.ones(len(source), bool), (source, target)), (graph.num_nodes, graph.num_nodes))
+
+
+def cut_share(structure: sp.csr_matrix, part: npt.NDArray[np.int64]) -> float:
+    rows = np.repeat(part, np.diff(structure.indptr))
+    return float((rows != part[structure.indices]).mean())
+
+
+@pytest.mark.parametrize(("name", "count"), [("amazon-computers", 150), ("coauthor-physics", 300)])
+def test_cutting_in_two_steps_cuts_no_more_edges(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    structure = structure_of(name)
+    one = program.partition(structure, count, 1)
+    monkeypatch.setattr(program, "LARGE", 0)
+    two = program.partition(structure, count, 1)
+    assert not np.array_equal(one, two)
+    assert cut_share(structure, two) < 1.03 * cut_share(structure, one)
+    sizes = np.bincount(two, minlength=count)
+    assert len(sizes) == count
+    assert sizes.min() > 0
+    assert sizes.max() < 1.15 * structure.shape[0] / count
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert np.array_equal(program.partition(structure, count, 1), two)  # on one core
+
+
+def test_clusters_are_divided_among_parts_in_proportion() -> None:
+    assert program.shares(np.array([10, 20, 30]), 12).tolist() == [2, 4, 6]
+    for sizes in ([1, 1, 1], [7, 11, 13], [100, 101, 99]):
+        dealt = program.shares(np.array(sizes), 20)
+        assert dealt.sum() == 20
+        assert np.abs(dealt - 20 * np.array(sizes) / sum(sizes)).max() < 1
+
+
+def test_a_process_of_metis_that_is_killed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "LARGE", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(program, "_cut_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(BrokenProcessPool):  # its last line is what the user reads
+        program.partition(structure_of("amazon-computers"), 150, 1)
 
 
 def test_two_cliques_are_separated() -> None:

@@ -26,7 +26,7 @@ from gistgnn.utils.random_streams import check_seed, generator
 METHODS = ("metis", "random")
 
 # Part of the cache key: raise it when the same graph gets other clusters.
-_VERSION = 1
+_VERSION = 2
 
 log = logging.getLogger(__name__)
 
