@@ -43,7 +43,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {  # keywords of `fit` on rank
 
 MODELS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], str]] = {  # build and keywords of `GIST` on rank 1
     "seed": (OURS["gcn"], {"seed": 1}, "seed is 0 on rank 0 and 1 on rank 1"),
-    "sub_gcns": (OURS["gcn"], {"sub_gcns": 3}, "sub_gcns is 2 on rank 0 and 3 on rank 1"),
+    "sub_gcns": (OURS["gcn"], {"sub_gcns": 5}, "sub_gcns is 4 on rank 0 and 5 on rank 1"),
     "widths": (OURS["gcn"], {"widths": (8, 6)}, "hidden is [8, 8] on rank 0 and [8, 6] on rank 1"),
     "whole": (OURS["gcn"], {"whole": 1}, "whole is [] on rank 0 and [1] on rank 1"),
     "partition": (OURS["gcn"], {"partition": "categorical"}, "partition is 'balanced' on rank 0 and 'categorical'"),
@@ -102,12 +102,12 @@ def refusal(work: Callable[[], object]) -> tuple[str, float]:
 
 
 def every_case(ranks: Ranks) -> dict[str, tuple[str, float]]:
-    """One pair of processes meets again and again; rank 1 has something else each time."""
-    graph, second, found = tiny_graph(), ranks.rank == 1, {}
+    """The same processes meet again and again; the last rank has something else each time."""
+    graph, second, found = tiny_graph(), ranks.rank == ranks.count - 1, {}
     build = OURS["gcn"]
 
     def gist(make: Callable[..., nn.Module] = build, **options: Any) -> GIST:
-        given = {"widths": (8, 8), "sub_gcns": 2, "ranks": ranks, **options}
+        given = {"widths": (8, 8), "sub_gcns": 4, "ranks": ranks, **options}
         return GIST(make, **given)
 
     for name, (settings, _) in SETTINGS.items():
@@ -121,23 +121,26 @@ def every_case(ranks: Ranks) -> dict[str, tuple[str, float]]:
         found[f"graph {name}"] = refusal(lambda other=other: gist().fit(other, **COMMON))  # type: ignore[misc]
     found["loop"] = refusal(lambda: Loop(gist(), 4 if second else 3))
     start = {name: torch.zeros_like(tensor) for name, tensor in gist().model().state_dict().items()}
-    own_start = {name: tensor + ranks.rank for name, tensor in start.items()}
+    own_start = {name: tensor + second for name, tensor in start.items()}
     found["init"] = refusal(lambda: gist().fit(graph, init=own_start, **COMMON))
     found["same"] = refusal(lambda: gist().fit(graph, **COMMON))
     return found
 
 
-def test_each_difference_is_named_on_both_ranks_at_once() -> None:
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_difference_is_named_on_all_ranks_at_once(count: int) -> None:
     expected = {f"fit {name}": said for name, (_, said) in SETTINGS.items()}
     expected |= {f"model {name}": said for name, (_, _, said) in MODELS.items()}
     expected |= {f"graph {name}": said for name, (_, said) in GRAPHS.items()}
     expected |= {"loop": "rounds is 3 on rank 0 and 4 on rank 1", "init": "the checksum of init is", "same": "trained"}
-    first, second = on_ranks(2, every_case)
-    assert first.keys() == second.keys() == expected.keys()
+    found = on_ranks(count, every_case)
     for name, said in expected.items():
-        assert said in first[name][0], name
-        assert first[name][0] == second[name][0], name
-        assert "\n" not in first[name][0], name
+        messages = {own[name][0] for own in found}
+        assert len(messages) == 1, name
+        assert said.replace("rank 1", f"rank {count - 1}") in messages.pop(), name
+        assert "\n" not in found[0][name][0], name
+    assert all(own.keys() == expected.keys() for own in found)
+    print(f"{count} ranks: {max(own[name][1] for own in found for name in expected):.2f} s at most")
 
 
 def own_places(ranks: Ranks) -> list[float]:
