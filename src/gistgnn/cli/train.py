@@ -210,7 +210,7 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     from gistgnn.cli.evaluate import print_scores
     from gistgnn.io.models import model_path
     from gistgnn.report.names import model_title, sub_gcns_name
-    from gistgnn.utils.formats import duration
+    from gistgnn.report.run_text import times
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
@@ -224,6 +224,6 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     )
     zeta = ", ".join(map(str, record.get("local_steps", [])))  # earlier versions do not have it
     rounds = plural(record["rounds"], "round") + (f" (ζ = {zeta})" if zeta else "")
-    print(f"{rounds}, {plural(record['steps'], 'step')}, {duration(record['train_seconds'])} of training")
+    print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
     print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
     return 0

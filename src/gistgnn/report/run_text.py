@@ -24,7 +24,13 @@ def one_line(record: dict[str, Any]) -> str:
         if record.get(split)
     ]
     place = [f"round {record['best_round']} of {record['rounds']}"] if scores else ["no score"]
-    return ", ".join([*scores, *place, f"{duration(record['train_seconds'])} of training"])
+    return ", ".join([*scores, *place, times(record)])
+
+
+def times(record: dict[str, Any]) -> str:
+    """Return the time of training and, with preparing, evaluating and saving, that of the whole run."""
+    training, whole = record["train_seconds"], sum((record.get("seconds") or {}).values())
+    return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
 
 
 def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -38,7 +44,7 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
     zeta = ", ".join(map(str, record.get("local_steps") or []))
     steps = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
-    found.append(("training", f"{duration(record['train_seconds'])}, {steps}"))
+    found.append(("training", f"{steps}, {times(record)}"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
     if never := (record.get("coverage") or {}).get("counts", {}).get("0"):
         found.append(("never trained", f"{percent(never)} of the parameters"))
