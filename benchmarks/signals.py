@@ -41,7 +41,7 @@ def main() -> None:
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
     begun, out = time.perf_counter(), options.folder / "whole"
-    finished(launch([*TRAIN, *LENGTH], out, options.ranks), out)
+    finished(launch([*TRAIN, *LENGTH, "--resume"], out, options.ranks), out)
     length, whole, rng = time.perf_counter() - begun, digest(out), random.Random(options.seed)
     print(f"undisturbed: {length:.1f} s", flush=True)
     failures = 0
@@ -57,7 +57,7 @@ def signalled(options: argparse.Namespace, patience: float, whole: str) -> bool:
     """Send a signal after some seconds, resume, and return whether all went as it should."""
     out = options.folder / "cut"
     shutil.rmtree(out, ignore_errors=True)
-    process, number = launch([*TRAIN, *LENGTH], out, options.ranks), signal.Signals[options.signal]
+    process, number = launch([*TRAIN, *LENGTH, "--resume"], out, options.ranks), signal.Signals[options.signal]
     time.sleep(patience)
     shown = last_round(out)  # before the signal, and so at most the round that is running
     process.send_signal(number)
