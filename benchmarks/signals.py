@@ -100,7 +100,7 @@ def last_round(out: Path) -> int:
 def is_over(out: Path) -> bool:
     """Return whether a run has written its result after its last round."""
     path = out / "result.json"
-    return path.exists() and not json.loads(path.read_text())["interrupted"]
+    return path.exists() and not json.loads(path.read_text()).get("interrupted")
 
 
 def finished(process: "subprocess.Popen[bytes]", out: Path) -> None:
