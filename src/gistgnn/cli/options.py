@@ -182,7 +182,7 @@ def duration(text: str) -> float:
 def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
     most = LONGEST * 1000
-    return _number(text, f"a number of milliseconds from 0 to {most:,.0f}", lambda value: 0 <= value <= most) / 1000
+    return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
 
 
 def count(text: str, least: int = 1, most: int = MOST) -> int:
