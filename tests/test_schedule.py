@@ -191,3 +191,9 @@ def test_epochs_are_those_of_the_phases() -> None:
     assert Training(phases=phases).epochs == Training(5, phases=phases).epochs == 5
     with pytest.raises(InputError, match="epochs is 6, but the phases have 5 together"):
         Training(6, phases=phases)
+
+
+def test_a_billion_epochs_take_no_time_to_count() -> None:
+    schedule = Schedule(Training(epochs=10**9, local_steps=5, redraw_every=3), 10, 4)
+    assert schedule.rounds == 5 * 10**8
+    assert schedule.draws(schedule.rounds) == {((None, 3),): schedule.rounds // 3, ((None, 2),): 1}

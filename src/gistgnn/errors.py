@@ -1,8 +1,10 @@
 """The errors that a user can cause and fix. Their messages are one line; the command line prints them as they are."""
 
 from typing import Any
+from unicodedata import category
 
 _LONGEST = 160
+_LONGEST_LINE, _END = 700, 200  # characters of a line that is printed, and of its end where its middle is left out
 
 
 class GistError(Exception):
@@ -48,6 +50,20 @@ class DivergedError(GistError):
     def __reduce__(self) -> tuple[type["DivergedError"], tuple[int, str]]:
         """Let the error travel between processes, without the result."""
         return type(self), (self.round_number, self.what)
+
+
+def printable(text: object) -> str:
+    r"""Return a text with its control characters, newlines and bytes that are no UTF-8 as escapes, such as \n.
+
+    Names of files may have any characters: a terminal would obey some of them, and others cannot be written.
+    """
+    return "".join(c if c.isprintable() or category(c) == "Zs" else repr(c)[1:-1] for c in str(text))
+
+
+def one_line(text: object) -> str:
+    """Return a text as `printable` does; the middle of a very long one is left out."""
+    line = printable(text)
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _END]} ... {line[-_END:]}"
 
 
 def reason(error: BaseException) -> str:

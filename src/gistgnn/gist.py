@@ -27,6 +27,7 @@ from gistgnn.training.metric import Metric
 from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
 from gistgnn.training.optimizer import MakeOptimizer
 from gistgnn.training.schedule import Factor, MakeScheduler
+from gistgnn.utils.checks import check_kind
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -153,8 +154,9 @@ class GIST(GlobalModel):
         settings["training"] = training if isinstance(training, str) else None
         whole = None if isinstance(training, str) else training
         sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1)
+        check_kind("training", whole, Training, "a Training, 'split' or 'each'", none=True)
         chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
-        how = evaluation or Evaluation()
+        how = Evaluation() if evaluation is None else evaluation
         hooks = report, advance, stop, saving, callbacks
         options = Options(sampling, runner, inductive, how, progress, *hooks, init, max_seconds)
         with Session(self, graph, chosen, options) as session:

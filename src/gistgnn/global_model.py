@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from gistgnn.distributed import Alone, World
+from gistgnn.accounting.room import require_theta_fits
+from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
@@ -20,6 +21,7 @@ from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import StoreName
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
+from gistgnn.utils.checks import check_count, check_kind
 from gistgnn.utils.machine import usable_device
 
 
@@ -69,13 +71,15 @@ class GlobalModel:
     ) -> None:
         self.build = build
         self.shared = not isinstance(widths, (list, tuple))
+        check_count("input_axis", input_axis or 0, least=0)
+        check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
         self.widths = check_widths(widths, input_axis)
         self.input_axis = input_axis
         self.seed = seed
         self.device = usable_device(device)
         self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
-        whole = (whole,) if isinstance(whole, int) else whole
+        whole = _axes("whole", whole)
         self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
@@ -182,6 +186,7 @@ class GlobalModel:
         Raises:
             DivergedError: a sub-GCN ended its round with values that are not finite.
         """
+        check_count("count", count, least=0)
         for _ in range(count):
             round_ = self.begin_round()
             yield round_
@@ -225,6 +230,7 @@ class GlobalModel:
         return self._mean.scales(sub_gcns) if self._mean else {}
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        require_theta_fits(spec, self.store, self.ranks.count)
         return self.store.place.load().make(self.store, spec, self.ranks, replace=anew)
 
     def _sub_gcn(self, i: int, blocks: Blocks) -> nn.Module:
@@ -233,3 +239,11 @@ class GlobalModel:
         if i not in self._modules or self._modules[i][0] != widths:
             self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]
+
+
+def _axes(name: str, axes: Any) -> tuple[int, ...]:
+    """Return the numbers of axes, of which there may be one alone."""
+    found = tuple(axes) if isinstance(axes, (list, tuple, set, frozenset, range)) else (axes,)
+    for axis in found:
+        check_count(name, axis, least=0)
+    return found

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_count, check_kind, shown
 from gistgnn.utils.random_streams import check_seed, generator
 
 Blocks = tuple[Tensor, ...]  # one sub-GCN's features of every axis, ascending
@@ -43,10 +43,10 @@ class Partition:
         seed: int = 0,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.names = names or [f"axis {axis}" for axis in range(len(features))]
+        self.names = [f"axis {axis}" for axis in range(len(features))] if names is None else _checked(names, features)
         check_count("sub_gcns", sub_gcns)
         if kind not in KINDS:
-            raise InputError(f"partition is '{kind}', expected one of {', '.join(KINDS)}")
+            raise InputError(f"partition is {shown(kind)}, expected one of {', '.join(KINDS)}")
         if unknown := sorted(set(whole) - set(range(len(features)))):
             raise InputError(f"axis {unknown[0]} is to be left whole, but the axes are 0 to {len(features) - 1}")
         for axis, (name, d) in enumerate(zip(self.names, features, strict=True)):
@@ -112,3 +112,13 @@ class Partition:
             f"{d} features of {self.names[axis]} cannot be sent to {m} sub-GCNs at random without an empty one: use "
             "fewer sub-GCNs"
         )
+
+
+def _checked(names: Sequence[str], features: Sequence[int]) -> list[str]:
+    """Return the names of the axes; raise InputError unless every axis has one."""
+    check_kind("axis_names", names, (list, tuple), f"a list of {len(features)} names, one for each axis")
+    for name in names:
+        check_kind("a name of axis_names", name, str, "a text")
+    if len(names) != len(features):
+        raise InputError(f"axis_names has {len(names)} names, expected {len(features)}, one for each axis")
+    return list(names)

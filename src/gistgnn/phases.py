@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_count, check_number
+from gistgnn.utils.checks import MOST, check_count, check_flag, check_number, shown
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ class Phase:
     def __post_init__(self) -> None:
         """Check every value."""
         check_count("sub_gcns", self.sub_gcns)
-        check_number("epochs", self.epochs, above=True)
+        check_number("epochs", self.epochs, above=True, below=MOST)
         if self.redraw_every is not None:
             check_count("redraw_every", self.redraw_every, least=0)
+        check_flag("copies", self.copies)
         if self.copies and self.redraw_every:
             raise InputError(
                 f"redraw_every is {self.redraw_every} in a phase of copies, which keep their blocks: use 0"
@@ -47,7 +48,7 @@ class Phase:
 def as_phases(phases: Any) -> tuple[Phase, ...]:
     """Return phases as a tuple; raise InputError if they are no list of `Phase`."""
     if not isinstance(phases, (list, tuple)) or not all(isinstance(phase, Phase) for phase in phases):
-        raise InputError(f"phases is {phases!r}, expected a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]")
+        raise InputError(f"phases is {shown(phases)}, expected a list of Phase, such as [Phase(sub_gcns=8, epochs=20)]")
     return tuple(phases)
 
 

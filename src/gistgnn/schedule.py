@@ -1,6 +1,6 @@
 """The rounds of a run: the steps of each, its m, and which draw of the blocks it has."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -164,12 +164,30 @@ class Schedule:
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
-        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are."""
-        shared: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
-        for number in range(rounds):
-            plan = self.plan(number)
-            shared[plan.draw][plan.sub_gcns] += 1
-        return Counter(tuple(counts.items()) for counts in shared.values())
+        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are.
+
+        It takes no longer for a billion rounds than for ten.
+        """
+        found: Counter[tuple[tuple[int | None, int], ...]] = Counter()
+        last, shared = -1, Counter[int | None]()  # the newest draw, which the next phase may keep
+        for part in self._parts:
+            m, every = part.phase.sub_gcns if part.phase else None, part.training.redraw_every
+            done = min(part.rounds, rounds - part.rounds_before)
+            if done <= 0:
+                break
+            full, rest = divmod(done, every) if every else (0, done)
+            if not rest:
+                full, rest = full - 1, every
+            if shared and part.first_draw != last:
+                found[tuple(shared.items())] += 1
+                shared = Counter()
+            if full:
+                found[((m, every),)] += full
+            shared[m] += rest
+            last = part.first_draw + full
+        if shared:
+            found[tuple(shared.items())] += 1
+        return found
 
 
 def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:

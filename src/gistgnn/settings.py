@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.phases import Phase, as_phases, check_kept_blocks
-from gistgnn.training.checks import check_functions
+from gistgnn.training.checks import as_weights, check_functions
 from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName, name_of, restored
-from gistgnn.utils.checks import check_count, check_number
+from gistgnn.utils.checks import LONGEST, check_count, check_number, shown
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,7 @@ class Training:
             object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
         check_count("redraw_every", self.redraw_every, least=0)
         if self.budget is not None:
-            check_number("budget", self.budget, above=True)
+            check_number("budget", self.budget, above=True, below=LONGEST)
             if self.epochs or self.phases:
                 raise InputError("epochs or phases are given beside a budget, which chooses them: leave one out")
             for name in ("local_steps", "evaluate_every", "redraw_every", "cross_weights"):
@@ -142,16 +142,16 @@ class Training:
                 check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
             if name not in NAMES and getattr(self, name) not in choices:
-                raise InputError(f"{name} is '{getattr(self, name)}', expected one of {', '.join(choices)}")
+                raise InputError(f"{name} is {shown(getattr(self, name))}, expected one of {', '.join(choices)}")
         check_number("lr", self.lr, above=True, below=1e6)
         check_number("weight_decay", self.weight_decay, below=1e6)
         check_number("momentum", self.momentum, below=1.0)
         if self.momentum and isinstance(self.optimizer, str) and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
         if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, above=True)
+            check_number("clip_norm", self.clip_norm, above=True, below=1e30)
         if self.class_weights is not None and not isinstance(self.class_weights, str):
-            object.__setattr__(self, "class_weights", tuple(float(weight) for weight in self.class_weights))
+            object.__setattr__(self, "class_weights", as_weights(self.class_weights))
         check_functions({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
         self._check_phases()
 

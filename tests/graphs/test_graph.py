@@ -45,7 +45,7 @@ WRONG = {
     "y nan": ({"y": [0.0, math.nan, 1.0, 0.0, 1.0, 1.0]}, r"y\[1\] is nan; .* -1 for an unlabelled node"),
     "y one class": ({"y": [3] * 6}, "y holds only the label 3; expected at least 2 classes"),
     "y unlabelled": ({"y": [-1] * 6}, r"y holds no label but -1 \(unlabelled\); expected at least 2 classes"),
-    "num_classes 1": ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1; expected at least 2"),
+    "num_classes 1": ({"y": [0] * 6, "num_classes": 1}, "num_classes is 1, expected an integer >= 2"),
     "multi-label values": ({"y": _with(torch.zeros(6, 3), (4, 2), 2)}, r"y\[4, 2\] is 2.0; expected 0 or 1"),
     "multi-label nan": ({"y": _with(torch.zeros(6, 3), (1, 0), math.nan)}, r"y\[1, 0\] is nan; expected 0 or 1"),
     "multi-label columns": ({"y": torch.zeros(6, 3), "num_classes": 4}, "y has 3 columns and num_classes is 4"),

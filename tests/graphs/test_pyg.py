@@ -1,4 +1,5 @@
 import contextlib
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -163,3 +164,12 @@ def test_processed_files_in_the_root_are_not_loaded(shared_data: Path, tmp_path:
     with contextlib.suppress(Exception):  # PyG may raise anything
         datasets.Planetoid(str(root), "Cora")
     assert marker.exists()  # the check above can fail
+
+
+@pytest.mark.parametrize("name", ["pubmed", "amazon-photo", "reddit"])
+def test_a_pipe_in_the_place_of_a_raw_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = next(each for each in sorted(write(name, tmp_path).iterdir()))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=f"{path.name} is no regular file"):
+        load(name, tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gistgnn.errors import InputError
 from gistgnn.io.whole_files import check_writable, remove_leftovers, replacing
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
@@ -145,3 +146,10 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     assert precious.read_text() == "mine"
     for name in (".model-mine.safetensors", "gistgnn-mine", ".gistgnn.lock", ".gistgnn-folder", ".gistgnn-link"):
         assert (tmp_path / name).exists()
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "out.csv")
+    with pytest.raises(InputError, match="it is a pipe, a socket or a device"), replacing(tmp_path / "out.csv"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]

@@ -82,7 +82,7 @@ def _rounds_of(
     """
     if len(kind) == 1:
         ((m, rounds),) = kind
-        return {n * rounds: each for n, each in enumerate(_binomial(number, chances[m])) if each > _TINY}
+        return {n * rounds: each for n, each in _binomial(number, chances[m]).items() if each > _TINY}
     one, before = {}, 0.0
     ordered = sorted(kind, key=lambda pair: -split[pair[0]].sub_gcns)
     for place, (m, _) in enumerate(ordered):
@@ -95,13 +95,19 @@ def _rounds_of(
     return found
 
 
-def _binomial(number: int, chance: float) -> list[float]:
-    """Return the probability of 0, 1, ..., ``number`` hits in so many trials."""
-    hits, trials = torch.arange(number + 1, dtype=torch.float64), torch.tensor(float(number), dtype=torch.float64)
+def _binomial(number: int, chance: float) -> dict[int, float]:
+    """Return the probability of 0, 1, ..., ``number`` hits in so many trials, without those far from the mean.
+
+    The Chernoff bound leaves less than `_TINY` outside of the range.
+    """
+    mean, bits = number * chance, -math.log(_TINY)
+    reach = math.sqrt(2 * bits * mean) + bits
+    first, last = max(math.floor(mean - reach), 0), min(math.ceil(mean + reach), number)
+    hits = torch.arange(first, last + 1, dtype=torch.float64)
+    trials, p = torch.tensor(float(number), dtype=torch.float64), torch.tensor(chance, dtype=torch.float64)
     ways = torch.lgamma(trials + 1) - torch.lgamma(hits + 1) - torch.lgamma(trials - hits + 1)
-    p = torch.tensor(chance, dtype=torch.float64)
-    odds: list[float] = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp().tolist()
-    return odds
+    odds = (ways + torch.special.xlogy(hits, p) + torch.special.xlog1py(trials - hits, -p)).exp()
+    return {first + n: each for n, each in enumerate(odds.tolist())}
 
 
 def _sum(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:

@@ -16,11 +16,13 @@ from gistgnn.cli.options import (
     add_folder_option,
     add_memory_option,
     count,
+    points,
+    seeds,
 )
 from gistgnn.cli.process import alone_error, load_torch
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import add_training_options, config_of
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
     from gistgnn.compare.comparison import Comparison, Row
@@ -58,9 +60,9 @@ def add_parser(commands: Any) -> None:
     add("runs", type=Path, nargs="*", metavar="DIR", help=text)
     text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
     add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
-    add("--seeds", type=count, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
+    add("--seeds", type=seeds, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
-    add("--below", type=float, default=0.5, metavar="X", help=text)
+    add("--below", type=points, default=0.5, metavar="X", help=text)
     text = "how many runs of a seed take turns and are in memory together (default: all of them)"
     add("--at-once", type=count, metavar="K", help=text)
     add_folder_option(group, Path("comparison"))
@@ -112,7 +114,7 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     with spinner(f"reading {base.dataset}", shown=True):
         _check(comparison, store, args)
     rows, records = compare(store, comparison.configs, args.seeds, "comparing", args.below, args.at_once)
-    for record in (record for seeds in records for record in seeds if "diverged" in record):
+    for record in (record for each in records for record in each if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
     return rows, comparison_record(comparison, rows, records, describe_machine(base.device), command())
@@ -129,7 +131,7 @@ def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) 
     columns, cells = comparison_table(rows, record["below"])
     note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
     with replacing(args.out / "comparison.md") as path:
-        path.write_text(as_markdown(columns, cells, note), encoding="utf-8")
+        path.write_text(as_markdown(columns, cells, note), encoding="utf-8", errors="backslashreplace")
     with replacing(args.out / "comparison.json") as path:
         path.write_text(json.dumps(record, indent=1, default=list) + "\n", encoding="utf-8")
     write_report(args.out / REPORT, comparison_page(record))
@@ -137,7 +139,8 @@ def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) 
         print(json.dumps(record, indent=2, default=list))
     else:
         print_table(record["title"], columns, cells, left=columns)
-        print(f"written: {args.out / 'comparison.json'}, {args.out / 'comparison.md'}, {args.out / 'report.html'}")
+        written = (args.out / name for name in ("comparison.json", "comparison.md", "report.html"))
+        print(f"written: {', '.join(map(printable, written))}")
 
 
 def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

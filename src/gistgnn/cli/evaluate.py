@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, data_root, evaluation_of
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.signals import say
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -171,7 +171,7 @@ def _predict(args: argparse.Namespace) -> int:
         _write(path, predicted_labels(logits, multi_label).cpu().numpy(), probabilities)
     method = inference.describe()
     approximate = "" if method["exact"] else f" (approximate, by {method['parts']} parts)"
-    print(f"{len(probabilities)} nodes written to {args.output}{approximate}", file=sys.stderr)
+    print(f"{len(probabilities)} nodes written to {printable(args.output)}{approximate}", file=sys.stderr)
     return 0
 
 

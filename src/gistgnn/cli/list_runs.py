@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 
 
 def add_parser(commands: Any) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([{**vars(each), "folder": str(each.folder)} for each in listed], indent=2))
         return 0
     if not listed:
-        print(f"{args.folder} holds no runs")
+        print(f"{printable(args.folder)} holds no runs")
         return 0
     columns = ("run", "graph", "model", "trained by", "test", "training", "date", "state")
     print_table("", columns, [each.cells for each in listed], left=[name for name in columns if name != "training"])

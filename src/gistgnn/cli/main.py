@@ -6,6 +6,7 @@ A command is a module with `add_parser(commands)` and `run(args) -> int`. It imp
 
 import argparse
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from gistgnn.cli import compare, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
 from gistgnn.cli.parser import BAD_INPUT, Parser
 from gistgnn.cli.signals import Interrupted, leads, raising, say, status_of
-from gistgnn.errors import GistError, reason
+from gistgnn.errors import GistError, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
 
@@ -43,10 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 2 for bad input, 128 + signal when a signal has ended it."""
-    # Torch reads these when it is loaded. Threads that wait by spinning slow it tenfold on a busy machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    _prepare()
     parser = make_parser()
     args = parser.parse_args(argv)
     if args.version:
@@ -67,18 +65,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GistError as error:
         rank = "" if leads() else f"rank {os.environ['RANK']}: "
         if leads() or not error.relayed:  # written in one piece: lines of several ranks would mix
-            sys.stderr.write(f"gistgnn: error: {rank}{error}\n")
+            sys.stderr.write(f"gistgnn: error: {rank}{one_line(error)}\n")
         return BAD_INPUT
     except BrokenPipeError:  # the program that reads our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except (MemoryError, RuntimeError) as error:
+        if not _lacks_memory(error):
+            raise
+        print(f"gistgnn: error: out of memory ({one_line(reason(error))}): make the run smaller", file=sys.stderr)
+        return BAD_INPUT
     except OSError as error:  # a path that the system refuses to look at
-        print(f"gistgnn: error: {reason(error)}", file=sys.stderr)
+        print(f"gistgnn: error: {one_line(reason(error))}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt as signal_:
         with contextlib.suppress(OSError):  # the terminal may be closed
             say("interrupted")
         return status_of(signal_.number if isinstance(signal_, Interrupted) else signal.SIGINT)
+
+
+def _prepare() -> None:
+    """Set what torch reads when it is loaded, and print what the terminal's encoding does not have as escapes."""
+    # Threads that wait by spinning slow torch tenfold on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "RANK" in os.environ:  # torch prints traces of its own for connections that fail; our error says what to do
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch could not get memory; torch says it in words alone, or by a class of its own."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate mem" in str(error)
 
 
 if __name__ == "__main__":

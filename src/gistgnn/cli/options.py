@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gistgnn.cli.signals import GRACE
+from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, WIDEST
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
@@ -145,56 +146,75 @@ def keyword(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"'{text}' is not a keyword with a value, such as alpha=0.1")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
         return name, value
 
 
 def gibibytes(text: str) -> int:
     """Read a positive number of GiB; return bytes."""
-    return int(_number(text, "a number of GiB above 0", lambda size: size * 2**30 >= 1) * 2**30)
+    return int(_number(text, f"a number of GiB above 0, at most {MOST:,}", lambda gib: 2**-30 <= gib <= MOST) * 2**30)
 
 
 def memory_size(text: str) -> int:
     """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])i?B", text)
-    if not match or not float(match[1]):
+    if not match or not 0 < float(match[1]) <= MOST:
         raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 32GB or 512MB")
     return int(float(match[1]) * {"M": 2**20, "G": 2**30}[match[2]])
 
 
 def seconds(text: str) -> float:
     """Read a positive number of seconds."""
-    return _number(text, "a number of seconds above 0", lambda value: value > 0)
+    return _number(text, f"a number of seconds above 0, at most {LONGEST:,.0f}", lambda value: 0 < value <= LONGEST)
 
 
 def duration(text: str) -> float:
     """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|)", text)
-    if not match or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 90s, 10min or 1.5h")
-    return float(match[1]) * {"min": 60, "h": 3600}.get(match[2], 1)
+    value = float(match[1]) * {"min": 60, "h": 3600}.get(match[2], 1) if match else 0.0
+    if not 0 < value <= LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
+        )
+    return value
 
 
 def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
-    return _number(text, "a number of milliseconds >= 0", lambda value: value >= 0) / 1000
+    most = LONGEST * 1000
+    return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
 
 
-def count(text: str, least: int = 1) -> int:
-    """Read an integer that is not less than `least`."""
-    value = int(text) if text.lstrip("+-").isdigit() else least - 1
+def count(text: str, least: int = 1, most: int = MOST) -> int:
+    """Read an integer from `least` to `most`."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
     if value < least:
         raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
+    if value > most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer from {least} to {most}")
     return value
 
 
 natural = partial(count, least=0)  # an integer >= 0
+seed = partial(count, least=0, most=LARGEST_SEED)
+seeds = partial(count, most=1000)  # runs that differ in their seed
+width = partial(count, most=WIDEST)  # features of a layer
+heads = partial(count, most=10_000)  # of attention
+jobs = partial(count, most=1000)  # processes
+
+
+def points(text: str) -> float:
+    """Read a number of percentage points."""
+    return _number(text, "a number of points from 0 to 100", lambda value: 0 <= value <= 100)
 
 
 def bits(text: str) -> float:
     """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
-    if not match or not float(match[1]):
+    if not match or not 0 < float(match[1]) <= MOST:
         raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
     return float(match[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / 8
 

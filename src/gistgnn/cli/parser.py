@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from gistgnn.errors import one_line
+
 BAD_INPUT = 2  # exit status
 
 _WIDE = 28  # columns before the help texts
@@ -30,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
     def format_help(self) -> str:
         """Return the text of --help."""

@@ -5,7 +5,8 @@ import json
 import time
 from typing import Any
 
-from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, natural
+from gistgnn.cli.options import CLUSTER_METHODS, add_data_options, seed
+from gistgnn.errors import printable
 
 
 def add_parser(commands: Any) -> None:
@@ -22,7 +23,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--clusters", type=int, required=True, metavar="C", help="number of clusters c")
     parser.add_argument("--method", choices=CLUSTER_METHODS, default="metis", help="(default: metis)")
     parser.add_argument("--inductive", action="store_true", help="cut the subgraph of the training nodes")
-    parser.add_argument("--seed", type=natural, default=0, help="seed of the later run (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the later run (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
 
 
@@ -58,5 +59,5 @@ def run(args: argparse.Namespace) -> int:
     print(f"{graph.name}: {facts['nodes']:,} nodes in {len(clusters):,} clusters, in {facts['seconds']:.1f} s")
     print(f"       nodes in a cluster  {sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}")
     print(f"    edges inside clusters  {facts['edges_inside']:.1%}")
-    print(f"                     kept  {facts['cache'] or 'no'}")
+    print(f"                     kept  {printable(facts['cache'] or 'no')}")
     return 0

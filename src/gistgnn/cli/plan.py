@@ -16,7 +16,7 @@ from gistgnn.cli.options import (
     bits,
     count,
     milliseconds,
-    natural,
+    seed,
 )
 from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.process import load_torch
@@ -67,9 +67,9 @@ def add_parser(commands: Any) -> None:
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
     add("--ranks", type=count, nargs="+", metavar="W", help="project the run on W ranks, each a machine like this one")
-    add("--bandwidth", type=bits, default=bits("10Gbit"), help="of a rank's network, for --ranks (default: 10Gbit)")
-    add("--latency", type=milliseconds, default=0.0, metavar="MS", help="of a message, in milliseconds (default: 0)")
-    add("--seed", type=natural, default=0, help="(default: 0)")
+    add("--bandwidth", type=bits, help="of a rank's network, for --ranks (default: 10Gbit)")
+    add("--latency", type=milliseconds, metavar="MS", help="of a message, in milliseconds (default: 0)")
+    add("--seed", type=seed, default=0, help="(default: 0)")
     add_device_option(group)
     add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
 
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.planning import GraphSizes, Network, PhasedPlan, Resources, make_plan, spread
     from gistgnn.utils.console import spinner
 
+    _refuse_unused(args)
     if args.ranks and not args.timed:
         raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     if args.budget:
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
     with spinner("planning", shown=not args.json):
         plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, timed=args.timed)
-        network = Network(args.bandwidth, args.latency)
+        network = Network(args.bandwidth or bits("10Gbit"), args.latency or 0.0)
         spreads = spread(config, sizes, args.ranks, network, args.sub_gcns) if args.ranks else []
     if args.json:
         ranks = {"ranks": [{**asdict(each), "round": each.round} for each in spreads]} if spreads else {}
@@ -104,6 +105,16 @@ def run(args: argparse.Namespace) -> int:
             print()
             _print_ranks(spreads)
     return 0
+
+
+def _refuse_unused(args: argparse.Namespace) -> None:
+    """Refuse options that would change nothing."""
+    given = {"bandwidth": args.bandwidth, "latency": args.latency}
+    if not args.ranks and (unused := next((name for name, value in given.items() if value is not None), None)):
+        raise InputError(f"{unused} is given, but no number of ranks: add --ranks")
+    given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
+    if args.budget and (unused := next((name for name, value in given.items() if value is not None), None)):
+        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
 
 
 def _choose(args: argparse.Namespace) -> int:

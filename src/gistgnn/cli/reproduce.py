@@ -20,13 +20,15 @@ from gistgnn.cli.options import (
     add_ranks_options,
     count,
     gibibytes,
+    jobs,
     memory_size,
+    seeds,
 )
 from gistgnn.cli.process import alone_error, joined
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.signals import say, status_of, stopping
 from gistgnn.cli.training_options import store_name
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
 
@@ -39,7 +41,7 @@ COMMON = ("datasets", "seeds", "epochs")
 # The flag of each setting, and the arguments for argparse. The destination is the experiment's attribute.
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
-    "seeds": ("--seeds", {"type": count, "metavar": "S", "help": "runs of each row"}),
+    "seeds": ("--seeds", {"type": seeds, "metavar": "S", "help": "runs of each row"}),
     "epochs": ("--epochs", {"type": count, "metavar": "E", "help": "of each run"}),
     "layers": ("--layers", {"type": count, "nargs": "+", "metavar": "L", "help": "every L"}),
     "widths": ("--widths", {"type": count, "nargs": "+", "metavar": "D", "help": "every width"}),
@@ -102,7 +104,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
     options = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
     settings = [add(flag, **arguments).dest for flag, arguments in options]
     if "jobs" in entry.options:
-        add("--jobs", type=count, default=1, help="runs at the same time, one thread each (default: 1)")
+        add("--jobs", type=jobs, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
         add_device_option(parser)
     add(
@@ -191,4 +193,4 @@ def _show(experiment: "Experiment", args: argparse.Namespace, ranks: "World") ->
     for verdict in outcome.verdicts:
         holds = {True: "holds", False: "does not hold", None: "not shown"}[verdict.holds]
         print(f"{holds}: {verdict.claim} ({verdict.measured})")
-    print(f"written: {args.out / f'{experiment.name}.md'}, {args.out / 'report.html'}")
+    print(f"written: {printable(args.out / f'{experiment.name}.md')}, {printable(args.out / 'report.html')}")

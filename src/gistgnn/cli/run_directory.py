@@ -41,6 +41,8 @@ def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Pat
         InputError: it cannot be written, another process writes it, or it holds another run and neither --resume nor
             --overwrite is given.
     """
+    if args.overwrite and args.resume:
+        raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
     if args.out is None and args.resume:
         raise InputError("--resume needs --out: say which run to resume")
     with own_directory(args.out) if args.out else _new_directory(config) as out:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from gistgnn.errors import printable
+
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 """They end a run as Ctrl-C does. SIGHUP comes when a terminal is closed; schedulers send SIGTERM or SIGUSR1."""
 
@@ -46,7 +48,7 @@ def leads() -> bool:
 def say(text: str) -> None:
     """Print a line for the user on standard error, where results of other programs are not mixed with it."""
     if leads():
-        print(f"gistgnn: {text}", file=sys.stderr, flush=True)
+        print(f"gistgnn: {printable(text)}", file=sys.stderr, flush=True)
 
 
 @contextmanager

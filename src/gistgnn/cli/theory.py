@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import add_data_root, count
 from gistgnn.cli.process import load_torch
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(record, indent=2, ensure_ascii=False))
     else:
-        print(f"{graph}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
+        print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
         _print(checks, prediction)
     return 0
 

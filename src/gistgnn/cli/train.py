@@ -17,14 +17,14 @@ from gistgnn.cli.options import (
     add_ranks_options,
     count,
     duration,
-    natural,
+    seed,
 )
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import joined, load_torch
 from gistgnn.cli.run_directory import finished_run, run_directory
 from gistgnn.cli.signals import Stop, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
-from gistgnn.errors import DivergedError
+from gistgnn.errors import DivergedError, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
     add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
-    add("--seed", type=natural, default=0, help="(default: 0)")
+    add("--seed", type=seed, default=0, help="(default: 0)")
     add_device_option(group)
     add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
@@ -225,5 +225,6 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     zeta = ", ".join(map(str, record.get("local_steps", [])))  # earlier versions do not have it
     rounds = plural(record["rounds"], "round") + (f" (ζ = {zeta})" if zeta else "")
     print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
-    print(f"written: {out / 'result.json'}, {model_path(out)}, {out / 'curves.png'}, {out / 'report.html'}")
+    written = (out / "result.json", model_path(out), out / "curves.png", out / "report.html")
+    print(f"written: {', '.join(map(printable, written))}")
     return 0

@@ -13,12 +13,13 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import (
     CLUSTER_METHODS,
     add_field,
-    count,
     duration,
     evaluation_of,
+    heads,
     keyword,
     natural,
     own_or_known,
+    width,
 )
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.errors import InputError
@@ -96,10 +97,10 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
         shown=None,
     )
     text, shown = "width of each hidden layer (of each head, for gat and gatv2)", " ".join(map(str, ModelConfig.hidden))
-    add("hidden", text, type=count, nargs="+", metavar="D", shown=shown)
+    add("hidden", text, type=width, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
     add("norm", choices=NORMS, default=None, shown="layer for graphsage and gin, else none")
-    add("heads", "attention heads of gat and gatv2", type=count, default=None, shown=ModelConfig.heads)
+    add("heads", "attention heads of gat and gatv2", type=heads, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
     # A comparison has scores that all its runs share.

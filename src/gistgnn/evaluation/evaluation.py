@@ -17,10 +17,11 @@ from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
+MOST_BYTES = 2**62
 
 
 class Inference(Protocol):
@@ -108,10 +109,10 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise InputError(f"evaluation is '{self.method}', expected one of {', '.join(METHODS)}")
+            raise InputError(f"evaluation is {shown(self.method)}, expected one of {', '.join(METHODS)}")
         for name in ("memory", "parts", "sample"):
             if (value := getattr(self, name)) is not None:
-                check_count(name, value)
+                check_count(name, value, most=MOST_BYTES if name == "memory" else MOST)
         if self.method == "parts" and self.parts is None:
             raise InputError("evaluation is by parts, but parts is not given: set the number of parts, such as 5000")
         if self.method != "parts" and self.parts is not None:

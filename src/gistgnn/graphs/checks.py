@@ -10,33 +10,64 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.archive import check_room
+from gistgnn.utils.checks import check_count
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
+
+
+_MOST = 2**63 - 1
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
+
+KINDS = "biuf"
+"""The kinds of NumPy's dtypes that are accepted: bools, integers, unsigned integers and floats."""
+
+DTYPES = {torch.bool, torch.int8, torch.int16, torch.int32, torch.int64}
+DTYPES |= {torch.uint8, torch.uint16, torch.uint32, torch.uint64}
+DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+"""The dtypes of tensors that are accepted: no complex, quantised or 8-bit floating numbers."""
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
     """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors.
 
     Raises:
-        InputError: it is sparse, ragged, complex or not numeric.
+        InputError: it is sparse, nested, ragged, complex, quantised or not numeric, has no values (the device meta),
+            or does not fit in memory where it has to be copied.
     """
     if isinstance(value, Tensor):
-        if value.layout != torch.strided:
-            layout = value.layout
-            raise InputError(f"{name} is a sparse tensor ({layout}); expected a dense one: call .to_dense() on it")
-        if value.is_complex():
-            raise InputError(f"{name} has dtype {value.dtype}; expected real numbers")
-        return value.detach()
+        return _plain(value.detach(), name)
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # rows of different lengths, or an object whose own code fails
         raise InputError(f"{name} cannot be converted to an array; expected rows of equal length") from error
     kind = array.dtype.kind
-    if kind not in "biuf":
+    if kind not in KINDS:
         raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
+    if array.dtype == np.uint64 and array.size and array.max() > _MOST:
+        raise InputError(f"{name} holds {array.max()}; expected integers below 2^63")
     # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders or negative strides.
     plain = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32 if array.dtype == np.float32 else np.float64}
     return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
+
+
+def _plain(value: Tensor, name: str) -> Tensor:
+    """Return a tensor that all of torch's operations take."""
+    if value.is_nested or value.layout != torch.strided:
+        kind = "nested" if value.is_nested else "sparse"
+        hint = "to_padded_tensor" if value.is_nested else "to_dense"
+        raise InputError(f"{name} is a {kind} tensor ({value.layout}); expected a dense one: call .{hint}() on it")
+    if value.dtype not in DTYPES:
+        raise InputError(
+            f"{name} has dtype {value.dtype}; expected real numbers: bools, integers, or floats of 16 bits up"
+        )
+    if value.device.type == "meta":
+        raise InputError(f"{name} is on the device meta, where tensors have no values; expected one with values")
+    if value.nbytes > value.untyped_storage().nbytes():  # `expand` has made it: operations would copy it
+        check_room(value.nbytes, f"{name} of shape {list(value.shape)}")
+    if value.dtype == torch.uint64 and bool((value.view(torch.int64) < 0).any()):
+        raise InputError(f"{name} holds a number of 2^63 or more; expected integers below that")
+    return value.to(torch.int64) if value.dtype in _UNSIGNED else value
 
 
 def check_features(value: ArrayLike) -> Tensor:
@@ -112,8 +143,8 @@ def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> t
         raise InputError(f"y has shape {list(y.shape)}; expected {expected}")
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
-    if num_classes is not None and num_classes < 2:
-        raise InputError(f"num_classes is {num_classes}; expected at least 2")
+    if num_classes is not None:
+        check_count("num_classes", num_classes, least=2)
     if y.ndim == 2 and y.shape[1] > 1:
         return _multi_label(y, num_classes), y.shape[1]
     return _single_label(y.reshape(-1), num_classes)

@@ -9,7 +9,11 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
 from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
+from gistgnn.utils.checks import check_flag, check_kind
 from gistgnn.utils.checksums import crc32
+
+DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
+"""The attributes that a `torch_geometric.data.Data` must have."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,6 +90,8 @@ class Graph:
         Raises:
             InputError: the data is wrong; the message names the first wrong value.
         """
+        check_kind("name", name, str, "a text")
+        check_flag("regression", regression)
         features = check_features(x)
         check = check_targets if regression else check_labels
         labels, classes = check(y, features.shape[0], num_classes)
@@ -112,10 +118,10 @@ class Graph:
             raise InputError(f"the data is a HeteroData; expected a Data: {hint}")
         if not isinstance(data, Data):
             raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
-        keys = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
-        values: dict[str, Any] = {key: getattr(data, key, None) for key in keys}
+        values: dict[str, Any] = {key: getattr(data, key, None) for key in DATA_KEYS}
         if missing := [key for key, value in values.items() if value is None]:
-            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {', '.join(keys)}: set them on it")
+            wanted = ", ".join(DATA_KEYS)
+            raise InputError(f"the Data has no {', '.join(missing)}; expected all of {wanted}: set them on it")
         train, val, test = (values.pop(f"{split}_mask") for split in ("train", "val", "test"))
         values |= edge_data_of(data)
         return cls.build(**values, train=train, val=val, test=test, name=name, regression=regression)

@@ -2,26 +2,23 @@
 
 import contextlib
 import stat
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, printable, reason
 from gistgnn.graphs.checks import check_features
-from gistgnn.graphs.edge_data import EDGE_DATA, check_edge_data, edge_data_of
-from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.edge_data import EDGE_DATA, check_edge_data
+from gistgnn.graphs.graph import DATA_KEYS, Graph
+from gistgnn.graphs.npz import read_npz
+from gistgnn.graphs.pt import read_pt
 from gistgnn.io.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
 _KEYS = ("edge_index", "x", "y", "train", "val", "test")
-_OPTIONAL = ("num_classes", *EDGE_DATA)
 
 
 def load_file(path: str | Path) -> Graph:
@@ -38,15 +35,18 @@ def load_file(path: str | Path) -> Graph:
     """
     path = Path(path)
     with _reading(path) as is_npz:
+        name = printable(path.stem)
         if not is_npz:
-            return Graph.from_pyg(_read_pt(path), name=path.stem)
-        arrays: dict[str, Any] = _read_npz(path, _KEYS)
+            from torch_geometric.data import Data
+
+            return Graph.from_pyg(Data(**read_pt(path, (*DATA_KEYS, *EDGE_DATA))), name=name)
+        arrays: dict[str, Any] = read_npz(path, _KEYS, ("num_classes", *EDGE_DATA))
         if (count := arrays.get("num_classes")) is not None:
             if count.size != 1 or count.dtype.kind not in "iu":
                 shape, dtype = list(count.shape), count.dtype
                 raise InputError(f"num_classes has shape {shape} and dtype {dtype}; expected one integer")
             arrays["num_classes"] = int(count.item())
-        return Graph.build(**arrays, name=path.stem)
+        return Graph.build(**arrays, name=name)
 
 
 def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -59,17 +59,12 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """
     path = Path(path)
     with _reading(path) as is_npz:
-        if is_npz:
-            arrays = _read_npz(path, ("edge_index", "x"))
-            return _check_nodes(**arrays)
-        data = _read_pt(path)
-        return _check_nodes(data.x, data.edge_index, **edge_data_of(data))
+        keys = ("edge_index", "x")
+        return _check_nodes(**(read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))))
 
 
-def _check_nodes(
-    x: Any, edge_index: Any, num_classes: Any = None, **edge_data: Any
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Check features, edges and edge data; ``num_classes`` is not needed."""
+def _check_nodes(x: Any = None, edge_index: Any = None, **edge_data: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Check features, edges and edge data."""
     for name, value in (("x", x), ("edge_index", edge_index)):
         if value is None:
             raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
@@ -117,51 +112,3 @@ def _reading(path: Path) -> Iterator[bool]:
         raise InputError(f"{path}: cannot be opened ({reason(error)}); expected a readable file") from error
     except MemoryError as error:
         raise InputError(f"{path}: does not fit in memory, or is damaged ({reason(error)})") from error
-
-
-def _read_npz(path: Path, keys: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise InputError("holds a single array; expected an archive made by numpy.savez")
-        with loaded as archive:
-            if missing := [key for key in keys if key not in archive.files]:
-                present = ", ".join(sorted(archive.files)) or "nothing"
-                raise InputError(
-                    f"has no {', '.join(missing)}; expected the arrays {', '.join(keys)} (found {present})"
-                )
-            return {key: _read_array(archive, key) for key in archive.files if key in (*keys, *_OPTIONAL)}
-    except InputError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
-        raise InputError(f"is damaged, or not made by numpy.savez ({reason(error)}); write it again") from error
-
-
-def _read_array(archive: Any, key: str) -> npt.NDArray[Any]:
-    try:
-        array: npt.NDArray[Any] = archive[key]
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise InputError(f"{key} is an array of Python objects, which are never unpickled; expected numbers") from error
-    return array
-
-
-def _read_pt(path: Path) -> Any:
-    from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
-    try:
-        # The containers of a Data; PyG 2.8 registers only some of them as safe.
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-            data = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # torch's unpickler may raise anything on damaged bytes
-        raise InputError(
-            "is damaged, or holds Python objects other than a Data of plain tensors, which are never unpickled; "
-            "write it with torch.save(Data(...), path)"
-        ) from error
-    if not isinstance(data, Data):
-        raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
-    return data

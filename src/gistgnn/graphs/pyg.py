@@ -13,7 +13,7 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.raw_files import downloading, move_missing, reading
+from gistgnn.graphs.raw_files import downloading, move_missing, reading, require_files
 from gistgnn.graphs.splits import draw_split
 
 
@@ -81,6 +81,7 @@ class _FromRaw(InMemoryDataset):
 
     def process(self) -> None:
         with reading(self.info, Path(self.raw_dir)):
+            require_files(map(Path, self.raw_paths))
             super().process()
 
     def _process(self) -> None:

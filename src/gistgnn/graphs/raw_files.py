@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gistgnn.errors import InputError, reason
@@ -56,6 +56,17 @@ def reading(info: DatasetInfo, folder: Path) -> Iterator[None]:
             f"{info.name}: the raw files in {folder} cannot be read ({reason(error)}); delete them to download them "
             "again"
         ) from error
+
+
+def require_files(paths: Iterable[Path]) -> None:
+    """Refuse pipes and devices in the place of raw files: a reader would wait for them, or not come to an end.
+
+    Raises:
+        InputError: one of the paths is no regular file.
+    """
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path.name} is no regular file")
 
 
 def move_missing(source: Path, target: Path) -> None:

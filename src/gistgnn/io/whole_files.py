@@ -20,10 +20,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`. What is written there becomes `path` if the block ends without an error.
 
     Raises:
-        InputError: the folder cannot be made or written, or the disk is full. An older file at `path` is unchanged.
+        InputError: the folder cannot be made or written, the disk is full, or `path` is a pipe or a device. An older
+            file at `path` is unchanged.
     """
     temporary = handle = None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
         temporary = Path(name)

@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from gistgnn.errors import InputError, reason
 from gistgnn.sampling.call import signature
+from gistgnn.utils.checks import WIDEST, check_count, shown
 
 Build = Callable[[Any], nn.Module]
 Widths = tuple[int, ...]
@@ -265,7 +266,9 @@ def check_widths(widths: Any, input_axis: int | None) -> Widths:
     except TypeError:
         axes = ()
     if not axes or len(axes) < len(entries) or min(axes) < 1:
-        raise InputError(f"widths is {widths!r}, expected an integer >= 1 or a sequence of them")
+        raise InputError(f"widths is {shown(widths)}, expected an integer >= 1 or a sequence of them")
+    for width in axes:
+        check_count("a width", width, most=WIDEST)
     if input_axis is not None and input_axis not in range(len(axes)):
-        raise InputError(f"input_axis is {input_axis!r}, expected one of 0 to {len(axes) - 1}, or None")
+        raise InputError(f"input_axis is {shown(input_axis)}, expected one of 0 to {len(axes) - 1}, or None")
     return axes

@@ -164,9 +164,11 @@ class Experiment(ABC):
 
         with replacing(out / f"{self.name}.md") as path:
             note = f"{outcome.note} Measured on {machine}."
-            path.write_text(tables.as_markdown(outcome.columns, outcome.rows, note), encoding="utf-8")
+            path.write_text(
+                tables.as_markdown(outcome.columns, outcome.rows, note), encoding="utf-8", errors="backslashreplace"
+            )
         with replacing(out / RECORD) as path:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
         write_report(out / REPORT, experiment_page(json.loads(text)))
         return outcome
 

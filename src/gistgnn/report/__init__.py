@@ -18,4 +18,4 @@ def write_report(path: Path, html: str) -> None:
         InputError: the file cannot be written.
     """
     with replacing(path) as temporary:
-        temporary.write_text(html, encoding="utf-8")
+        temporary.write_text(html, encoding="utf-8", errors="backslashreplace")

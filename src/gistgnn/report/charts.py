@@ -4,6 +4,7 @@ import io
 import itertools
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,14 @@ class Chart:
 
 def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
     """Draw charts side by side into a PNG file, with titles and legends."""
-    side_by_side(charts, title).savefig(path, format="png", dpi=120)
+    save_png(side_by_side(charts, title), path)
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure. Characters of names that the font lacks are boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure.savefig(path, format="png", dpi=120)
 
 
 def side_by_side(charts: Sequence[Chart], title: str) -> Figure:

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
-from gistgnn.report.charts import Chart, Series, side_by_side
+from gistgnn.report.charts import Chart, Series, save_png, side_by_side
 from gistgnn.report.names import (
     bytes_sent,
     is_share,
@@ -70,7 +70,7 @@ def run_page(record: dict[str, Any]) -> str:
 
 def plot_curves(record: dict[str, Any], path: Path) -> None:
     """Draw loss and scores against epochs, from the content of result.json, into a PNG file."""
-    curves(record).savefig(path, format="png", dpi=120)
+    save_png(curves(record), path)
 
 
 def curves(record: dict[str, Any]) -> Figure:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gistgnn.errors import InputError
+from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
@@ -26,6 +27,6 @@ def make_runner(name: str) -> "Runner":
     Raises:
         InputError: there is no runner of that name.
     """
-    if name not in RUNNERS:
-        raise InputError(f"runner is '{name}', expected one of {', '.join(RUNNERS)}")
+    if not isinstance(name, str) or name not in RUNNERS:
+        raise InputError(f"runner is {shown(name)}, expected one of {', '.join(RUNNERS)}")
     return RUNNERS[name]()

@@ -19,7 +19,7 @@ from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_count, check_flag, shown
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -58,8 +58,9 @@ class ClusterSampling(Sampling):
                 f"clusters_per_batch is {self.clusters_per_batch}, more than the {self.clusters} clusters there are: "
                 f"expected 1 to {self.clusters}"
             )
+        check_flag("precompute", self.precompute)
         if self.method not in METHODS:
-            raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")
+            raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ClusterBatches:
         """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`.

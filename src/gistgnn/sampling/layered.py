@@ -13,9 +13,9 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_count, check_kind
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 
@@ -67,6 +67,7 @@ class LayeredSampling(Sampling):
 
     made: ClassVar[type[LayeredBatches]]
     per_layer: ClassVar[str]
+    at_most_all: ClassVar[bool] = False  # a setting that is too large means all there are
     also: ClassVar[int | None] = None  # a value below 1 that the setting may have
 
     batch_size: int  # a field of the subclasses
@@ -75,6 +76,7 @@ class LayeredSampling(Sampling):
         """Check every value."""
         super().__post_init__()
         value: Any = getattr(self, self.per_layer)
+        check_kind(self.per_layer, value, (int, list, tuple), "an integer, or one for each layer")
         numbers = (value,) if isinstance(value, int) else tuple(value)  # result.json gives a list
         if not numbers:
             raise InputError(f"{self.per_layer} is (), expected at least one number")
@@ -105,4 +107,7 @@ class LayeredSampling(Sampling):
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> LayeredBatches:
         """Return the sampler; see `Sampling.sampler`."""
+        for number in self.numbers(layers):
+            if not self.at_most_all:
+                check_draws(self.per_layer, number, whole.x.shape[0])
         return self.made(Structure(whole, share), self, self.numbers(layers), seed)

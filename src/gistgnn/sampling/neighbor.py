@@ -74,6 +74,7 @@ def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.G
     ``fanout`` -1 is all. Return the entries of `Structure.edges` that were drawn, node by node, and their number for
     each node: [n] int64.
     """
+    fanout = min(fanout, structure.most_neighbours)
     starts = structure.edges.indptr[nodes].astype(np.int64)
     degree = structure.edges.indptr[nodes + 1].astype(np.int64) - starts
     if fanout == ALL:
@@ -119,6 +120,7 @@ class NeighborSampling(LayeredSampling):
     name = "neighbor"
     made = NeighborBatches
     per_layer = "fanouts"
+    at_most_all = True
     also = ALL
 
     fanouts: int | tuple[int, ...] = 10

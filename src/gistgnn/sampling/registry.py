@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
+from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | No
     """
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling
-    if sampling not in (FULL, *SAMPLERS):
+    if not isinstance(sampling, str) or sampling not in (FULL, *SAMPLERS):
         raise InputError(
-            f"sampler is {sampling!r}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
+            f"sampler is {shown(sampling)}, expected one of {', '.join((FULL, *SAMPLERS))}, or settings such as "
             "ClusterSampling(clusters=50)"
         )
     if sampling == FULL:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +18,7 @@ from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure, pattern_of
 
 
@@ -103,6 +104,7 @@ class SaintSampling(Sampling):
                 f"{structure.repeats} edges join nodes that another edge joins, and {self.name} draws pairs of nodes: "
                 "join such edges, by PyG's coalesce(), or train by full, clusters or neighbor"
             )
+        check_draws("batch_size", self.batch_size, structure.nodes, each=1 + self._steps)
         draw = self._draw(structure, seed, share)
         return SaintBatches(structure, draw, self.batch_size, seed, independent=self.independent)
 
@@ -169,6 +171,7 @@ class SaintWalkSampling(SaintSampling):
 
     name = "saint-rw"
     counts = ("batch_size", "walk_length", "sample_coverage")
+    most: ClassVar[Mapping[str, int]] = {"walk_length": 1000, "sample_coverage": 100_000}
 
     batch_size: int = 2000
     walk_length: int = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -15,13 +15,14 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
 
 Array = npt.NDArray[Any]
 
 BATCHES = ("shared", "independent")
+DRAWS_PER_NODE, DRAWS = 100, 1_000_000  # see `check_draws`
 
 
 class Sampler(Protocol):
@@ -86,14 +87,16 @@ class Sampling(ABC):
     name: ClassVar[str]
     counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
 
+    most: ClassVar[Mapping[str, int]] = {}  # the largest values of settings that have another limit than `MOST`
+
     batches: str = "shared"
 
     def __post_init__(self) -> None:
         """Check every value."""
         if self.batches not in BATCHES:
-            raise InputError(f"batches is '{self.batches}', expected one of {', '.join(BATCHES)}")
+            raise InputError(f"batches is {shown(self.batches)}, expected one of {', '.join(BATCHES)}")
         for name in self.counts:
-            check_count(name, getattr(self, name))
+            check_count(name, getattr(self, name), most=self.most.get(name, MOST))
 
     @property
     def independent(self) -> bool:
@@ -125,6 +128,23 @@ class Sampling(ABC):
 def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) -> Expected:
     """Return how large a sampler's batches will be; without a sampler every step sees the whole graph."""
     return Expected.whole(graph) if sampling is None else sampling.expected(graph, layers)
+
+
+def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
+    """Refuse settings by which a batch would draw far more nodes than the graph has.
+
+    Args:
+        name: of the setting.
+        setting: how often a batch draws.
+        nodes: N of the graph.
+        each: how many nodes one draw reads.
+
+    Raises:
+        InputError: the batch draws more than `DRAWS_PER_NODE` times N, and more than `DRAWS`.
+    """
+    most = max(DRAWS_PER_NODE * nodes, DRAWS) // each
+    if setting > most:
+        raise InputError(f"{name} is {setting}, expected at most {most:,} for a graph of {nodes:,} nodes")
 
 
 class RandomBatches(ABC):

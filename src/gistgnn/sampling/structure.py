@@ -50,6 +50,11 @@ class Structure:
         return torch.from_numpy(np.diff(self.edges.indptr)).long()
 
     @cached_property
+    def most_neighbours(self) -> int:
+        """The largest number of edges into a node."""
+        return int(np.diff(self.edges.indptr).max(initial=0))
+
+    @cached_property
     def missing_loops(self) -> Array:
         """1 for nodes without a self-loop in A, 0 for the others: [N] float32."""
         return (self.edges.diagonal() == 0).astype(np.float32)

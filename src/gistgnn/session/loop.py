@@ -18,7 +18,7 @@ from gistgnn.session.agreement import SAME_MODEL, model_facts, partition_facts, 
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
 from gistgnn.training.metric import Metric
-from gistgnn.utils.checks import check_count
+from gistgnn.utils.checks import check_callable, check_count, check_flag, check_kind
 
 
 @dataclass
@@ -77,12 +77,20 @@ class Loop:
         patience: int | None = None,
         saving: Saving | None = None,
     ) -> None:
+        check_kind("gist", gist, GlobalModel, "a GIST")
+        check_flag("higher_is_better", higher_is_better)
+        check_kind("saving", saving, Saving, "a Saving", none=True)
         check_count("rounds", rounds)
         check_count("evaluate_every", evaluate_every)
         if patience is not None:
             check_count("patience", patience)
-            if validate is None:
-                raise InputError(f"patience is {patience}, but there is no validate: give a function of the model")
+        if validate is None:
+            given = {"patience": patience, "evaluate_every": evaluate_every, "higher_is_better": higher_is_better}
+            defaults = {"patience": None, "evaluate_every": 1, "higher_is_better": True}
+            if unused := next((name for name, value in given.items() if value != defaults[name]), None):
+                raise InputError(f"{unused} is {given[unused]}, but there is no validate: give a function of the model")
+        else:
+            check_callable("validate", validate, "a function of the model that returns its score")
         self._gist, self._rounds, self._validate = gist, rounds, validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
         self._every, self._patience, self._saving = evaluate_every, patience, saving

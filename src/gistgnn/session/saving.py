@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
 from gistgnn.io.folder_lock import FolderLock
 from gistgnn.theta.theta import Theta
+from gistgnn.utils.checks import check_count, check_flag, check_kind
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,15 @@ class Saving:
     every: int | None = None
     resume: bool = False
     config: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        check_kind("path", self.path, (str, os.PathLike), "the path of a folder")
+        object.__setattr__(self, "path", Path(self.path))
+        if self.every is not None:
+            check_count("every", self.every)
+        check_flag("resume", self.resume)
+        check_kind("config", self.config, dict, "a dict of settings")
 
     @property
     def resumes(self) -> bool:

@@ -29,6 +29,7 @@ from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
+from gistgnn.session.room import require_step_fits
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Running
 from gistgnn.session.shown import ShownRun
@@ -88,6 +89,7 @@ class Session:
         trainer, options, saving = self._trainer, self._options, self._options.saving
         preparing = Stopwatch()
         with preparing("prepare"):
+            require_step_fits(trainer, self._graph, self._training, options)
             self.sampler = make_sampler(
                 trainer, self._graph, options.sampler, options.inductive, shown=options.progress
             )

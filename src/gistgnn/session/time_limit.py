@@ -3,7 +3,7 @@
 import time
 
 from gistgnn.errors import InputError
-from gistgnn.utils.checks import check_number
+from gistgnn.utils.checks import LONGEST, check_number
 
 
 class TimeLimit:
@@ -20,7 +20,7 @@ class TimeLimit:
 
     def __init__(self, seconds: float | None, begun: float, *, budget: bool = False) -> None:
         if seconds is not None:
-            check_number("max_seconds", seconds, above=True)
+            check_number("max_seconds", seconds, above=True, below=LONGEST)
             if budget:
                 raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
         self.set = seconds is not None

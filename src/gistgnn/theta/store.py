@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.settings import PRECISIONS
 from gistgnn.theta.registry import ALIASES, STORES, Place
+from gistgnn.utils.checks import check_kind, shown
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,17 @@ class Store:
 
     def __post_init__(self) -> None:
         """Check every value; an alias is replaced by its name."""
+        check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
         object.__setattr__(self, "kind", ALIASES.get(self.kind, self.kind))
         if self.kind not in STORES:
-            raise InputError(f"store is '{self.kind}', expected one of {', '.join(STORES)}")
+            raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
         if self.precision not in PRECISIONS:
-            raise InputError(f"the store's precision is '{self.precision}', expected one of {', '.join(PRECISIONS)}")
+            raise InputError(
+                f"the store's precision is {shown(self.precision)}, expected one of {', '.join(PRECISIONS)}"
+            )
+        check_kind("the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True)
+        if self.folder is not None:
+            object.__setattr__(self, "folder", Path(self.folder))
         on_disk = self.place.holds == "disk"
         if on_disk and self.folder is None:
             raise InputError(f"the store is {self.kind}, but it has no folder: give it one")

@@ -5,7 +5,16 @@ from typing import Any
 
 from gistgnn.errors import InputError
 from gistgnn.training.names import NAMES, Absent, check_choice, name_of
-from gistgnn.utils.checks import check_number
+from gistgnn.utils.checks import check_number, shown
+
+
+def as_weights(weights: Any) -> tuple[float, ...]:
+    """Return the weights of the classes as numbers; raise InputError if they are none."""
+    try:
+        return tuple(float(weight) for weight in weights)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        expected = "expected balanced, or a number for each class"
+        raise InputError(f"class_weights is {shown(weights)}, {expected}") from error
 
 
 def check_functions(settings: Mapping[str, Any]) -> None:
@@ -24,7 +33,7 @@ def check_functions(settings: Mapping[str, Any]) -> None:
     loss, weights, smoothing = settings["loss"], settings["class_weights"], settings["label_smoothing"]
     check_number("label_smoothing", smoothing, below=1.0)
     if isinstance(weights, str) and weights != "balanced":
-        raise InputError(f"class_weights is '{weights}', expected balanced, or a number for each class")
+        raise InputError(f"class_weights is {shown(weights)}, expected balanced, or a number for each class")
     for weight in () if weights is None or isinstance(weights, str) else weights:
         check_number("a number of class_weights", weight)
     if (weights is not None or smoothing) and (callable(loss) or ":" in (loss or "")):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.training.names import METRICS, check_choice, find, name_of
+from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
 
 
@@ -34,7 +35,7 @@ class Metric:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(f"metric is {self.function!r}, expected a function of (logits, targets)")
+            raise InputError(f"metric is {shown(self.function)}, expected a function of (logits, targets)")
         if not self.name:
             object.__setattr__(self, "name", name_of(self.function))
         if self.higher_is_better is None:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from gistgnn.errors import InputError, reason
+from gistgnn.utils.checks import shown
 
 LossName = Literal["cross-entropy", "binary-cross-entropy", "mse", "l1", "huber"]
 MetricName = Literal[
@@ -74,7 +75,7 @@ def check_choice(setting: str, value: Any) -> None:
     if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
         return
     names = ", ".join(NAMES[setting])
-    raise InputError(f"{setting} is {value!r}, expected one of {names}, or {_CONTRACTS[setting]}")
+    raise InputError(f"{setting} is {shown(value)}, expected one of {names}, or {_CONTRACTS[setting]}")
 
 
 def find(setting: str, value: Any) -> Any:
@@ -91,6 +92,8 @@ def find(setting: str, value: Any) -> Any:
     added = os.path.dirname(os.path.abspath(where)) if where.endswith(".py") else os.getcwd()
     sys.path.insert(0, added)
     try:
+        if where.endswith(".py") and os.path.exists(where) and not os.path.isfile(where):  # a pipe would wait for ever
+            raise InputError("it is no regular file")
         found = attrgetter(name)(_module(os.path.abspath(where))) if where.endswith(".py") else resolve_name(value)
     except Exception as error:  # the user's module may raise anything
         raise InputError(

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gistgnn.errors import printable
+
 SLOW = 8.0  # seconds after which a task is named in a log, which has no spinner
 _WIDEST = 1000  # columns: wider than any table
 
@@ -41,7 +43,9 @@ def show_log(*, shown: bool = True) -> None:
 
 class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"gistgnn: note: {record.getMessage()}", file=sys.stderr)  # read sys.stderr now: progress bars replace it
+        print(
+            f"gistgnn: note: {printable(record.getMessage())}", file=sys.stderr
+        )  # read sys.stderr now: progress bars replace it
 
 
 @contextlib.contextmanager
@@ -65,7 +69,7 @@ def spinner(task: str, *, shown: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _spinner(task: str) -> Iterator[None]:
-    console = Terminal()
+    console, task = Terminal(), printable(task)
     if console.is_terminal and not console.is_jupyter:
         columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
@@ -93,9 +97,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         rows: the cells of every row.
         left: the columns whose cells begin at the left; those of the others end at the right.
     """
-    rows = list(rows)
+    rows = [[printable(cell) for cell in row] for row in rows]
     if title:
-        print(title)
+        print(printable(title))
     width = sum(1 + max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True))
     if sys.stdout.isatty() and width > shutil.get_terminal_size().columns and len(rows) > 1:
         same = [i for i in range(len(columns)) if len({row[i] for row in rows}) == 1]

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from gistgnn.errors import InputError, reason
+from gistgnn.utils.checks import check_kind, shown
 from gistgnn.utils.formats import plural
 
 
@@ -23,10 +24,14 @@ def usable_device(name: str | torch.device) -> torch.device:
     Raises:
         InputError: torch knows no such device, or finds no such GPU.
     """
+    check_kind("device", name, (str, torch.device), "cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"device is {name!r}, expected cpu, cuda or cuda:N ({reason(error)})") from error
+        torch.empty(0, device=device if device.type != "cuda" else "cpu")  # refuses what this torch has no code for
+    except Exception as error:  # torch raises many kinds
+        raise InputError(f"device is {shown(name)}, expected cpu, cuda or cuda:N ({reason(error)})") from error
+    if device.type == "meta":
+        raise InputError("device is meta, where tensors have no values; expected cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = plural(torch.cuda.device_count(), "GPU")
         raise InputError(f"device is '{device}', but torch finds {found} here: use device='cpu'")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from gistgnn.errors import InputError
+from gistgnn.utils.checks import LARGEST_SEED, check_count
 
 
 def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSequence:
@@ -19,9 +19,8 @@ def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSe
 
 
 def check_seed(seed: int) -> int:
-    """Return the seed. Raise InputError if it is not an integer >= 0."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed is {seed!r}, expected an integer >= 0")
+    """Return the seed. Raise InputError if it is not an integer from 0 to `LARGEST_SEED`."""
+    check_count("seed", seed, least=0, most=LARGEST_SEED)
     return seed
 
 

@@ -1,0 +1,107 @@
+"""Attacks gistgnn, and says what it found: `python -m benchmarks.attack --cases 3000 --seconds 3600 --seed 0`."""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from random import Random
+
+from benchmarks.attack.case import Kind, Place, Report
+from benchmarks.attack.registry import KINDS
+
+OURS = (
+    "baselines.ensemble",
+    "cli.main",
+    "compare.comparison",
+    "planning",
+    "report.run_page",
+    "session.session",
+    "theory",
+)
+_NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nothing answers there
+FRESH = 0.01  # share of the commands that are run by a new interpreter
+SLOW = ["torch_geometric.nn", "torch._dynamo", *(f"gistgnn.{name}" for name in OURS)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=__doc__.split(":")[0])
+    parser.add_argument("--cases", type=int, default=3000, help="at most (default: 3000)")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="at most (default: 3600)")
+    parser.add_argument("--seed", type=int, default=0, help="of all cases (default: 0)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="of cases (default: all, by their shares)")
+    parser.add_argument("--case", type=int, nargs="+", help="run these cases alone, by their numbers, and show them")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds that a case may take (default: 60)")
+    options = parser.parse_args()
+    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "120", "GISTGNN_CACHE": "", "NO_COLOR": "1", **_NO_NETWORK})
+    warnings.simplefilter("ignore")  # of making odd tensors; a case's own are seen
+    with tempfile.TemporaryDirectory(prefix="gistgnn-attack-") as name:
+        os.environ["GISTGNN_CACHE"] = f"{name}/cache"
+        return _attack(options, Path(name))
+
+
+def _attack(options: argparse.Namespace, folder: Path) -> int:
+    from benchmarks.attack.valid import prepare
+
+    _import_all()
+    valid = folder / "valid"
+    prepare(valid, options.kinds or KINDS)
+    begun, counts, failures = time.monotonic(), Counter[str](), []
+    numbers = options.case or range(options.cases)
+    for number in numbers:
+        if time.monotonic() - begun > options.seconds:
+            break
+        kind, report = attempt(options.seed, number, options.kinds, Place(valid, folder / "case", options.limit))
+        counts[f"{kind}: {'refused' if report.status == 2 else 'accepted' if report.status == 0 else 'ended'}"] += 1
+        if sum(counts.values()) % 250 == 0:
+            print(f"{sum(counts.values())} cases, {len(failures)} failures", flush=True)
+        if report.wrong:
+            failures.append(number)
+            print(f"FAILURE case {number} ({kind}): {report.title}\n    {report.wrong}", flush=True)
+        elif options.case:
+            print(f"case {number} ({kind}): {report.title}\n    status {report.status}, {report.seconds:.1f} s")
+    took = time.monotonic() - begun
+    print(f"\n{sum(counts.values())} cases, {len(failures)} failures, seed {options.seed}, {took:.0f} s")
+    for name, count in sorted(counts.items()):
+        print(f"  {name:<24} {count}")
+    if failures:
+        which = f" --kinds {' '.join(options.kinds)}" if options.kinds else ""
+        again = " ".join(map(str, failures[:20]))
+        print(f"again: python -m benchmarks.attack --seed {options.seed}{which} --case {again}")
+    return 1 if failures else 0
+
+
+def attempt(seed: int, number: int, kinds: list[str] | None, place: Place) -> tuple[str, Report]:
+    """Run one case, which follows from the seed, its number and the kinds alone."""
+    rng = Random(f"{seed} {number}")
+    place = replace(place, fresh=rng.random() < FRESH)
+    known = {name: share for name, (share, _) in KINDS.items() if not kinds or name in kinds}
+    name = rng.choices(list(known), list(known.values()))[0]
+    kind: Kind = KINDS[name][1]
+    shutil.rmtree(place.own, ignore_errors=True)
+    place.own.mkdir()
+    for file in place.valid.iterdir():
+        if not file.is_dir():
+            os.link(file, place.own / file.name)
+    report = kind(rng, place)
+    return name, report
+
+
+def _import_all() -> None:
+    """Import what commands import, so that forked processes need not."""
+    import torch
+
+    for name in SLOW:
+        import_module(name)
+    torch.set_num_threads(1)
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports more
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""A case of the attack, and what must not happen in it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from benchmarks.attack.process import Forked, Outcome, gistgnn
+
+ENDS = (0, 2, 130, 143)  # the exit statuses that a command may have
+_SHOWN = 100  # characters of a word in a title
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cases find valid files, and make their own.
+
+    Attributes:
+        valid: the folder of valid graphs and finished runs (see `benchmarks.attack.valid`).
+        own: an empty folder for the case.
+        limit: seconds that a case may take.
+        fresh: the command is run by a new interpreter, which takes seconds to import torch.
+    """
+
+    valid: Path
+    own: Path
+    limit: float
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """A case that was run.
+
+    Attributes:
+        title: what was tried.
+        wrong: what went wrong; "": nothing.
+        status: the exit status.
+        seconds: how long it took.
+    """
+
+    title: str
+    wrong: str
+    status: int
+    seconds: float
+
+
+Judge = Callable[[Outcome], str]
+"""Says what is wrong with an outcome that looks right; "": nothing."""
+
+Kind = Callable[[Random, Place], Report]
+"""Makes a case from random numbers, runs it, and judges it."""
+
+
+def run(place: Place, title: str, work: Callable[[], int], judge: Judge | None = None) -> Report:
+    """Run a function in a process of its own; ``judge`` says what is wrong where nothing else is, or ""."""
+    outcome = Forked(work, place.own).outcome(place.limit)
+    wrong = fault(outcome) or (judge(outcome) if judge else "")
+    return Report(title, wrong, outcome.status, outcome.seconds)
+
+
+def run_command(place: Place, words: list[str], judge: Judge | None = None, note: str = "") -> Report:
+    """Run the command line, and judge it."""
+    return run(place, f"gistgnn {shown(words)}{note and f'  # {note}'}", gistgnn(words, fresh=place.fresh), judge)
+
+
+def fault(outcome: Outcome) -> str:
+    """Return what is wrong with a command's end, whatever it was asked for; "": nothing."""
+    if outcome.late:
+        return f"hangs: still running after {outcome.seconds:.0f} s"
+    if "Traceback (most recent call last)" in outcome.err:
+        lines = outcome.err.strip().splitlines()
+        where = [line.strip() for line in lines if line.lstrip().startswith("File ")][-1:]
+        return f"traceback: {lines[-1][:200]} {' '.join(where)}"
+    if outcome.status not in ENDS:
+        return f"exit status {outcome.status}: {outcome.err.strip()[-200:]!r}"
+    if bad := next((c for c in outcome.err + outcome.out if not (c.isprintable() or c in "\n\t\xa0")), ""):
+        return f"prints the character {bad!r}"
+    return _refusal_fault(outcome) if outcome.status == 2 else ""
+
+
+def _refusal_fault(outcome: Outcome) -> str:
+    errors = [line for line in outcome.err.splitlines() if ": error: " in line]
+    rest = [line for line in outcome.err.splitlines() if line not in errors and line and not _is_note(line)]
+    if len(errors) != 1 or not errors[0].startswith("gistgnn"):
+        return f"refuses with {len(errors)} lines: {outcome.err[-200:]!r}"
+    if rest:
+        return f"refuses with more lines: {rest[0][:200]!r}"
+    if len(errors[0]) > 2000:
+        return f"refuses with a line of {len(errors[0]):,} characters"
+    return f"refuses, and prints {outcome.out[:100]!r}" if outcome.out.strip() else ""
+
+
+def _is_note(line: str) -> bool:
+    return line.startswith(("gistgnn: ", "training: ", "round "))
+
+
+def shown(words: list[str]) -> str:
+    """Return a command on one line, with long words cut."""
+    plain = re.compile(r"[!-~]+")
+    texts = [word if plain.fullmatch(word) else repr(word) for word in words]
+    return " ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...({len(text)})" for text in texts)

@@ -1,0 +1,142 @@
+"""Every option of every command, as its parser has it, with the extremes of its type."""
+
+import argparse
+import math
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from benchmarks.attack.case import Outcome, Place, Report, run_command
+
+# A command that is quick and valid, with the share of the cases that it gets. DIR is a finished run.
+COMMANDS = {
+    "train": (60, "--dataset own.npz --hidden 8 8 --sub-gcns 2 --epochs 2 --device cpu --out out"),
+    "plan": (20, "--dataset own.npz --hidden 8 8 --device cpu --no-measure"),
+    "compare": (1, "--dataset own.npz --hidden 8 --sub-gcns 2 --epochs 1 --device cpu --out out"),
+    "list": (2, "DIR"),
+    "evaluate": (8, "DIR --device cpu"),
+    "predict": (8, "DIR --device cpu --output out.csv"),
+    "datasets": (3, "own.npz"),
+    "partition": (6, "--dataset own.npz --clusters 4"),
+    "reproduce": (3, "--rehearse"),  # any experiment
+    "theory check": (6, "--dataset karate"),
+}
+CONTEXTS = [  # settings that other options need, of commands that train
+    "",
+    "",
+    "--sampler clusters --clusters 4 --clusters-per-batch 2",
+    "--sampler ladies",
+    "--sampler fastgcn",
+    "--sampler neighbor",
+    "--sampler saint-node",
+    "--sampler saint-edge",
+    "--sampler saint-rw",
+    "--model gat",
+    "--runner fused",
+    "--optimizer sgd",
+    "--evaluation parts --parts 2",
+]
+_HUGE = "1" + "0" * 30
+INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**31), -(2**63)))]
+INTEGERS += [_HUGE, f"-{_HUGE}", "1_000", "٣", "²", "+1", "0x10", "9" * 5000]
+FLOATS = ["nan", "inf", "-inf", "-0.0", "0.0", "1e-320", "1e300", "-1e300", "1e30", "1e999", "0.5", "1", "1.0000001"]
+NAMES = [
+    "",
+    " ",
+    "a" * 5000,
+    "a\nb",
+    "\x1b[31mred",
+    "$x_{$",
+    "\udcff\udcfe",
+    "../..",
+    "/",
+    "a:b",
+    ":",
+    "%s%n{}",
+    "-",
+    "@",
+]
+FILES = ["/dev/zero", "/dev/null", "pipe", "pipe.npz", "pipe.pt", "own.npz", "absent.npz", "~nobody/x", "own.npz/x"]
+WORDS = ["synthetic:reddit@1e-9", "synthetic:reddit@nan", "synthetic:reddit@1e300", "1:1", "2:1,copies", "1e30:1"]
+WORDS += [
+    "1:1e300",
+    "2:nan",
+    "1:inf",
+    "1:1,lr=inf",
+    "1:1,redraw=" + "9" * 40,
+    "a=1",
+    "a=" + "[" * 9000,
+    "cuda:" + "9" * 30,
+]
+TEXTS = [*NAMES, *FILES, *WORDS]
+
+
+def options(rng: Random, place: Place) -> Report:
+    """Run a command with one to three of its options at extremes."""
+    command = rng.choices(list(COMMANDS), [share for share, _ in COMMANDS.values()])[0]
+    words = [*command.split(), *([rng.choice(_experiments())] if command == "reproduce" else [])]
+    actions = _actions(" ".join(words))
+    words += COMMANDS[command][1].split()
+    if command in ("train", "plan") and rng.random() < 0.6:
+        words += rng.choice(CONTEXTS).split()
+    words = [str(place.valid / "run") if word == "DIR" else word for word in words]
+    impossible = False
+    for action in rng.sample(actions, min(rng.choice([1, 1, 1, 2, 3]), len(actions))):
+        values = _values(rng, action)
+        impossible |= any(_impossible(action, value) for value in values)
+        words += [*([rng.choice(action.option_strings)] if action.option_strings else []), *values]
+
+    def judge(outcome: Outcome) -> str:
+        return "accepts a number that nothing can have" if impossible and outcome.status == 0 else ""
+
+    if command == "reproduce":  # a rehearsal tries every setting
+        place = replace(place, limit=4 * place.limit)
+    return run_command(place, words, judge)
+
+
+def _experiments() -> list[str]:
+    from gistgnn.paper.registry import EXPERIMENTS
+
+    return list(EXPERIMENTS)
+
+
+@cache
+def _actions(command: str) -> list[argparse.Action]:
+    """The options of a command, without those that show a help text."""
+    from gistgnn.cli.main import make_parser
+
+    parser = make_parser()
+    for word in command.split():
+        found = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = found.choices[word]
+    return [action for action in parser._actions if not action.dest.startswith("help")]
+
+
+def _values(rng: Random, action: argparse.Action) -> list[str]:
+    if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
+        return []
+    count = rng.choice([1, 1, 1, 2, 3, 0, 60]) if action.nargs in ("+", "*") else 1
+    return [_value(rng, action) for _ in range(count)]
+
+
+def _value(rng: Random, action: argparse.Action) -> str:
+    if action.choices and rng.random() < 0.6:
+        return str(rng.choice(list(action.choices)))
+    if action.type in (str, None) or "ath" in str(action.type):
+        pools, weights = (TEXTS, INTEGERS, FLOATS), (6, 1, 1)
+    elif action.type is float or "second" in str(action.type) or "bytes" in str(action.type):
+        pools, weights = (FLOATS, INTEGERS, TEXTS), (6, 2, 1)
+    else:
+        pools, weights = (INTEGERS, FLOATS, TEXTS), (6, 2, 1)
+    return rng.choice(rng.choices(pools, weights)[0])
+
+
+def _impossible(action: argparse.Action, value: str) -> bool:
+    """Whether an option of a number has a value that no run can have: not finite, or beyond 64 bits."""
+    if action.type in (str, None) or "ath" in str(action.type) or action.choices:
+        return False
+    try:
+        number = float(value)
+    except ValueError:
+        return False
+    return not math.isfinite(number) or abs(number) >= 2**63

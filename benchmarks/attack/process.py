@@ -1,0 +1,134 @@
+"""A case runs in a process that is forked from one that has imported everything, so that thousands are cheap."""
+
+import contextlib
+import itertools
+import os
+import resource
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMORY = 12 * 2**30  # bytes of address space that a case may take
+_FILTERS = list(warnings.filters)  # as a command has them
+_NUMBERS = itertools.count()
+_POLL = 0.005  # seconds
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a case has done.
+
+    Attributes:
+        status: the exit status; below 0: the signal that has ended it.
+        out: what it has printed on standard output.
+        err: likewise, on standard error.
+        late: it was still running at its time limit, and was killed.
+        seconds: how long it took.
+    """
+
+    status: int
+    out: str
+    err: str
+    late: bool
+    seconds: float
+
+
+class Forked:
+    """A process that runs a function in a folder; what the function returns is its exit status.
+
+    Args:
+        work: the function.
+        folder: its working directory. What it prints goes into files beside it.
+        environ: more environment variables.
+    """
+
+    def __init__(self, work: Callable[[], int], folder: Path, **environ: str) -> None:
+        number = next(_NUMBERS)
+        self._written = [folder.with_name(f"{folder.name}.{name}{number}") for name in ("out", "err")]
+        self._begun, self._status = time.monotonic(), None
+        for path in self._written:  # a signal may come before the process opens them
+            path.touch()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(work, folder, environ)
+
+    def _run(self, work: Callable[[], int], folder: Path, environ: dict[str, str]) -> None:
+        status = 1
+        try:
+            os.setsid()
+            warnings.filters[:] = _FILTERS
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.environ.update(environ)
+            os.chdir(folder)
+            modes = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
+            for handle, path in enumerate((Path(os.devnull), *self._written)):
+                os.dup2(os.open(path, modes[handle], 0o600), handle)
+            sys.stdout, sys.stderr = (open(handle, "w", encoding="utf-8", closefd=False) for handle in (1, 2))  # noqa: SIM115
+            try:
+                status = int(work() or 0)
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 1
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status & 255)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None: it is still running."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def send(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.status is None:
+            os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it ends; False: it still runs after so many seconds."""
+        end = time.monotonic() + seconds
+        while self.status is None and time.monotonic() < end:
+            time.sleep(_POLL)
+        return self.status is not None
+
+    def outcome(self, limit: float) -> Outcome:
+        """Wait for its end, kill it at the limit, and return what it has done."""
+        late = not self.wait(limit)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # and what it has started
+        self.wait(10)
+        out, err = (path.read_text(encoding="utf-8", errors="surrogateescape") for path in self._written)
+        for path in self._written:
+            path.unlink()
+        assert self._status is not None
+        return Outcome(self._status, out, err, late, time.monotonic() - self._begun)
+
+
+def gistgnn(words: list[str], *, fresh: bool = False) -> Callable[[], int]:
+    """Return the function that runs the command line in a forked process; ``fresh``: by a new interpreter."""
+
+    def work() -> int:
+        if fresh:
+            os.execv(sys.executable, [sys.executable, "-m", "gistgnn", *words])
+        sys.argv = ["gistgnn", *words]
+        from gistgnn.__main__ import run
+
+        return run()
+
+    return work

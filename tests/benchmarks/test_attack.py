@@ -1,0 +1,110 @@
+"""The attack finds what it looks for, and a short one finds nothing."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.attack.case import Place, fault, run
+from benchmarks.attack.options import _actions, _experiments, _impossible
+from benchmarks.attack.process import Forked, Outcome
+from benchmarks.attack.registry import KINDS
+from gistgnn.cli.main import make_parser
+
+ROOT = Path(__file__).parents[2]
+REFUSED = "gistgnn: error: epochs is 0, expected an integer >= 1\n"
+
+
+def outcome(status: int = 2, out: str = "", err: str = REFUSED, *, late: bool = False) -> Outcome:
+    return Outcome(status, out, err, late, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (outcome(), ""),
+        (outcome(0, "a table", ""), ""),
+        (outcome(err=f"gistgnn: note: slow\n{REFUSED}"), ""),
+        (outcome(130, err="gistgnn: interrupted\n"), ""),
+        (outcome(late=True), "hangs"),
+        (outcome(err="Traceback (most recent call last):\n  File x\nKeyError: 1"), "traceback: KeyError: 1"),
+        (outcome(1, err="Traceback (most recent call last):\nKeyError: 1"), "traceback"),
+        (outcome(1), "exit status 1"),
+        (outcome(-11), "exit status -11"),
+        (outcome(err=""), "refuses with 0 lines"),
+        (outcome(err=REFUSED * 2), "refuses with 2 lines"),
+        (outcome(err=f"UserWarning: x\n{REFUSED}"), "refuses with more lines"),
+        (outcome(err="gistgnn: error: " + "a" * 5000), "characters"),
+        (outcome(out="{"), "refuses, and prints"),
+        (outcome(err="gistgnn: error: \x1b[31m\n"), "prints the character"),
+    ],
+)
+def test_what_is_wrong_with_an_end(found: Outcome, wrong: str) -> None:
+    assert wrong in fault(found)
+    assert bool(fault(found)) == bool(wrong)
+
+
+def _sleep() -> int:
+    time.sleep(60)
+    return 0
+
+
+def _fail() -> int:
+    raise KeyError("lost")
+
+
+def test_a_case_that_hangs_or_fails_is_found(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, 0.3)
+    assert run(place, "sleeps", _sleep).wrong.startswith("hangs")
+    assert "KeyError: 'lost'" in run(place, "fails", _fail).wrong
+    assert run(place, "succeeds", lambda: 0).wrong == ""
+    assert run(place, "succeeds", lambda: 0, lambda outcome: "it should not").wrong == "it should not"
+
+
+def test_a_signal_ends_a_case(tmp_path: Path) -> None:
+    process = Forked(_sleep, tmp_path)
+    process.send(15)
+    assert process.outcome(10).status == -15
+
+
+def test_every_option_of_every_command_is_tried() -> None:
+    """The options are those of the parsers, so that a new one is tried as well."""
+    assert {"--epochs", "--lr", "--fanout"} <= {name for a in _actions("train") for name in a.option_strings}
+    assert all(_actions(f"reproduce {name}") for name in _experiments())
+    from benchmarks.attack.options import COMMANDS
+
+    commands = {command.split()[0] for command in COMMANDS}
+    assert commands == set(make_parser().parse_args([]).commands.split(", "))
+
+
+def test_numbers_that_nothing_can_have() -> None:
+    epochs, out = (next(a for a in _actions("train") if name in a.option_strings) for name in ("--epochs", "--out"))
+    assert _impossible(epochs, "nan")
+    assert _impossible(epochs, "1" + "0" * 30)
+    assert not _impossible(epochs, "2147483648")
+    assert not _impossible(out, "nan")
+
+
+def test_a_case_follows_from_the_seed_and_its_number() -> None:
+    assert sum(share for share, _ in KINDS.values()) == 100
+    draws = [Random("3 17").random() for _ in range(2)]
+    assert draws[0] == draws[1]
+
+
+def test_a_short_attack_finds_nothing() -> None:
+    words = ["--cases", "60", "--seconds", "8", "--seed", "1", "--kinds", "options", "files", "python"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.attack", *words],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " cases, 0 failures, seed 1" in done.stdout

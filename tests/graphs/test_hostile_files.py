@@ -1,0 +1,247 @@
+"""Graph files that are damaged, or made to harm: each is refused in one line, before much is read."""
+
+import io
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gistgnn.errors import InputError
+from gistgnn.graphs import Graph, load_file, save_file
+
+from .samples import arguments, assert_equal
+
+EMPTY = torch.zeros(6, 2)
+
+
+def _data(**changes: Any) -> Data:
+    graph = Graph.build(**arguments())
+    masks = {f"{name}_mask": getattr(graph, name) for name in ("train", "val", "test")}
+    return Data(**{"x": graph.x, "edge_index": graph.edge_index, "y": graph.y, **masks, **changes})
+
+
+def _npz(path: Path, **members: bytes) -> None:
+    """Write a valid graph with some members replaced; their checksums are right."""
+    arrays = {name: tensor.numpy() for name, tensor in Graph.build(**arguments()).tensors.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**{name: _array(array) for name, array in arrays.items()}, **members}.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def _header(text: str, content: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + content
+
+
+def _array(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, value)
+    return buffer.getvalue()
+
+
+def _refused(path: Path, *messages: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError) as caught:
+            load_file(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    for message in messages:
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (f"({2**62},)", "is damaged: its shape"),
+        (f"({10**30}, 2)", "is damaged: its shape"),
+        ("(-6, -2)", "is damaged: its shape [-6, -2]"),
+        ("(7, 2)", "is damaged: its shape [7, 2] takes 56 bytes, 48 are there"),
+        ("(" + "1, " * 70 + "12)", "damaged"),
+        ("12", "is damaged"),
+        ("(" * 500, "is damaged"),
+        ("(None,)", "is damaged"),
+    ],
+)
+def test_headers_of_arrays_are_compared_with_the_file(tmp_path: Path, shape: str, message: str) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n"
+    _npz(tmp_path / "g.npz", x=_header(text, bytes(48)))
+    _refused(tmp_path / "g.npz", message)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (b"text", "is damaged"),
+        (b"", "is damaged"),
+        (_header("{}"), "is damaged"),
+        (_header("{" * 9000), "is damaged"),
+        (_header(" " * 60000), "is damaged"),
+        (b"\x93NUMPY\x09\x09" + bytes(100), "x has a format that is not of plain arrays"),
+        (b"\x93NUMPY\x03\x00" + bytes(100), "x has a format that is not of plain arrays"),
+        (_array(np.array(["a", "b"])), "x has dtype <U1; expected a dense array of real numbers"),
+        (_array(np.zeros(2, complex)), "x has dtype complex128"),
+        (_array(np.zeros(2, "M8[s]")), "x has dtype datetime64[s]"),
+        (_array(np.zeros(2, [("a", "f4")])), "x has dtype"),
+    ],
+    ids=range(11),
+)
+def test_members_that_are_no_arrays_of_numbers(tmp_path: Path, member: bytes, message: str) -> None:
+    _npz(tmp_path / "g.npz", x=member)
+    _refused(tmp_path / "g.npz", message)
+
+
+def test_a_member_without_its_suffix_is_no_array(tmp_path: Path) -> None:
+    _npz(tmp_path / "g.npz")
+    with zipfile.ZipFile(tmp_path / "g.npz", "a") as archive:
+        archive.writestr("num_classes", b"3")
+    _refused(tmp_path / "g.npz", "num_classes is no array, but a file of that name")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array(b"3"), "num_classes has dtype |S1"),
+        (np.array(2**62), f"num_classes is {2**62}, expected an integer from 2 to 1000000000"),
+        (np.array(2**63, np.uint64), "expected an integer from 2"),
+        (np.array(-1), "num_classes is -1"),
+        (np.array([3, 4]), "num_classes has shape [2]"),
+    ],
+)
+def test_number_of_classes(tmp_path: Path, value: Any, message: str) -> None:
+    _npz(tmp_path / "g.npz", num_classes=_array(value))
+    _refused(tmp_path / "g.npz", message)
+
+
+def test_a_label_beyond_64_bits_is_not_taken_for_unlabelled(tmp_path: Path) -> None:
+    y = np.array([0, 1, 2, 0, 1, 2**64 - 1], np.uint64)
+    _npz(tmp_path / "g.npz", y=_array(y))
+    _refused(tmp_path / "g.npz", "y holds 18446744073709551615; expected integers below 2^63")
+    torch.save(_data(y=torch.from_numpy(y)), tmp_path / "g.pt")
+    _refused(tmp_path / "g.pt", "y holds a number of 2^63 or more")
+
+
+def _change_entries(path: Path, offset: int, value: bytes) -> None:
+    """Change every member's entry in the archive's directory, and in front of the member."""
+    content = bytearray(path.read_bytes())
+    for signature, shift in ((b"PK\x01\x02", 2), (b"PK\x03\x04", 0)):
+        for start in (i for i in range(len(content)) if content[i : i + 4] == signature):
+            content[start + shift + offset : start + shift + offset + len(value)] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+@pytest.mark.parametrize(
+    ("offset", "value", "message"),
+    [(6, b"\x01\x00", "is encrypted"), (8, b"\x0e\x00", "is compressed by another method than deflate")],
+    ids=["password", "method"],
+)
+def test_archives_that_need_more_than_a_reader(
+    tmp_path: Path, suffix: str, offset: int, value: bytes, message: str
+) -> None:
+    path = tmp_path / f"g.{suffix}"
+    save_file(Graph.build(**arguments()), path) if suffix == "npz" else torch.save(_data(), path)
+    _change_entries(path, offset, value)
+    _refused(path, message)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_members_of_one_name(tmp_path: Path) -> None:
+    _npz(tmp_path / "g.npz")
+    with zipfile.ZipFile(tmp_path / "g.npz", "a") as archive:
+        archive.writestr("x.npy", _array(np.zeros((6, 2))))
+    _refused(tmp_path / "g.npz", "two members of the same name")
+
+
+def test_sizes_in_an_archive_are_compared_with_memory_before_reading(tmp_path: Path) -> None:
+    path = tmp_path / "g.npz"
+    _npz(path)
+    sizes = struct.pack("<II", 2**32 - 2, 2**32 - 2)
+    content = bytearray(path.read_bytes())
+    for start in (i for i in range(len(content)) if content[i : i + 4] == b"PK\x01\x02"):
+        content[start + 20 : start + 28] = sizes  # of six arrays: 24 GiB
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"takes 24 GiB of memory, .* are available"):
+        load_file(path)
+
+
+ODD: dict[str, tuple[Callable[[], Any], str]] = {
+    "meta": (lambda: EMPTY.to("meta"), "x is on the device meta"),
+    "quantised": (lambda: torch.quantize_per_tensor(EMPTY, 1.0, 0, torch.qint8), "x has dtype torch.qint8"),
+    "nested": (lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "x is a nested tensor"),
+    "jagged": (
+        lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
+        "x is a nested tensor",
+    ),
+    "float8": (lambda: EMPTY.to(torch.float8_e4m3fn), "x has dtype torch.float8_e4m3fn"),
+    "float4": (lambda: torch.empty(6, 2, dtype=torch.float4_e2m1fn_x2), "x has dtype torch.float4"),
+    "bits": (lambda: torch.empty(6, 2, dtype=torch.bits8), "x has dtype torch.bits8"),
+    "sparse": (lambda: EMPTY.to_sparse(), "x is a sparse tensor"),
+    "csr": (lambda: EMPTY.to_sparse_csr(), "x is a sparse tensor"),
+    "complex": (lambda: EMPTY.to(torch.complex64).conj(), "x has dtype torch.complex64"),
+    "terabytes": (lambda: torch.zeros(1, 1).expand(2**20, 2**20), "takes 4 TiB of memory"),
+    "text": (lambda: "text", "x is a str; expected a tensor"),
+    "dictionary": (lambda: {"a": EMPTY}, "x is a dict; expected a tensor"),
+    "storage": (lambda: EMPTY.untyped_storage(), "x is a"),
+    "number": (lambda: 10**30, "x is a int; expected a tensor"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, about making such tensors
+@pytest.mark.parametrize("odd", ODD)
+def test_tensors_that_are_not_plain(tmp_path: Path, odd: str) -> None:
+    make, message = ODD[odd]
+    torch.save(_data(x=make()), tmp_path / "g.pt")
+    _refused(tmp_path / "g.pt", message)
+    if isinstance(value := make(), torch.Tensor):
+        with pytest.raises(InputError):
+            Graph.build(**arguments(x=value))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.float16, torch.float64])
+def test_other_types_of_numbers_are_converted(tmp_path: Path, dtype: torch.dtype) -> None:
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
+    torch.save(_data(y=y.to(dtype), edge_index=_data().edge_index.to(torch.uint32)), tmp_path / "g.pt")
+    assert_equal(load_file(tmp_path / "g.pt"), Graph.build(**arguments(y=y)))
+
+
+@pytest.mark.parametrize("store", [None, [1, 2], "no mapping"])
+def test_data_without_its_store(tmp_path: Path, store: Any) -> None:
+    data = _data()
+    if store is None:
+        del data.__dict__["_store"]
+    elif store == "no mapping":
+        data.__dict__["_store"].__dict__["_mapping"] = None
+    else:
+        data.__dict__["_store"] = store
+    torch.save(data, tmp_path / "g.pt")
+    _refused(tmp_path / "g.pt", "the Data has no attributes")
+
+
+def test_every_flipped_byte_of_a_pt_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "g.pt"
+    torch.save(_data(), path)
+    whole, expected, refused = path.read_bytes(), Graph.build(**arguments()), 0
+    for at in range(0, len(whole), 5):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            assert_equal(load_file(path), expected)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017
+    assert refused > 100
+
+
+@pytest.mark.parametrize("name", ["$x_{$", "a\nb", "\udcff\udcfe", "\x1b[31m"])
+def test_names_are_kept_as_they_can_be_printed(tmp_path: Path, name: str) -> None:
+    save_file(Graph.build(**arguments()), tmp_path / f"{name}.npz")
+    found = load_file(tmp_path / f"{name}.npz").name
+    assert found.isprintable()
+    assert found.encode()
+    assert found == {"$x_{$": "$x_{$", "a\nb": "a\\nb", "\udcff\udcfe": "\\udcff\\udcfe", "\x1b[31m": "\\x1b[31m"}[name]

@@ -1,0 +1,51 @@
+"""Numbers, flags and functions that callers give."""
+
+import math
+from typing import Any
+
+import pytest
+
+from gistgnn.utils.checks import MOST, check_callable, check_count, check_flag, check_kind, check_number, shown
+from tests.helpers.refusals import refused
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, None, "2", math.nan, [2], 10**5000, -(10**5000)], ids=range(10))
+def test_what_is_no_count(value: Any) -> None:
+    with refused("epochs is "):
+        check_count("epochs", value)
+
+
+def test_the_largest_count() -> None:
+    check_count("epochs", MOST)
+    with refused("epochs is 1000000001, expected an integer from 1 to 1000000000"):
+        check_count("epochs", MOST + 1)
+    check_count("seed", 2**63 - 1, least=0, most=2**63 - 1)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, -1e-320, True, "1", None, 10**400, 1j], ids=range(9))
+def test_what_is_no_number(value: Any) -> None:
+    with refused("lr is "):
+        check_number("lr", value)
+
+
+@pytest.mark.parametrize("value", [0, -0.0, 1e-320, 1e308, 7])
+def test_what_is_a_number(value: Any) -> None:
+    check_number("lr", value)
+
+
+def test_flags_kinds_and_functions() -> None:
+    check_flag("progress", True)
+    check_kind("folder", None, str, "a path", none=True)
+    check_callable("stop", len, "a function")
+    with refused("progress is 1, expected True or False"):
+        check_flag("progress", 1)
+    with refused("folder is 3, expected a path, or None"):
+        check_kind("folder", 3, str, "a path", none=True)
+    with refused("stop is None, expected a function"):
+        check_callable("stop", None, "a function")
+
+
+def test_values_in_messages_are_short_and_on_one_line() -> None:
+    assert shown("a\nb") == r"'a\nb'"
+    assert len(shown("a" * 5000)) == len(shown(list(range(5000)))) == 80
+    assert shown(10**5000) == "a very long int"
