@@ -27,6 +27,7 @@ class Option:
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the stage, such as "training", in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
+    fused: bool = False  # the sub-GCNs train in one pass; where a run chooses its runner, whether the plan takes it so
     seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
@@ -63,6 +64,7 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
         peaks=peaks,
         phase=max(found.stages, key=lambda stage: found.stages[stage].get(device, 0)),
         lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
+        fused=found.fused,
         seconds=_seconds(found, sum(moved), rates) if rates else None,
     )
 

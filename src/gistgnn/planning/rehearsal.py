@@ -68,7 +68,8 @@ def rehearse(
 ) -> list[Rehearsal]:
     """Rehearse two rounds of every phase of a run by the method "gist" on tensors without memory.
 
-    The phases follow one another: what one leaves in memory is there in the next.
+    The phases follow one another: what one leaves in memory is there in the next. With the runner "auto" the sub-GCNs
+    are taken to be fused where that fits, which takes more memory, and in turn elsewhere; the run itself tries both.
 
     Args:
         config: the run.
@@ -85,6 +86,8 @@ def rehearse(
     """
     if store not in STORES:
         raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
+    if config.runner == "auto":
+        return _rehearse_auto(config, sizes, store, base, limits or {})
     gist = replace(config, store="memory", store_precision="float32").trainer(sizes.features, sizes.classes)
     run = _Run(gist, config, sizes, store)
     with rehearsing() as ledger:
@@ -101,6 +104,17 @@ def rehearse(
                 f"the model {config.model.name} cannot be planned ({reason(error)}): its code needs the values of its "
                 "tensors; train it for a few epochs instead"
             ) from error
+
+
+def _rehearse_auto(
+    config: RunConfig, sizes: GraphSizes, store: str, base: int, limits: Mapping[str, int]
+) -> list[Rehearsal]:
+    """Rehearse a run with the runner "auto": fused if that fits and there is a choice, else in turn."""
+    if not STORES[store].streams:
+        found = rehearse(replace(config, runner="fused"), sizes, store, base, limits)
+        if all(each.peak(place) <= limit for each in found for place, limit in limits.items()):
+            return found
+    return rehearse(replace(config, runner="in-turn"), sizes, store, base, limits)
 
 
 class _Run:

@@ -46,7 +46,7 @@ class Fused:
         if len(round_.members) < 2:
             return InTurn()(round_, sampler, training, stretch, seed)
         if self.fuses is None:
-            why_not = _why_not(round_, sampler, stretch, training)
+            why_not = why_not_fused(round_, sampler, stretch, training)
             self.fuses = why_not is None
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
@@ -121,7 +121,7 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
+def why_not_fused(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
     """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay as they are."""
     if sampler.for_sub_gcn(0) is not sampler:
         return "their batches are independent"
