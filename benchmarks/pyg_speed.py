@@ -6,8 +6,9 @@ import logging
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from threading import Semaphore, Thread
 from typing import Any
@@ -25,7 +26,7 @@ from gistgnn.sampling import ClusterSampling
 
 RUNNERS: tuple[RunnerName, ...] = ("in-turn", "fused", "auto")
 CLOSE_TO_OURS, CLOSE_TO_BEST = 1.3, 1.05  # the targets
-HIDDEN_LAYERS, DROPOUT, LOCAL_STEPS = 2, 0.5, 15
+HIDDEN_LAYERS, DROPOUT, CLUSTERS = 2, 0.5, 150
 
 
 @dataclass
@@ -34,35 +35,42 @@ class Contender:
 
     Attributes:
         rounds: the seconds of its rounds.
-        chosen: the runner in use.
     """
 
     model: str
     whose: str
     runner: RunnerName
     width: int
+    sub_gcns: int
+    per_batch: int
     rounds: list[float] = field(default_factory=list)
-    chosen: str = ""
 
     @property
-    def step(self) -> float:
-        """Milliseconds of a step of all sub-GCNs: the median over rounds, of which the first loads code."""
-        return 1e3 * statistics.median(self.rounds[1:]) / LOCAL_STEPS
+    def counted(self) -> list[float]:
+        """The seconds of all rounds but the first, which loads code."""
+        return self.rounds[1:]
+
+    def over(self, other: "Contender") -> list[float]:
+        """Return how many times as long as another run it took: lower quartile, median, upper quartile."""
+        ratios = [mine / theirs for mine, theirs in zip(self.counted, other.counted, strict=True)]
+        return statistics.quantiles(ratios, n=4, method="inclusive")
 
 
 def main() -> None:
-    """Measure, and print tables and targets."""
+    """Measure, and print a table for every setting."""
     options = parse()
     logging.getLogger("gistgnn").setLevel(logging.ERROR)  # the runs are short, and leave parameters untrained
     machine = describe_machine(torch.get_num_threads(), "cpu")
     print(f"# PyG's models and ours\n\n{on(machine)}\n", flush=True)
-    graph, record = load("amazon-computers", options.data_root), []
-    for width in options.widths:
-        for model in ("gcn", "graphsage"):
-            contenders = [Contender(model, whose, runner, width) for whose in ("ours", "PyG") for runner in RUNNERS]
-            take_turns(contenders, graph, options)
-            print(f"## {model}, width {width}, m = {options.sub_gcns}\n\n{rows(contenders)}\n", flush=True)
-            record += [{**vars(each), "step_ms": each.step} for each in contenders]
+    graph, record, lines = load("amazon-computers", options.data_root), [], []
+    for per_batch, width, m, model in product(options.per_batch, options.widths, options.sub_gcns, options.models):
+        setting = width, m, per_batch
+        contenders = [Contender(model, whose, runner, *setting) for whose in ("ours", "PyG") for runner in RUNNERS]
+        take_turns(contenders, graph, options)
+        lines.append(row(contenders, options.local_steps))
+        print(" | ".join(lines[-1]), flush=True)
+        record += [vars(each) for each in contenders]
+    print(f"\n{table(HEAD, lines)}")
     if options.json:
         options.json.write_text(json.dumps({"machine": machine, "arguments": sys.argv[1:], "runs": record}, indent=1))
 
@@ -100,24 +108,23 @@ def take_turns(contenders: list[Contender], graph: Graph, options: argparse.Name
 
 def train(contender: Contender, graph: Graph, advance: Callable[[int, int], None], options: argparse.Namespace) -> None:
     """Train for some rounds."""
-    sampler, width = ClusterSampling(options.clusters), contender.width
-    per_epoch = options.clusters // sampler.clusters_per_batch
-    result = GIST(
+    width, m = contender.width, contender.sub_gcns
+    sampler = ClusterSampling(CLUSTERS, contender.per_batch)
+    GIST(
         lambda given: build(contender, given, graph.num_features, graph.num_classes),
         width if contender.whose == "PyG" else (width,) * HIDDEN_LAYERS,
-        options.sub_gcns,
+        m,
     ).fit(
         graph,
         sampler=sampler,
         runner=contender.runner,
-        epochs=options.rounds * LOCAL_STEPS * options.sub_gcns // per_epoch,
-        local_steps=LOCAL_STEPS,
+        epochs=options.rounds * options.local_steps * m / -(-CLUSTERS // contender.per_batch),
+        local_steps=options.local_steps,
         optimizer_state="carry",
         evaluate_every=options.rounds,
         advance=advance,
         progress=False,
     )
-    contender.chosen = result.runner[0]["used"] if result.runner else contender.runner
 
 
 def build(contender: Contender, widths: Any, features: int, classes: int) -> nn.Module:
@@ -130,19 +137,27 @@ def build(contender: Contender, widths: Any, features: int, classes: int) -> nn.
     return ours(features, widths, classes, dropout=DROPOUT, norm="none")
 
 
-def rows(contenders: list[Contender]) -> str:
-    """Return a table with the ratios, and whether they meet the targets."""
-    steps = {(each.whose, each.runner): each.step for each in contenders}
-    lines = []
-    for each in contenders:
-        best = min(steps[each.whose, "in-turn"], steps[each.whose, "fused"])
-        to_ours, to_best = each.step / steps["ours", each.runner], each.step / best
-        met = (each.whose == "ours" or to_ours <= CLOSE_TO_OURS) and (each.runner != "auto" or to_best <= CLOSE_TO_BEST)
-        runner = f"auto ({each.chosen})" if each.runner == "auto" else each.runner
-        ratios = [f"{to_ours:.2f}" if each.whose == "PyG" else "", f"{to_best:.2f}" if each.runner == "auto" else ""]
-        lines.append([each.whose, runner, number(each.step), *ratios, "yes" if met else "no"])
-    head = ["model", "runner", "ms for a step of all", "PyG / ours", "auto / better", "target met"]
-    return table(head, lines)
+HEAD = ["model", "width", "m", "clusters", "ours: in turn, fused, auto", "PyG", "auto / better: ours", "PyG", "PyG / ours"]
+
+
+def row(contenders: list[Contender], local_steps: int) -> list[str]:
+    """Return the milliseconds of a step of all sub-GCNs, and ratios with their quartiles."""
+    found = {(each.whose, each.runner): each for each in contenders}
+    steps, to_best = [], []
+    for whose in ("ours", "PyG"):
+        own = [found[whose, runner] for runner in RUNNERS]
+        steps.append(", ".join(number(1e3 * statistics.median(each.counted) / local_steps) for each in own))
+        better = min(own[:2], key=lambda each: statistics.median(each.counted))
+        to_best.append(ratio(own[2].over(better), CLOSE_TO_BEST))
+    to_ours = ratio(found["PyG", "auto"].over(found["ours", "auto"]), CLOSE_TO_OURS)
+    first = contenders[0]
+    return [first.model, *map(str, (first.width, first.sub_gcns, first.per_batch)), *steps, *to_best, to_ours]
+
+
+def ratio(quartiles: Iterable[float], largest: float) -> str:
+    """Return a ratio with its quartiles; an exclamation mark says that its median is above the target."""
+    low, median, high = quartiles
+    return f"{median:.2f} ({low:.2f}–{high:.2f}){' !' if median > largest else ''}"
 
 
 def parse() -> argparse.Namespace:
@@ -150,10 +165,12 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pyg_speed", description=__doc__)
     add = parser.add_argument
     add("--data-root", default="data")
-    add("--widths", type=int, nargs="+", default=[256, 1024])
-    add("--sub-gcns", type=int, default=8, metavar="M")
-    add("--clusters", type=int, default=150)
-    add("--rounds", type=int, default=5, help="of each run; the first is not counted")
+    add("--models", nargs="+", default=["gcn", "graphsage"], choices=["gcn", "graphsage"])
+    add("--widths", type=int, nargs="+", default=[64, 256, 1024])
+    add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
+    add("--per-batch", type=int, nargs="+", default=[10], metavar="Q", help=f"of {CLUSTERS} clusters in a batch")
+    add("--local-steps", type=int, default=10)
+    add("--rounds", type=int, default=7, help="of each run; the first is not counted")
     add("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 

@@ -3,8 +3,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.runners import never_fused
-
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
@@ -26,12 +24,6 @@ def one_thread() -> None:
 def no_task_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, commands would name slow tasks between the lines that tests read."""
     monkeypatch.setattr("gistgnn.utils.console.SLOW", 1e6)
-
-
-@pytest.fixture(autouse=True)
-def auto_is_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are compared bit for bit, so the runner "auto" does not depend on what a busy machine measures."""
-    never_fused(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

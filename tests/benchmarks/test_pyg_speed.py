@@ -1,30 +1,29 @@
 import argparse
 
-from benchmarks.pyg_speed import LOCAL_STEPS, RUNNERS, Contender, rows, take_turns
+import pytest
+
+from benchmarks.pyg_speed import RUNNERS, Contender, row, take_turns
 from tests.helpers.models import tiny_graph
 
 
 def test_ratios_and_targets() -> None:
-    seconds = {"ours": (0.8, 0.4, 0.41), "PyG": (1.2, 0.4, 0.44)}
+    seconds = {"ours": (8.0, 4.0, 4.1), "PyG": (12.0, 4.0, 6.0)}
     contenders = [
-        Contender("gcn", whose, runner, 8, [9.0, LOCAL_STEPS * each], "fused")
+        Contender("gcn", whose, runner, 8, 2, 10, [99.0, each, each, 2 * each])
         for whose, times in seconds.items()
         for runner, each in zip(RUNNERS, times, strict=True)
     ]
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows(contenders).splitlines()[2:]]
-    assert [line[2:] for line in lines] == [
-        ["800", "", "", "yes"],
-        ["400", "", "", "yes"],
-        ["410", "", "1.02", "yes"],
-        ["1,200", "1.50", "", "no"],
-        ["400", "1.00", "", "yes"],
-        ["440", "1.07", "1.10", "no"],
+    assert row(contenders, 10)[4:] == [
+        "800, 400, 410",
+        "1,200, 400, 600",
+        "1.02 (1.02–1.02)",
+        "1.50 (1.50–1.50) !",
+        "1.46 (1.46–1.46) !",
     ]
-    assert lines[5][1] == "auto (fused)"
+    assert contenders[0].over(contenders[1]) == pytest.approx([2.0] * 3)
 
 
 def test_runs_take_turns_to_their_end() -> None:
-    contenders = [Contender("gcn", whose, runner, 8) for whose in ("ours", "PyG") for runner in RUNNERS]
-    take_turns(contenders, tiny_graph(60), argparse.Namespace(clusters=20, sub_gcns=2, rounds=2))
+    contenders = [Contender("gcn", whose, runner, 8, 2, 75) for whose in ("ours", "PyG") for runner in RUNNERS]
+    take_turns(contenders, tiny_graph(200), argparse.Namespace(local_steps=3, rounds=2))
     assert [len(contender.rounds) for contender in contenders] == [2] * 6
-    assert all(contender.chosen in RUNNERS for contender in contenders)

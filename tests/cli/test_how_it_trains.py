@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.runners import choosing
-
 from .in_process import refused, run
 
 QUICK = ("--hidden", 8, 8, "--epochs", 12, "--local-steps", 3, "--training", "each", "--sub-gcns", 2)
@@ -30,23 +28,6 @@ def test_the_fused_runner_and_bf16(own_graph: Path, capsys: pytest.CaptureFixtur
     assert record["config"]["training"]["precision"] == "bf16"
     assert record["test"]["accuracy"] > 0.2
     assert "not fused" not in record["said"]
-
-
-def test_the_runner_is_chosen_and_told(
-    own_graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choosing(monkeypatch, "fused")
-    record = record_of(capsys, own_graph)
-    assert record["config"]["runner"] == "auto"
-    assert [(choice["sub_gcns"], choice["used"]) for choice in record["runner"]] == [(2, "fused")]
-    assert record["said"].count("gistgnn: note: m = 2: the sub-GCNs train fused: a step of all of them takes") == 1
-
-
-def test_a_plan_says_which_runner_it_takes(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("plan", "--dataset", own_graph, "--sub-gcns", 1, 2, "--no-measure") == 0
-    assert "taken to train fused with m = 2 in memory, else in turn; a run tries both" in capsys.readouterr().out
-    assert run("plan", "--dataset", own_graph, "--sub-gcns", 1, 2, "--no-measure", "--runner", "in-turn") == 0
-    assert "fused" not in capsys.readouterr().out
 
 
 def test_independent_batches_are_not_fused(own_graph: Path, capsys: pytest.CaptureFixture[str]) -> None:

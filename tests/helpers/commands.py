@@ -12,8 +12,6 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from tests.helpers.runners import never_fused
-
 Completed = subprocess.CompletedProcess[str]
 
 
@@ -179,7 +177,6 @@ def _forked(
     for number, name, mode in ((0, os.devnull, "r"), (1, written / "out", "w"), (2, written / "err", "w")):
         with open(name, mode) as file:
             os.dup2(file.fileno(), number)
-    never_fused()
     sys.exit(work(*args))
 
 

@@ -13,9 +13,7 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
 
 SIZES = GraphSizes(4000, 40_000, 1000, "a graph", 50, 7)
-CONFIG = RunConfig(
-    "a graph", ModelConfig("gcn", (64, 64)), 4, runner="in-turn", training=Training(epochs=8, local_steps=2)
-)
+CONFIG = RunConfig("a graph", ModelConfig("gcn", (64, 64)), 4, training=Training(epochs=8, local_steps=2))
 
 
 def scoring(**evaluation: object) -> Work:

@@ -43,7 +43,7 @@ SIZES = GraphSizes.of_graph(GRAPH)
 def run_of(*phases: Phase, width: int = 16, **training: Any) -> RunConfig:
     settings_ = {"cross_weights": "zero", "local_steps": 2, "lr": 0.001, **training}
     model = ModelConfig("graphsage", (width, width))
-    return RunConfig("own", model, training=Training(phases=phases, **settings_), runner="in-turn")
+    return RunConfig("own", model, training=Training(phases=phases, **settings_))
 
 
 def plan_of(run: RunConfig, resources: Resources = AMPLE, store: str = "memory") -> PhasedPlan:

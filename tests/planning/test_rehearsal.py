@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import DATASETS, Graph
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.planning import Resources, require_room
 from gistgnn.planning.ledger import rehearsing
 from gistgnn.planning.rates import flops, sparse_flops
 from gistgnn.planning.rehearsal import Rehearsal
@@ -50,7 +49,7 @@ SIZES = GraphSizes.of_graph(GRAPH)
 def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
     training = Training(**{"epochs": 4, "local_steps": 2, **options.pop("training", {})})
     model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
-    return RunConfig("own", model=model, sub_gcns=m, training=training, **{"runner": "in-turn", **options})
+    return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
 
 
 def rehearse(*run: Any, **limits: Any) -> Rehearsal:
@@ -251,29 +250,3 @@ def test_steps_take_the_memory_that_is_counted() -> None:
             code["run"](name, widths[name], 20_000)
         counted = ledger.account("cpu").peak
         assert 0.8 < counted / measured < 1.15, (name, counted / 2**20, measured / 2**20)
-
-
-LARGER = GraphSizes(4000, 40_000, 1000, "larger", 50, C)  # fused, its activations are most of the memory
-
-
-def test_a_run_that_chooses_is_taken_to_be_fused_where_that_fits() -> None:
-    def of(runner: str, store: str = "memory", **limits: Any) -> Rehearsal:
-        return rehearse(config(hidden=(64, 64), m=8, runner=runner), LARGER, store, **limits)
-
-    fused, in_turn = of("fused"), of("in-turn")
-    assert of("auto") == fused
-    assert fused.peak("cpu") > in_turn.peak("cpu")
-    less = {"cpu": fused.peak("cpu") - 1}
-    assert of("auto", limits=less) == of("in-turn", limits=less)
-    assert of("auto", "disk") == of("in-turn", "disk")
-
-
-def test_a_run_that_chooses_trains_in_turn_where_fused_does_not_fit() -> None:
-    run = config(hidden=(64, 64), m=8, runner="auto")
-    fused, in_turn = (
-        rehearse(replace(run, runner=name), LARGER, limits={"cpu": 2**40}).peak("cpu") for name in ("fused", "in-turn")
-    )
-    ample = Resources(host=2**50, gpu=None, disk=2**50, base=0)
-    assert require_room(run, LARGER, ample) == "auto"
-    assert require_room(run, LARGER, replace(ample, host=(fused + in_turn) // 2)) == "in-turn"
-    assert require_room(replace(run, runner="in-turn"), LARGER, ample) == "in-turn"

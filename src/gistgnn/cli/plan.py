@@ -99,8 +99,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_graph(plan)
         _print_phases(plan) if isinstance(plan, PhasedPlan) else _print_options(plan)
-        if args.runner == "auto":
-            print(f"\n{_runners(plan)}; a run tries both")
         print(f"\n{plan.advice}")
         if spreads:
             print()
@@ -178,14 +176,6 @@ def _print_phases(plan: "PhasedPlan") -> None:
     print()
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
     _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
-
-
-def _runners(plan: "Plan | PhasedPlan") -> str:
-    """Say which sub-GCNs are taken to train fused, where a run would choose."""
-    fused = dict.fromkeys(f"m = {option.sub_gcns} in {option.store}" for option in plan.options if option.fused)
-    if not fused:
-        return "the sub-GCNs are taken to train in turn"
-    return f"the sub-GCNs are taken to train fused with {', '.join(fused)}, else in turn"
 
 
 def _times(seconds: Mapping[str, float]) -> list[str]:

@@ -4,7 +4,6 @@ import argparse
 import json
 import signal
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +94,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     from gistgnn.session.tensorboard import require_tensorboard
     from gistgnn.utils.console import spinner
 
-    first, scale, diverged, runner = ranks.leads, None, None, config.runner
+    first, scale, diverged = ranks.leads, None, None
     _require_same(args, config, ranks)
     if args.tensorboard:
         ranks.lead(require_tensorboard)
@@ -104,8 +103,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
         return _report(finished, out, args.json, shown=first)
 
     def read() -> "Graph":
-        nonlocal scale, runner
-        graph, scale, runner = _read_graph(args, config, out, check=not ranks.several)
+        nonlocal scale
+        graph, scale = _read_graph(args, config, out, check=not ranks.several)
         return graph
 
     with spinner(f"reading {config.dataset}", shown=first):
@@ -116,7 +115,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     with _events(out, written=args.tensorboard and first) as report:
         try:
             saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-            run = replace(within_budget(config), runner=runner)
+            run = within_budget(config)
             begin = _announce(f"{_title(config, graph)}; the results go to {out}")
             hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
             limit = seconds_left(args.max_seconds)
@@ -175,8 +174,8 @@ def _title(config: "RunConfig", graph: "Graph") -> str:
 
 def _read_graph(
     args: argparse.Namespace, config: "RunConfig", out: Path, *, check: bool
-) -> "tuple[Graph, Standardisation | None, str]":
-    """Return the graph, how its features were scaled, and the runner that fits.
+) -> "tuple[Graph, Standardisation | None]":
+    """Return the graph, and how its features were scaled.
 
     `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
     """
@@ -185,14 +184,13 @@ def _read_graph(
 
     known = find(args.dataset)
     resources = Resources.here(config.device, out, args.memory) if check else None
-    runner = config.runner
     if resources and known:
-        runner = require_room(config, GraphSizes.of_dataset(known), resources)
+        require_room(config, GraphSizes.of_dataset(known), resources)
     graph = load(args.dataset, args.data_root)
     if resources and not known:
-        runner = require_room(config, GraphSizes.of_graph(graph), resources)
+        require_room(config, GraphSizes.of_graph(graph), resources)
     scale = config.scale(graph)
-    return scale.graph(graph) if scale else graph, scale, runner
+    return scale.graph(graph) if scale else graph, scale
 
 
 def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":

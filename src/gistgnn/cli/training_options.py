@@ -124,7 +124,7 @@ def _add_gist_options(group: "Options", several: str) -> None:
     text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
     group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
     add("partition", "how blocks are drawn", choices=PARTITIONS)
-    text = "the sub-GCNs one after another, all in one pass over each batch, or the faster one in a short trial"
+    text = "the sub-GCNs one after another; the same result, but each batch is made once (auto); or all in one pass"
     add("runner", text, choices=list(RUNNERS))
     if not several:
         where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())

@@ -49,7 +49,7 @@ def small_run(
         schedule="step",
     )
     model = ModelConfig("gcn", hidden, dropout=DROPOUT)
-    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings, runner="in-turn")
+    return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings)
 
 
 def validation_of(records: Iterable[Record]) -> float:

@@ -27,7 +27,6 @@ class Option:
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the stage, such as "training", in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
-    fused: bool = False  # the sub-GCNs train in one pass; where a run chooses its runner, whether the plan takes it so
     seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
@@ -64,7 +63,6 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
         peaks=peaks,
         phase=max(found.stages, key=lambda stage: found.stages[stage].get(device, 0)),
         lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
-        fused=found.fused,
         seconds=_seconds(found, sum(moved), rates) if rates else None,
     )
 
@@ -72,7 +70,8 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
 def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
     """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
     step, steps, in_round = rates.seconds(found.step), found.first.stretch.total, found.first.stretch.count
-    every = step if found.fused else found.first.workers * step
+    every = step if found.together else found.first.workers * step
+    step = step if found.fused else every / found.first.workers
     exchange = 2 * moved / rates.copied  # read and written
     epoch = (steps * every + steps / in_round * exchange) / found.epochs
     round_ = in_round * every + exchange

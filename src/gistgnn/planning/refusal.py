@@ -21,25 +21,22 @@ _TRIED = (1, 2, 4, 8, 16, 32)
 _AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
 
 
-def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> str:
+def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
     """Refuse a run that cannot fit, and say what would. Of a run with phases it names the first that does not fit.
 
     A run of a model of the user's own is not refused.
-
-    Returns:
-        The runner: that of the run, or "in-turn" where it may choose one and the fused one does not fit.
 
     Raises:
         InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
     """
     if config.model.own:
-        return config.runner  # its code may not run without values
+        return  # its code may not run without values
     m, method, config = config.sub_gcns, config.method, config.planned
     if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
-        return config.runner
+        return
     options = _options(config, sizes, resources, config.sub_gcns, config.store)
     if not (lacking := [option for option in options if option.lacking]):
-        return "in-turn" if config.runner == "auto" and not any(each.fused for each in options) else config.runner
+        return
     option, short = lacking[0], lacking[0].lacking[0]
     run, part = f"m = {m}" if method == "gist" else f"{method}, m = {m},", "phase"
     if isinstance(option, PhaseOption):

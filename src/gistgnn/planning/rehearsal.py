@@ -54,8 +54,9 @@ class Rehearsal:
     batch: GraphSizes  # the sizes of a step's batch
     stages: dict[str, dict[str, int]] = field(default_factory=dict)  # stage -> place -> the most that it holds
     fused: bool = False  # the sub-GCNs train in one pass over each batch
+    together: bool = False  # all of them take a step on a batch before the next, in one pass or one after another
     method: str = ""  # of evaluation: "whole", "layers" or "parts"
-    step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all where they are fused
+    step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all of them on a batch
     scoring: Work = field(default_factory=Work)  # one evaluation
 
     def peak(self, place: str) -> int:
@@ -68,8 +69,7 @@ def rehearse(
 ) -> list[Rehearsal]:
     """Rehearse two rounds of every phase of a run by the method "gist" on tensors without memory.
 
-    The phases follow one another: what one leaves in memory is there in the next. With the runner "auto" the sub-GCNs
-    are taken to be fused where that fits, which takes more memory, and in turn elsewhere; the run itself tries both.
+    The phases follow one another: what one leaves in memory is there in the next.
 
     Args:
         config: the run.
@@ -86,8 +86,6 @@ def rehearse(
     """
     if store not in STORES:
         raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
-    if config.runner == "auto":
-        return _rehearse_auto(config, sizes, store, base, limits or {})
     gist = replace(config, store="memory", store_precision="float32").trainer(sizes.features, sizes.classes)
     run = _Run(gist, config, sizes, store)
     with rehearsing() as ledger:
@@ -104,17 +102,6 @@ def rehearse(
                 f"the model {config.model.name} cannot be planned ({reason(error)}): its code needs the values of its "
                 "tensors; train it for a few epochs instead"
             ) from error
-
-
-def _rehearse_auto(
-    config: RunConfig, sizes: GraphSizes, store: str, base: int, limits: Mapping[str, int]
-) -> list[Rehearsal]:
-    """Rehearse a run with the runner "auto": fused if that fits and there is a choice, else in turn."""
-    if not STORES[store].streams:
-        found = rehearse(replace(config, runner="fused"), sizes, store, base, limits)
-        if all(each.peak(place) <= limit for each in found for place, limit in limits.items()):
-            return found
-    return rehearse(replace(config, runner="in-turn"), sizes, store, base, limits)
 
 
 class _Run:
@@ -195,7 +182,7 @@ class _Run:
         self._runner = make_runner(config.runner)
         if isinstance(self._runner, Fused):  # it would try a step on copies, and tensors without values have none
             shared = self._sampler.for_sub_gcn(0) is self._sampler
-            self._runner.fuses = shared and gist.input_axis is None
+            self._runner.together = shared and gist.input_axis is None
 
     def _rehearse_round(self, number: int) -> None:
         """Train, aggregate, evaluate and save once."""
@@ -204,12 +191,14 @@ class _Run:
         with self._stage("training"):
             saved = self._saved() if number else []  # while the last round's state is written
             self._round = round_ = self._begin_round(number, plan)  # the round before is there until this one is
-            together = len(round_.members) > 1
-            found.fused = together and isinstance(self._runner, Fused) and bool(self._runner.fuses)
-            prefetches = self._streams and together and not found.fused
+            several = len(round_.members) > 1
+            fused = isinstance(self._runner, Fused) and bool(self._runner.together)
+            found.fused = several and fused
+            prefetches = self._streams and several and not fused
             ahead = filler(found.slices[-1] * prefetches)  # the next sub-GCN's slice
             losses = self._runner(round_, self._sampler, plan.training, Stretch(0, STEPS, STEPS), 0)
             found.step = self._sampler.steps[-1]
+            found.together = several and bool(getattr(self._runner, "together", False))
             del saved, ahead
         with self._stage("aggregation"):
             round_.aggregate(losses)

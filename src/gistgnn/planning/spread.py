@@ -73,10 +73,9 @@ def spread(
         raise InputError(
             f"m = {too_many[0]} is more than the widths allow: give wider --hidden, or fewer --ranks or --sub-gcns"
         )
-    runner = "in-turn" if config.runner == "auto" else config.runner  # a rank may have one sub-GCN
-    found = {m: rehearse(replace(config, sub_gcns=m, runner=runner), sizes)[0] for m in wanted}
+    found = {m: rehearse(replace(config, sub_gcns=m), sizes)[0] for m in wanted}
     rates = measure([run.step for run in found.values()], torch.device(config.device))
-    steps = {m: rates.seconds(run.step) / (m if run.fused else 1) for m, run in found.items()}
+    steps = {m: rates.seconds(run.step) / (m if run.together else 1) for m, run in found.items()}
     return [_project(config, w, m, found[m], steps, network) for w, m in pairs]
 
 

@@ -1,1 +1,1 @@
-"""How the sub-GCNs of a round are trained in one process: in turn, or fused into one pass; "auto" tries both."""
+"""How the sub-GCNs of a round are trained in one process: in turn, or fused into one pass."""

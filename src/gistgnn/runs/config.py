@@ -99,7 +99,7 @@ class RunConfig:
         device: where the sub-GCNs train.
         training: the settings of training.
         sampler: how batches are made; None: every step sees the whole graph.
-        runner: how the sub-GCNs of a round train, "in-turn", "fused", or "auto", the faster one in a short trial.
+        runner: how the sub-GCNs of a round train, "auto", "in-turn" or "fused" (see `GIST.fit`).
         inductive: train on the subgraph of the training nodes alone.
         standardise: scale features to mean 0 and deviation 1 over the training nodes; None: unless they are words (see
             `gistgnn.graphs.Standardisation.suits`).

@@ -14,7 +14,6 @@ class Progress:
         stopped_early: the run ended before its last round, and is finished all the same.
         stopped_by: what ended it: "patience", "max_seconds" or "callback".
         chosen: for a budget: the settings in use, the reason, and times of steps.
-        runner: for the runner "auto": what was chosen for every m (see `gistgnn.runners.auto.Choice`).
     """
 
     rounds: int = 0
@@ -30,4 +29,3 @@ class Progress:
     stopped_early: bool = False
     stopped_by: str | None = None
     chosen: dict[str, Any] | None = None
-    runner: list[dict[str, Any]] | None = None

@@ -36,7 +36,6 @@ class Result:
         local_steps: ζ of every phase, also where it was chosen.
         coverage: which share of Θ was trained in how many rounds (see `gistgnn.accounting.coverage`).
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
-        runner: what the runner "auto" has chosen for every m, why, and the seconds it measured; None: it was given.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
@@ -56,7 +55,6 @@ class Result:
     budget: dict[str, Any] | None = None
     local_steps: list[int] = field(default_factory=list)
     metric: dict[str, Any] = field(default_factory=dict)
-    runner: list[dict[str, Any]] | None = None
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
     diverged: str | None = None

@@ -29,7 +29,6 @@ from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
-from gistgnn.session.runner_choice import settle_runner
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Running
 from gistgnn.session.shown import ShownRun
@@ -115,8 +114,6 @@ class Session:
             self._monitor.progress.chosen = chosen
             self.finished = self._resume()
             if not self.finished:
-                with self.seconds("prepare"):
-                    settle_runner(trainer, self.runner, self.sampler, self.schedule, self._monitor.progress)
                 self.sampler = stack.enter_context(self._shown.training(self.sampler, self._monitor.progress.rounds))
             self._warn_of_untrained()
             self._open = stack.pop_all()
@@ -162,7 +159,6 @@ class Session:
             progress.chosen,
             self.schedule.local_steps,
             self._metric.as_dict(),
-            progress.runner,
             describe_settings(trainer, self._graph, self._given, self._options),
             describe_graph(self._graph),
         )
