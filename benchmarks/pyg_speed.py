@@ -118,11 +118,12 @@ def train(contender: Contender, graph: Graph, advance: Callable[[int, int], None
         graph,
         sampler=sampler,
         runner=contender.runner,
-        epochs=options.rounds * options.local_steps * m / -(-CLUSTERS // contender.per_batch),
+        epochs=options.rounds * options.local_steps * m,  # at least so many rounds; `stop` ends the run
         local_steps=options.local_steps,
         optimizer_state="carry",
-        evaluate_every=options.rounds,
-        advance=advance,
+        evaluate_every=options.rounds + 1,
+        advance=lambda done, _: advance(done, options.rounds),
+        stop=lambda: len(contender.rounds) == options.rounds,
         progress=False,
     )
 
