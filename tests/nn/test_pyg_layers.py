@@ -182,7 +182,7 @@ def test_the_check_changes_neither_the_model_nor_random_numbers() -> None:
     state = torch.get_rng_state()
     seen = batch()
     pyg_layers._SAME.clear()
-    pyg_layers._same(model, pyg_layers._layers(model), seen.products, (seen.dense, seen.edge_index), {})
+    pyg_layers._same(model, pyg_layers.multiplies(model), seen.products, (seen.dense, seen.edge_index), {})
     assert list(pyg_layers._SAME.values()) == [True]
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())

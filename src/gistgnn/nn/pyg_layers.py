@@ -95,7 +95,7 @@ def sparse_layers(
         positional: what its forward is called with inside the block.
         by_name: likewise.
     """
-    layers = _layers(model)
+    layers = multiplies(model)
     if not layers or isinstance(products.x, FakeTensor) or not _same(model, layers, products, positional, by_name):
         yield
         return
@@ -103,8 +103,8 @@ def sparse_layers(
         yield
 
 
-def _layers(model: nn.Module) -> list[Any]:
-    """Return the layers of PyG in a model that may multiply."""
+def multiplies(model: nn.Module) -> list[Any]:
+    """Return the layers of PyG in a model that may multiply; those at the model's first call."""
     if model not in _LAYERS:
         own = "torch_geometric.nn" in sys.modules and not hasattr(model, "_orig_mod")  # compiled code stays as it is
         _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
@@ -120,11 +120,16 @@ def _may_multiply(layer: nn.Module) -> bool:
         layer.fuse
         and layer.aggr in _SUMS
         and (layer.flow, layer.node_dim, layer.decomposed_layers) == ("source_to_target", -2, 1)
-        and not layer.explain
-        and not any(hooks for name, hooks in vars(layer).items() if name.startswith(_HOOKS) and name.endswith("hooks"))
+        and not _is_watched(layer)
         and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
         and type(layer).update is MessagePassing.update
     )
+
+
+def _is_watched(layer: Any) -> bool:
+    """Tell whether something looks at the layer's messages."""
+    hooked = any(found for name, found in vars(layer).items() if name.startswith(_HOOKS) and name.endswith("hooks"))
+    return hooked or bool(layer.explain)
 
 
 def _same(
@@ -151,7 +156,7 @@ def _values(
     """Return the output, without dropout, and the gradients; with `products`, layers multiply."""
     copy = deepcopy(model).eval()  # a module may have state
     edges = positional[1], by_name.get("edge_weight")
-    with _multiplying(_layers(copy), products, *edges) if products else nullcontext():
+    with _multiplying(multiplies(copy), products, *edges) if products else nullcontext():
         out = copy(*positional, **by_name)
     out.square().mean().backward()
     return [out.detach(), *(p.grad for p in copy.parameters() if p.grad is not None)]
@@ -205,7 +210,7 @@ def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = N
     messages = sources.dtype if weight is None else torch.promote_types(sources.dtype, weight.dtype)
     dtype = torch.float32 if messages in _HALF else messages  # the CPU has no sparse product in bfloat16
     nodes = len(products.x)
-    constant = _is_constant(edge_index) and (weight is None or _is_constant(weight))
+    constant = _is_constant(edge_index) and (weight is None or _is_constant(weight)) and not _is_watched(layer)
     if constant and sources.dim() == 2 and len(sources) == nodes and (targets is None or len(targets) == nodes):
         matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
         if matrix is not None:
