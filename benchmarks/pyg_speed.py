@@ -138,7 +138,17 @@ def build(contender: Contender, widths: Any, features: int, classes: int) -> nn.
     return ours(features, widths, classes, dropout=DROPOUT, norm="none")
 
 
-HEAD = ["model", "width", "m", "clusters", "ours: in turn, fused, auto", "PyG", "auto / better: ours", "PyG", "PyG / ours"]
+HEAD = [
+    "model",
+    "width",
+    "m",
+    "clusters",
+    "ours: in turn, fused, auto",
+    "PyG",
+    "auto / better: ours",
+    "PyG",
+    "PyG / ours",
+]
 
 
 def row(contenders: list[Contender], local_steps: int) -> list[str]:

@@ -50,7 +50,9 @@ def check(sub: nn.Module, *args: Tensor, **kwargs: Tensor) -> None:
 
 
 @pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
-def test_calls_multiply_and_copies_pass_messages(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., nn.Module]) -> None:
+def test_calls_multiply_and_copies_pass_messages(
+    monkeypatch: pytest.MonkeyPatch, kind: Callable[..., nn.Module]
+) -> None:
     sub = sub_gcn(kind)
     check(sub, GRAPH.x, GRAPH.edge_index)
     found = multiplied(monkeypatch)

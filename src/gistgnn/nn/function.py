@@ -17,4 +17,4 @@ class Function(torch.autograd.Function):
         """Return what ``forward`` returns, with its gradient."""
         if torch._C._are_functorch_transforms_active():
             return super().apply(*arguments)
-        return super(torch.autograd.Function, cls).apply(*unwrap_dead_wrappers(arguments))
+        return super(torch.autograd.Function, cls).apply(*unwrap_dead_wrappers(arguments))  # type: ignore[misc]

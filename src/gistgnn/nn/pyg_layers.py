@@ -21,7 +21,9 @@ from gistgnn.nn.sparse import SparseMatrix
 
 _SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a node gets
 _HALF = (torch.bfloat16, torch.float16)
-_HOOKS = ("_propagate_", "_message_", "_aggregate_")
+_HOOKS = tuple(
+    f"_{step}_forward_{kind}" for step in ("propagate", "message", "aggregate") for kind in ("pre_hooks", "hooks")
+)
 _KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
 _CLOSE = 1e-3  # of the largest value: how far apart two ways to compute it may be
 
@@ -128,8 +130,7 @@ def _may_multiply(layer: nn.Module) -> bool:
 
 def _is_watched(layer: Any) -> bool:
     """Tell whether something looks at the layer's messages."""
-    hooked = any(found for name, found in vars(layer).items() if name.startswith(_HOOKS) and name.endswith("hooks"))
-    return hooked or bool(layer.explain)
+    return bool(layer.explain) or any(getattr(layer, hooks) for hooks in _HOOKS)
 
 
 def _same(
@@ -164,43 +165,44 @@ def _values(
 
 @contextmanager
 def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weight: Tensor | None) -> Iterator[None]:
-    hooks = []
+    replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
     for layer in layers:
-        layer.propagate = partial(_propagate, layer, products)
-        if getattr(layer, "cached", True) is False and hasattr(layer, "_cached_edge_index"):
-            hooks.append(
-                layer.register_forward_pre_hook(partial(_recall, products, edge_index, weight), with_kwargs=True)
-            )
-            hooks.append(layer.register_forward_hook(partial(_remember, products), always_call=True))
+        own = {"propagate": partial(_propagate, layer, products)}
+        if (
+            getattr(layer, "cached", True) is False
+            and "_cached_edge_index" in vars(layer)
+            and "forward" not in vars(layer)
+        ):
+            own["forward"] = partial(_forward, layer, products, edge_index, weight)
+        vars(layer).update(own)
+        replaced.append((layer, own))
     try:
         yield
     finally:
-        for layer in layers:
-            del layer.propagate
-        for hook in hooks:
-            hook.remove()
+        for layer, own in replaced:
+            for name in own:
+                del vars(layer)[name]
 
 
-def _recall(
-    products: Products, edge_index: Tensor, weight: Tensor | None, layer: Any, args: Any, kwargs: dict[str, Any]
-) -> None:
-    """Give a layer the normalised edges that it would make of the batch's, if one like it has made them before."""
+def _forward(
+    layer: Any, products: Products, edge_index: Tensor, weight: Tensor | None, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a layer with the normalised edges that it would make of the batch's, if one like it has made them before."""
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
     if not edges or edges[0] is not edge_index or not all(value is weight for value in edges[1:]):
-        return  # the model has changed the edges
+        return type(layer).forward(layer, *args, **kwargs)  # the model has changed the edges
     options = (getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow"))
-    layer._made_of = (type(layer), *options, tensors[0].dtype, len(edges))
-    layer._cached_edge_index, layer.cached = products.normalised.get(layer._made_of), True
-
-
-def _remember(products: Products, layer: Any, args: Any, out: Any) -> None:
-    """Keep the normalised edges of a layer, which itself keeps none."""
-    if (made_of := vars(layer).pop("_made_of", None)) is None:
-        return
-    made, layer._cached_edge_index, layer.cached = layer._cached_edge_index, None, False
-    if made is not None and all(value is None or _is_constant(value) for value in made):
-        products.normalised[made_of] = made
+    made_of = (type(layer), *options, tensors[0].dtype, len(edges))
+    attributes = vars(layer)
+    attributes.update(_cached_edge_index=products.normalised.get(made_of), cached=True)
+    try:
+        return type(layer).forward(layer, *args, **kwargs)
+    finally:
+        made = attributes["_cached_edge_index"]
+        attributes.update(_cached_edge_index=None, cached=False)
+        if made is not None and all(value is None or _is_constant(value) for value in made):
+            products.normalised[made_of] = made
 
 
 def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:

@@ -97,7 +97,7 @@ class SparseMatrix:
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
     def rows(self, nodes: slice) -> SparseMatrix:
-        """Return the rows from nodes.start to nodes.stop: [n, C], as a view; all rows: this matrix, and its transpose."""
+        """Return the rows from nodes.start to nodes.stop: [n, C], as a view; for all rows, this matrix."""
         if nodes == slice(0, self.shape[0]):
             return self
         pattern, entries = self.pattern.rows(nodes)

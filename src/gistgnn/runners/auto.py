@@ -54,9 +54,7 @@ class Auto:
                             found.append(backward(sub, batch, training))
                     optimizers.step()
         optimizers.finish()
-        return {
-            i: float(torch.stack(found).mean()) for i, found in zip(round_.members, losses, strict=True) if found
-        }
+        return {i: float(torch.stack(found).mean()) for i, found in zip(round_.members, losses, strict=True) if found}
 
 
 class Optimizers:
