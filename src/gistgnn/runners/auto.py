@@ -30,11 +30,11 @@ class Auto:
     in a way that holds one sub-GCN in memory at a time.
 
     Attributes:
-        together: all sub-GCNs take a step on a batch before the next; None before the first round.
+        together: all sub-GCNs take a step on a batch before the next; expected before the first round, then known.
     """
 
     def __init__(self) -> None:
-        self.together: bool | None = None
+        self.together = True
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""

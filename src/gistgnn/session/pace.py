@@ -31,7 +31,7 @@ class Pace:
 
     def learn(self, together: bool | None) -> None:
         """Learn whether all sub-GCNs take a step at once, unless a round has shown it; None: it is still not known."""
-        if self._together is None:
+        if together is not None and not self._measured:
             self._together = together
 
     def step(self, plan: RoundPlan) -> int:

@@ -107,7 +107,7 @@ class ShownRun:
     def _step(self) -> None:
         assert self._display
         assert self._pace
-        self._pace.learn(getattr(self._runner, "together", None))  # it is known once the first round has begun
+        self._pace.learn(getattr(self._runner, "together", None))  # it is known once a round has begun
         plan, state = self._plan(), self._state
         state.step, state.steps, state.activity = self._pace.step(plan), self._pace.expected(plan), ""
         self._display.changed(state)
