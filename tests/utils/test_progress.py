@@ -49,10 +49,23 @@ def test_narrow_terminals_keep_what_matters_most() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (89 * 60, "89 min"), (5400, "1 h 30 min"), (2e5, "2 days 7 h")],
+    [
+        (0.2, "0 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (89 * 60, "89 min"),
+        (5400, "1 h 30 min"),
+        (1.4e5, "1 day 14 h"),
+        (2e5, "2 days 7 h"),
+    ],
 )
 def test_the_time_that_is_left(seconds: float, words: str) -> None:
     assert rough_duration(seconds) == words
+
+
+def test_an_evaluation_belongs_to_the_round_before_it() -> None:
+    assert "round 12/240 · evaluating" in status(State(12, 240, activity="evaluating"), 120)
+    assert "round 13/240 · step 3/80" in status(State(12, 240, 3, 80), 120)
 
 
 def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
