@@ -78,7 +78,7 @@ class GISTContender:
             with clock.span("theta"):
                 round_.aggregate()
         self._position += passes
-        if self._fused and not self._runner.fuses:  # type: ignore[attr-defined]
+        if self._fused and not self._runner.together:  # type: ignore[attr-defined]
             raise RuntimeError("the sub-GCNs cannot be fused, so there is nothing to measure: see the warning")
 
     def _open(self) -> None:

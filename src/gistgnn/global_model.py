@@ -14,6 +14,7 @@ from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Manner, Round
+from gistgnn.sampling.by_hand import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
@@ -92,6 +93,7 @@ class GlobalModel:
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
         self._theta: Theta | None = None
         self._begins_with_given = False  # Θ has not begun with the seed's values
+        self._recent = Recent()
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     def __repr__(self) -> str:
@@ -152,13 +154,15 @@ class GlobalModel:
         """Return the sub-GCNs of the next round (subGCNs); `Round.aggregate` ends the round.
 
         Args:
-            plan: which blocks it has, and whether copies train; None: blocks that are drawn anew.
+            plan: which blocks it has, and whether copies train; None: blocks that are drawn anew, for a training loop
+                of the user's own.
         """
-        blocks, manner = self.blocks(self.next_round), Manner()
+        blocks, manner, make = self.blocks(self.next_round), Manner(), self._called_by_hand
         if plan:
+            make = self._sub_gcn
             blocks = self._partition_of(plan).blocks(plan.draw)
             manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
-        round_ = Round(self.theta, self.next_round, blocks, self._sub_gcn, self.input_axis, manner)
+        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, manner)
         self.next_round += 1
         return round_
 
@@ -240,6 +244,11 @@ class GlobalModel:
             self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]
 
+    def _called_by_hand(self, i: int, blocks: Blocks) -> nn.Module:
+        """Return the same module, for a training loop of the user's own."""
+        sub = self._sub_gcn(i, blocks)
+        multiply_when_called(sub, self._recent)
+        return sub
 
 def _axes(name: str, axes: Any) -> tuple[int, ...]:
     """Return the numbers of axes, of which there may be one alone."""

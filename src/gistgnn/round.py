@@ -109,6 +109,11 @@ class Round:
                 yield self._ready(i, sub)
                 self._keep(i)
 
+    @property
+    def streams(self) -> bool:
+        """Whether the sub-GCNs are made one at a time."""
+        return self._theta.streams
+
     def __len__(self) -> int:
         """Return m, the number of sub-GCNs on all ranks."""
         return len(self.blocks)

@@ -64,14 +64,19 @@ def subtrain(
         if not batch.loss_nodes.numel():
             continue
         begin_step(optimizer, rate(k))
-        with training.autocast(batch.x.device):
-            loss = loss_of(forward(sub, batch), batch, training)
-        loss.backward()
-        if training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)
+        losses.append(backward(sub, batch, training))
         optimizer.step()
-        losses.append(loss.detach())
     return torch.stack(losses).mean() if losses else None
+
+
+def backward(sub: nn.Module, batch: Batch, training: Training) -> Tensor:
+    """Compute the gradient of a batch's loss, clipped; return the loss."""
+    with training.autocast(batch.x.device):
+        loss = loss_of(forward(sub, batch), batch, training)
+    loss.backward()
+    if training.clip_norm is not None:
+        nn.utils.clip_grad_norm_(sub.parameters(), training.clip_norm)
+    return loss.detach()
 
 
 def begin_step(optimizer: Optimizer, rate: float) -> None:

@@ -128,12 +128,18 @@ def test_files_take_the_parameters_out_of_memory() -> None:
 
 
 def test_the_runners_are_told_apart() -> None:
-    in_turn = rehearse(config(hidden=(512,), m=4), SIZES)
-    fused = rehearse(config(hidden=(512,), m=4, runner="fused"), SIZES)
-    assert fused.fused
-    assert not in_turn.fused
+    in_turn, fused, auto = (
+        rehearse(config(hidden=(512,), m=4, runner=name), SIZES) for name in ("in-turn", "fused", "auto")
+    )
+    assert [(found.fused, found.together) for found in (in_turn, fused, auto)] == [
+        (False, False),
+        (True, True),
+        (False, True),
+    ]
     assert 3.5 < activations(fused) / activations(in_turn) < 5
     assert 3.9 < products(fused) / products(in_turn) < 4.1
+    assert products(auto) == products(fused)
+    assert auto.peak("cpu") < fused.peak("cpu")
     assert not rehearse(config(m=2, runner="fused", partitioned=(0, 1)), SIZES).fused
     own = ClusterSampling(6, 2, "random", batches="independent")
     assert not rehearse(config(m=2, runner="fused", sampler=own), SIZES).fused

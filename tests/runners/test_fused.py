@@ -273,7 +273,7 @@ def test_a_round_without_training_nodes() -> None:
 
 
 def test_unknown_runners_are_refused() -> None:
-    with refused("runner is 'ray'", "in-turn, fused"):
+    with refused("runner is 'ray'", "auto, in-turn, fused"):
         make_runner("ray")
     with refused("runner is 'ray'"):
         GIST(OURS["gcn"], (8,), 2).fit(tiny_graph(), runner="ray", epochs=1)

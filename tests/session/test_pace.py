@@ -50,3 +50,21 @@ def test_nothing_is_known_before_the_first_step() -> None:
     schedule = Schedule(Training(epochs=4), 3, 2)
     assert Pace(0).left(schedule) is None
     assert Pace(schedule.rounds).left(schedule) == 0
+
+
+def test_what_a_runner_says_counts_until_a_round_has_shown_it() -> None:
+    schedule = Schedule(Training(epochs=40, local_steps=5), 3, 4)
+    pace, plan = Pace(0), schedule.plan(0)
+    assert pace.expected(plan) == 20
+    pace.learn(None)
+    assert pace.expected(plan) == 20
+    pace.learn(True)
+    assert pace.expected(plan) == 5
+    pace.learn(False)
+    assert pace.expected(plan) == 20
+    pace.learn(True)
+    for _ in range(20):
+        pace.step(plan)
+    pace.round_over(plan)
+    pace.learn(True)
+    assert pace.expected(plan) == 20

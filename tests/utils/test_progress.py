@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn import GIST
+from gistgnn.runners.registry import RunnerName
 from gistgnn.utils import progress
 from gistgnn.utils.formats import rough_duration
 from gistgnn.utils.progress import InLog, State, TaskProgress, status
@@ -48,16 +49,29 @@ def test_narrow_terminals_keep_what_matters_most() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (89 * 60, "89 min"), (5400, "1 h 30 min"), (2e5, "2 days 7 h")],
+    [
+        (0.2, "0 s"),
+        (89, "89 s"),
+        (90, "2 min"),
+        (89 * 60, "89 min"),
+        (5400, "1 h 30 min"),
+        (1.4e5, "1 day 14 h"),
+        (2e5, "2 days 7 h"),
+    ],
 )
 def test_the_time_that_is_left(seconds: float, words: str) -> None:
     assert rough_duration(seconds) == words
 
 
+def test_an_evaluation_belongs_to_the_round_before_it() -> None:
+    assert "round 12/240 · evaluating" in status(State(12, 240, activity="evaluating"), 120)
+    assert "round 13/240 · step 3/80" in status(State(12, 240, 3, 80), 120)
+
+
 def test_a_log_gets_a_line_for_every_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
     GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=24, local_steps=2, evaluate_every=2)
     first, *lines = capsys.readouterr().err.splitlines()
-    assert first == "training: 0 of 6 rounds done, the next of 4 steps"
+    assert first == "training: 0 of 6 rounds done, the next of 2 steps"
     assert [line.split(" · ")[0] for line in lines] == ["round 2/6", "round 4/6", "round 6/6"]
     assert all(re.search(r"loss \S+ · validation 0\.\d{4} · best 0\.\d{4} · .* of training", line) for line in lines)
     assert "left" not in lines[-1]
@@ -82,25 +96,16 @@ def test_a_log_is_not_silent_between_evaluations(
     assert lines[1:] == ["round 1/3 · step 2/10", "round 1/3 · step 5/10"]  # after 5 s, then after 10
 
 
-def test_steps_are_shown_inside_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("runner", "steps"), [("auto", 2), ("in-turn", 4)])
+def test_steps_are_shown_inside_a_round(monkeypatch: pytest.MonkeyPatch, runner: RunnerName, steps: int) -> None:
     seen: list[tuple[int, int, int]] = []
     monkeypatch.setattr(
         progress.InLog, "changed", lambda _, state: seen.append((state.rounds, state.step, state.steps))
     )
-    GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=8, local_steps=2, evaluate_every=100)
-    assert [each[:2] for each in seen] == [
-        (0, 1),
-        (0, 2),
-        (0, 3),
-        (0, 4),
-        (1, 0),
-        (1, 1),
-        (1, 2),
-        (1, 3),
-        (1, 4),
-        (2, 0),
-    ]
-    assert {each[2] for each in seen} == {4}
+    GIST(gcn(), (8, 7), 2).fit(GRAPH, epochs=8, local_steps=2, evaluate_every=100, runner=runner)
+    inside = range(1, steps + 1)
+    assert [each[:2] for each in seen] == [*((0, k) for k in inside), (1, 0), *((1, k) for k in inside), (2, 0)]
+    assert {each[2] for each in seen} == {steps}
 
 
 def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
 from gistgnn.runners.runner import Losses, Runner
-from gistgnn.sampling import Batch, Sampler, Sampling, arguments
+from gistgnn.sampling import Batch, Sampler, Sampling, arguments, multiplying
 from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
@@ -144,7 +144,8 @@ class EveryStep:
             with torch_stream(seed, "dropout", step, w, device=batch.x.device), waits, self._ranks.talking():
                 with training.autocast(batch.x.device):
                     inputs = arguments(model, batch)
-                    logits = net(*inputs.positional, **inputs.by_name)
+                    with multiplying(model, batch, inputs):
+                        logits = net(*inputs.positional, **inputs.by_name)
                     found = bool(batch.loss_nodes.numel())
                     loss = loss_of(logits, batch, training) if found else logits.sum() * 0.0
                 (loss * self._weight).backward()

@@ -125,7 +125,11 @@ def _add_gist_options(group: "Options", several: str) -> None:
     text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
     group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
     add("partition", "how blocks are drawn", choices=PARTITIONS)
-    add("runner", "the sub-GCNs one after another, or all in one pass over each batch", choices=list(RUNNERS))
+    text = (
+        "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes all its steps of a round "
+        "before the next, with the same result; fused: all in one pass over each batch"
+    )
+    add("runner", text, choices=list(RUNNERS))
     if not several:
         where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())
         metavar = f"{{{','.join(STORES)}}}"

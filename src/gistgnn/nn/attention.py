@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from gistgnn.nn.function import Function
 from gistgnn.nn.pattern import Pattern
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
@@ -52,7 +53,7 @@ def _to_float(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-class _OneByOne(torch.autograd.Function):
+class _OneByOne(Function):
     """A function that vmap applies to one sub-GCN after another."""
 
     @classmethod

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gistgnn.nn.function import Function
+
 _DRAWS = 2**16
 
 
@@ -27,7 +29,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return out
 
 
-class _Dropout(torch.autograd.Function):
+class _Dropout(Function):
     """Returns the result and the factors: 0 for ``dropped`` of 2^16 draws, otherwise the scale."""
 
     @staticmethod

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.nn.function import Function
 from gistgnn.nn.pattern import Pattern
 
 
@@ -96,7 +97,9 @@ class SparseMatrix:
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
     def rows(self, nodes: slice) -> SparseMatrix:
-        """Return the rows from nodes.start to nodes.stop: [n, C], as a view."""
+        """Return the rows from nodes.start to nodes.stop: [n, C], as a view; for all rows, this matrix."""
+        if nodes == slice(0, self.shape[0]):
+            return self
         pattern, entries = self.pattern.rows(nodes)
         return SparseMatrix.from_pattern(pattern, self.value[entries])
 
@@ -145,7 +148,7 @@ class SparseMatrix:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device='{self.device}')"
 
 
-class _Product(torch.autograd.Function):
+class _Product(Function):
     """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] for m sub-GCNs at once."""
 
     @staticmethod

@@ -70,7 +70,8 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
 def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
     """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
     step, steps, in_round = rates.seconds(found.step), found.first.stretch.total, found.first.stretch.count
-    every = step if found.fused else found.first.workers * step
+    every = step if found.together else found.first.workers * step
+    step = step if found.fused else every / found.first.workers
     exchange = 2 * moved / rates.copied  # read and written
     epoch = (steps * every + steps / in_round * exchange) / found.epochs
     round_ = in_round * every + exchange

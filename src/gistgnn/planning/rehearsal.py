@@ -54,8 +54,9 @@ class Rehearsal:
     batch: GraphSizes  # the sizes of a step's batch
     stages: dict[str, dict[str, int]] = field(default_factory=dict)  # stage -> place -> the most that it holds
     fused: bool = False  # the sub-GCNs train in one pass over each batch
+    together: bool = False  # all of them take a step on a batch before the next, in one pass or one after another
     method: str = ""  # of evaluation: "whole", "layers" or "parts"
-    step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all where they are fused
+    step: Work = field(default_factory=Work)  # one step: of one sub-GCN, or of all of them on a batch
     scoring: Work = field(default_factory=Work)  # one evaluation
 
     def peak(self, place: str) -> int:
@@ -181,7 +182,7 @@ class _Run:
         self._runner = make_runner(config.runner)
         if isinstance(self._runner, Fused):  # it would try a step on copies, and tensors without values have none
             shared = self._sampler.for_sub_gcn(0) is self._sampler
-            self._runner.fuses = shared and gist.input_axis is None
+            self._runner.together = shared and gist.input_axis is None
 
     def _rehearse_round(self, number: int) -> None:
         """Train, aggregate, evaluate and save once."""
@@ -190,12 +191,14 @@ class _Run:
         with self._stage("training"):
             saved = self._saved() if number else []  # while the last round's state is written
             self._round = round_ = self._begin_round(number, plan)  # the round before is there until this one is
-            together = len(round_.members) > 1
-            found.fused = together and isinstance(self._runner, Fused) and bool(self._runner.fuses)
-            prefetches = self._streams and together and not found.fused
+            several = len(round_.members) > 1
+            fused = isinstance(self._runner, Fused) and bool(self._runner.together)
+            found.fused = several and fused
+            prefetches = self._streams and several and not fused
             ahead = filler(found.slices[-1] * prefetches)  # the next sub-GCN's slice
             losses = self._runner(round_, self._sampler, plan.training, Stretch(0, STEPS, STEPS), 0)
             found.step = self._sampler.steps[-1]
+            found.together = several and bool(getattr(self._runner, "together", False))
             del saved, ahead
         with self._stage("aggregation"):
             round_.aggregate(losses)

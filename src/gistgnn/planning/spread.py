@@ -75,7 +75,7 @@ def spread(
         )
     found = {m: rehearse(replace(config, sub_gcns=m), sizes)[0] for m in wanted}
     rates = measure([run.step for run in found.values()], torch.device(config.device))
-    steps = {m: rates.seconds(run.step) / (m if run.fused else 1) for m, run in found.items()}
+    steps = {m: rates.seconds(run.step) / (m if run.together else 1) for m, run in found.items()}
     return [_project(config, w, m, found[m], steps, network) for w, m in pairs]
 
 

@@ -35,22 +35,22 @@ class Fused:
     round shows whether it does.
 
     Attributes:
-        fuses: whether the sub-GCNs are fused; None before the first round.
+        together: whether the sub-GCNs are fused; None before the first round.
     """
 
     def __init__(self) -> None:
-        self.fuses: bool | None = None
+        self.together: bool | None = None
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
         if len(round_.members) < 2:
             return InTurn()(round_, sampler, training, stretch, seed)
-        if self.fuses is None:
+        if self.together is None:
             why_not = _why_not(round_, sampler, stretch, training)
-            self.fuses = why_not is None
+            self.together = why_not is None
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
-        if not self.fuses:
+        if not self.together:
             return InTurn()(round_, sampler, training, stretch, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout

@@ -13,11 +13,15 @@ from gistgnn.utils.lazy import Registry
 if TYPE_CHECKING:
     from gistgnn.runners.runner import Runner
 
-RunnerName = Literal["in-turn", "fused"]
+RunnerName = Literal["auto", "in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
 
 RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
-    {"in-turn": "gistgnn.runners.in_turn:InTurn", "fused": "gistgnn.runners.fused:Fused"}
+    {
+        "auto": "gistgnn.runners.auto:Auto",
+        "in-turn": "gistgnn.runners.in_turn:InTurn",
+        "fused": "gistgnn.runners.fused:Fused",
+    }
 )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
-from gistgnn.sampling import Batch, arguments
+from gistgnn.sampling import Batch, arguments, multiplying
 
 
 class Stack:
@@ -37,7 +37,8 @@ class Stack:
             return out, {name: state[name].detach() for name in buffers}
 
         out: Tensor
-        out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
+        with multiplying(model, batch, given):
+            out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
         return out
 
     def clip_gradients(self, largest: float) -> None:

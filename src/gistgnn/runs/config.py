@@ -99,7 +99,7 @@ class RunConfig:
         device: where the sub-GCNs train.
         training: the settings of training.
         sampler: how batches are made; None: every step sees the whole graph.
-        runner: where the sub-GCNs of a round train, "in-turn" or "fused".
+        runner: how the sub-GCNs of a round train, "auto", "in-turn" or "fused" (see `GIST.fit`).
         inductive: train on the subgraph of the training nodes alone.
         standardise: scale features to mean 0 and deviation 1 over the training nodes; None: unless they are words (see
             `gistgnn.graphs.Standardisation.suits`).
@@ -118,7 +118,7 @@ class RunConfig:
     device: str = "cpu"
     training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))
     sampler: "Sampling | None" = None
-    runner: str = "in-turn"
+    runner: str = "auto"
     inductive: bool = False
     standardise: bool | None = False
     evaluation: "Evaluation" = field(default_factory=_default_evaluation)

@@ -10,7 +10,7 @@ from gistgnn.utils.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.sampling.batch import Batch, Share, training_subgraph, whole_graph
-    from gistgnn.sampling.call import arguments, check_fits, forward
+    from gistgnn.sampling.call import arguments, check_fits, forward, multiplying
     from gistgnn.sampling.clusters import ClusterBatches, ClusterSampling
     from gistgnn.sampling.ladies_fastgcn import FastGCNSampling, LadiesSampling
     from gistgnn.sampling.neighbor import NeighborSampling
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
 __all__ = ["Batch", "Share", "training_subgraph", "whole_graph"]
-__all__ += ["arguments", "check_fits", "forward"]
+__all__ += ["arguments", "check_fits", "forward", "multiplying"]
 __all__ += ["ClusterBatches", "ClusterSampling"]
 __all__ += ["FastGCNSampling", "LadiesSampling"]
 __all__ += ["NeighborSampling"]
@@ -28,7 +28,7 @@ __all__ += ["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"]
 __all__ += ["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"]
 _HOMES = {
     **dict.fromkeys(["Batch", "Share", "training_subgraph", "whole_graph"], "batch"),
-    **dict.fromkeys(["arguments", "check_fits", "forward"], "call"),
+    **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
     **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),
     **dict.fromkeys(["NeighborSampling"], "neighbor"),

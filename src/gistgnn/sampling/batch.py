@@ -11,6 +11,7 @@ from gistgnn.graphs import Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
 
 Compute = Callable[[], dict[str, Tensor]]
@@ -67,6 +68,11 @@ class Batch:
         else:
             adj = Adjacency.from_pattern(self.edges, self.x.dtype, self.edge_data.get("edge_weight"))
         return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
+
+    @cached_property
+    def products(self) -> Products:
+        """The matrices that PyG's layers multiply by."""
+        return Products(self.dense)
 
     @cached_property
     def entry_data(self) -> Mapping[str, Tensor]:

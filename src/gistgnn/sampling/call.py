@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
+from gistgnn.nn.pyg_layers import sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
 
@@ -129,6 +131,13 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
     return Arguments((batch.dense, batch.edge_index) if takes.structure else (batch.dense,), given)
 
 
+def multiplying(model: nn.Module, batch: Batch, inputs: Arguments) -> AbstractContextManager[None]:
+    """Return a context in which PyG's layers in the model multiply by matrices of the batch: see `sparse_layers`."""
+    if signature(model).structure != "edge_index":
+        return nullcontext()
+    return sparse_layers(model, batch.products, *inputs)
+
+
 def forward(model: nn.Module, batch: Batch) -> Tensor:
     """Return the model's output for every node of the batch, [N, C]; `arguments` says how it is called.
 
@@ -138,7 +147,9 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
         InputError: the output is not one tensor with a row for each node.
     """
     inputs = arguments(model, batch)
-    out, nodes = model(*inputs.positional, **inputs.by_name), batch.x.shape[0]
+    with multiplying(model, batch, inputs):
+        out = model(*inputs.positional, **inputs.by_name)
+    nodes = batch.x.shape[0]
     if isinstance(inputs.positional[-1], SampledAdjacency):
         nodes = inputs.positional[-1].num_outputs
     if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != nodes:

@@ -29,6 +29,11 @@ class Pace:
         self._evaluations: list[float] = []  # seconds
         self._taken, self._begun = 0, clock()
 
+    def learn(self, together: bool | None) -> None:
+        """Learn whether all sub-GCNs take a step at once, unless a round has shown it; None: it is still not known."""
+        if together is not None and not self._measured:
+            self._together = together
+
     def step(self, plan: RoundPlan) -> int:
         """Count a step of a round; return how many were counted in it."""
         self._taken += 1

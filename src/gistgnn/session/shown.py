@@ -51,7 +51,7 @@ class ShownRun:
 
     Args:
         schedule: returns the rounds of the run; with a budget they change.
-        runner: trains the sub-GCNs; one with a true attribute `fuses` takes a step of all of them at once.
+        runner: trains the sub-GCNs; one with a true attribute `together` takes a step of all of them on each batch.
         shown: show it; otherwise nothing happens.
     """
 
@@ -70,7 +70,7 @@ class ShownRun:
         if self._display is None:
             yield sampler
             return
-        self._pace = pace = Pace(rounds, getattr(self._runner, "fuses", None))
+        self._pace = pace = Pace(rounds, getattr(self._runner, "together", None))
         schedule = self._schedule
         self._state.left = lambda: pace.left(schedule())
         self._state.rounds, self._state.of = rounds, self._schedule().rounds
@@ -107,6 +107,7 @@ class ShownRun:
     def _step(self) -> None:
         assert self._display
         assert self._pace
+        self._pace.learn(getattr(self._runner, "together", None))  # it is known once a round has begun
         plan, state = self._plan(), self._state
         state.step, state.steps, state.activity = self._pace.step(plan), self._pace.expected(plan), ""
         self._display.changed(state)

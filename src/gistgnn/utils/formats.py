@@ -38,7 +38,7 @@ def rough_duration(seconds: float) -> str:
     if seconds < 90 or minutes < 90:
         return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min"
     hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 36 else f"{hours // 24:,} days {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours < 36 else f"{plural(hours // 24, 'day')} {hours % 24} h"
 
 
 def time_unit(seconds: float) -> tuple[int, str]:

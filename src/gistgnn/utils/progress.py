@@ -69,7 +69,8 @@ def status(state: State, width: int) -> str:
 
 def _parts(state: State) -> list[tuple[int, int, str]]:
     """Return the parts of the line: how easily each is left out, its place, its text."""
-    current = min(state.rounds + 1, state.of)
+    over = state.activity and state.rounds  # what follows a round belongs to it
+    current = state.rounds if over else min(state.rounds + 1, state.of)
     parts = [(0, f"round {current:,}/{state.of:,}")]
     if state.ended:
         parts = [(0, f"{state.rounds:,} of {plural(state.of, 'round')}")]

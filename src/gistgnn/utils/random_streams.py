@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gistgnn.utils.checks import LARGEST_SEED, check_count
 
@@ -43,3 +44,35 @@ def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None
             with torch.cuda.device(cuda):
                 torch.cuda.manual_seed(state)
         yield
+
+
+class Stream:
+    """A stream of (seed, purpose, key) that goes on where the last `with` block has left it.
+
+    Within a block torch's global generators are the stream; afterwards they are as before.
+
+    Args:
+        seed: see `torch_stream`; likewise the others.
+    """
+
+    def __init__(self, seed: int, purpose: str, *key: int, device: torch.device | None = None) -> None:
+        self._device = device if device is not None and device.type == "cuda" else None
+        with torch_stream(seed, purpose, *key, device=device):
+            self._states = self._read()
+
+    def __enter__(self) -> None:
+        self._outside = self._read()
+        self._write(self._states)
+
+    def __exit__(self, *_: object) -> None:
+        self._states = self._read()
+        self._write(self._outside)
+
+    def _read(self) -> list[Tensor]:
+        states = [torch.default_generator.get_state()]
+        return states if self._device is None else [*states, torch.cuda.get_rng_state(self._device)]
+
+    def _write(self, states: list[Tensor]) -> None:
+        torch.default_generator.set_state(states[0])
+        if self._device is not None:
+            torch.cuda.set_rng_state(states[1], self._device)

@@ -1,0 +1,20 @@
+"""Functions with a gradient of their own, called at little cost."""
+
+from typing import Any
+
+import torch
+from torch._functorch.utils import unwrap_dead_wrappers
+
+
+class Function(torch.autograd.Function):
+    """torch's `Function`, for functions that are called by position and without defaults.
+
+    torch looks at the signature of ``forward`` in every call, which takes longer than a small product.
+    """
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        """Return what ``forward`` returns, with its gradient."""
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*arguments)
+        return super(torch.autograd.Function, cls).apply(*unwrap_dead_wrappers(arguments))  # type: ignore[misc]

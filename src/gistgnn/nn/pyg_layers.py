@@ -1,0 +1,238 @@
+"""PyG's layers multiply by CSR matrices of a batch, where that gives the same as passing messages along its edges."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from functools import partial
+from inspect import signature
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import is_batchedtensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.sparse import SparseMatrix
+
+_SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a node gets
+_HALF = (torch.bfloat16, torch.float16)
+_HOOKS = tuple(
+    f"_{step}_forward_{kind}" for step in ("propagate", "message", "aggregate") for kind in ("pre_hooks", "hooks")
+)
+_KEPT = 8  # matrices of a batch; a model that makes other edges at every step gets no more
+_CLOSE = 1e-3  # of the largest value: how far apart two ways to compute it may be
+
+_LAYERS: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # by model: the layers that may multiply
+_SAME: dict[tuple[Any, ...], bool] = {}  # by kind of model and layers: whether the result is the same
+
+
+class Products:
+    """The CSR matrices of a batch, each made once.
+
+    PyG's layers make edges of their own from those of the batch, with self-loops and normalised weights, and make them
+    anew in every layer. So they are recognised by their values.
+
+    Args:
+        x: the batch's features, [N, F], which never change.
+
+    Attributes:
+        normalised: edges and weights that layers have made of those of the batch, by what they depend on.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        self.normalised: dict[tuple[Any, ...], Any] = {}
+        self._known: list[tuple[Tensor, Tensor | None, bool, SparseMatrix]] = []
+        self._of_x: dict[SparseMatrix, Tensor] = {}
+
+    def matrix(self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool) -> SparseMatrix | None:
+        """Return the matrix that sums, or averages, what comes along edges; None if there are too many.
+
+        Args:
+            edges: [2, E], sources over targets.
+            weight: [E]; None: 1.
+            dtype: of the matrix.
+            mean: divide by the number of edges into a node.
+        """
+        for others, other, averages, matrix in self._known:
+            if averages == mean and matrix.dtype == dtype and _equal(edges, others) and _equal(weight, other):
+                return matrix
+        if len(self._known) == _KEPT:
+            return None
+        pattern, order = Pattern.from_entries(edges[1], edges[0], (len(self.x), len(self.x)))
+        value = torch.ones(pattern.nnz, device=edges.device) if weight is None else weight.detach()
+        value = (value if order is None else value.index_select(0, order)).to(dtype)
+        if mean:
+            value = value / pattern.rowptr.diff().to(value.dtype).index_select(0, pattern.row)
+        self._known.append((edges, weight, mean, SparseMatrix.from_pattern(pattern, value)))
+        return self._known[-1][-1]
+
+    def multiply(self, matrix: SparseMatrix, h: Tensor) -> Tensor:
+        """Return the product; that with the batch's own features is computed once."""
+        if h is not self.x:
+            return matrix @ h
+        if matrix not in self._of_x:
+            self._of_x[matrix] = matrix @ h
+        return self._of_x[matrix]
+
+
+@contextmanager
+def sparse_layers(
+    model: nn.Module, products: Products, positional: tuple[Any, ...], by_name: dict[str, Tensor]
+) -> Iterator[None]:
+    """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
+
+    A layer does so if PyG says that it may (`message_and_aggregate`), and its messages are features of the sources,
+    perhaps times a constant weight of the edge. Output and gradients of a model of this kind are compared first, on the
+    first batch that one is trained on. Where they differ, and for all other models, nothing happens.
+
+    Args:
+        model: any model.
+        products: of the batch.
+        positional: what its forward is called with inside the block.
+        by_name: likewise.
+    """
+    layers = multiplies(model)
+    if not layers or isinstance(products.x, FakeTensor) or not _same(model, layers, products, positional, by_name):
+        yield
+        return
+    with _multiplying(layers, products, positional[1], by_name.get("edge_weight")):
+        yield
+
+
+def multiplies(model: nn.Module) -> list[Any]:
+    """Return the layers of PyG in a model that may multiply; those at the model's first call."""
+    if model not in _LAYERS:
+        own = "torch_geometric.nn" in sys.modules and not hasattr(model, "_orig_mod")  # compiled code stays as it is
+        _LAYERS[model] = [layer for layer in model.modules() if _may_multiply(layer)] if own else []
+    return _LAYERS[model]
+
+
+def _may_multiply(layer: nn.Module) -> bool:
+    from torch_geometric.nn import MessagePassing
+
+    if not isinstance(layer, MessagePassing) or "propagate" in vars(layer):
+        return False
+    return (
+        layer.fuse
+        and layer.aggr in _SUMS
+        and (layer.flow, layer.node_dim, layer.decomposed_layers) == ("source_to_target", -2, 1)
+        and not _is_watched(layer)
+        and signature(layer.message).parameters.keys() <= {"x_j", "edge_weight"}
+        and type(layer).update is MessagePassing.update
+    )
+
+
+def _is_watched(layer: Any) -> bool:
+    """Tell whether something looks at the layer's messages."""
+    return bool(layer.explain) or any(getattr(layer, hooks) for hooks in _HOOKS)
+
+
+def _same(
+    model: nn.Module, layers: list[Any], products: Products, positional: tuple[Any, ...], by_name: dict[str, Tensor]
+) -> bool:
+    """Tell whether a model of this kind gives the same; False if that is not known and gradients are off."""
+    kind = type(model), frozenset(by_name), *((type(layer), layer.aggr) for layer in layers)
+    if kind not in _SAME:
+        if not torch.is_grad_enabled() or not all(value.numel() for value in positional):
+            return False
+        device = products.x.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            try:
+                plain, multiplied = (_values(model, each, positional, by_name) for each in (None, products))
+                _SAME[kind] = len(plain) == len(multiplied) and all(map(_close, plain, multiplied))
+            except Exception:  # of the user's model, which the plain way may raise as well
+                _SAME[kind] = False
+    return _SAME[kind]
+
+
+def _values(
+    model: nn.Module, products: Products | None, positional: tuple[Any, ...], by_name: dict[str, Tensor]
+) -> list[Tensor]:
+    """Return the output, without dropout, and the gradients; with `products`, layers multiply."""
+    copy = deepcopy(model).eval()  # a module may have state
+    edges = positional[1], by_name.get("edge_weight")
+    with _multiplying(multiplies(copy), products, *edges) if products else nullcontext():
+        out = copy(*positional, **by_name)
+    out.square().mean().backward()
+    return [out.detach(), *(p.grad for p in copy.parameters() if p.grad is not None)]
+
+
+@contextmanager
+def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weight: Tensor | None) -> Iterator[None]:
+    replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
+    for layer in layers:
+        own = {"propagate": partial(_propagate, layer, products)}
+        if (
+            getattr(layer, "cached", True) is False
+            and "_cached_edge_index" in vars(layer)
+            and "forward" not in vars(layer)
+        ):
+            own["forward"] = partial(_forward, layer, products, edge_index, weight)
+        vars(layer).update(own)
+        replaced.append((layer, own))
+    try:
+        yield
+    finally:
+        for layer, own in replaced:
+            for name in own:
+                del vars(layer)[name]
+
+
+def _forward(
+    layer: Any, products: Products, edge_index: Tensor, weight: Tensor | None, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a layer with the normalised edges that it would make of the batch's, if one like it has made them before."""
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    edges = [value for value in tensors if value.dim() == 1 or not value.is_floating_point()]
+    if not edges or edges[0] is not edge_index or not all(value is weight for value in edges[1:]):
+        return type(layer).forward(layer, *args, **kwargs)  # the model has changed the edges
+    options = (getattr(layer, name, None) for name in ("improved", "add_self_loops", "normalize", "flow"))
+    made_of = (type(layer), *options, tensors[0].dtype, len(edges))
+    attributes = vars(layer)
+    attributes.update(_cached_edge_index=products.normalised.get(made_of), cached=True)
+    try:
+        return type(layer).forward(layer, *args, **kwargs)
+    finally:
+        made = attributes["_cached_edge_index"]
+        attributes.update(_cached_edge_index=None, cached=False)
+        if made is not None and all(value is None or _is_constant(value) for value in made):
+            products.normalised[made_of] = made
+
+
+def _propagate(layer: Any, products: Products, edge_index: Tensor, size: Any = None, **given: Any) -> Tensor:
+    """Do what `layer.propagate` does, by a product where edges and weights are constants."""
+    x, weight = given.get("x"), given.get("edge_weight")
+    sources, targets = x if isinstance(x, (tuple, list)) else (x, None)
+    messages = sources.dtype if weight is None else torch.promote_types(sources.dtype, weight.dtype)
+    dtype = torch.float32 if messages in _HALF else messages  # the CPU has no sparse product in bfloat16
+    nodes = len(products.x)
+    constant = _is_constant(edge_index) and (weight is None or _is_constant(weight)) and not _is_watched(layer)
+    if constant and sources.dim() == 2 and len(sources) == nodes and (targets is None or len(targets) == nodes):
+        matrix = products.matrix(edge_index, weight, dtype, mean=layer.aggr == "mean")
+        if matrix is not None:
+            return products.multiply(matrix, sources.to(dtype)).to(messages)
+    out: Tensor = type(layer).propagate(layer, edge_index, size=size, **given)
+    return out
+
+
+def _is_constant(tensor: Any) -> bool:
+    """Tell whether a tensor of edges or of weights is the same for all sub-GCNs, and has no gradient."""
+    plain = isinstance(tensor, Tensor) and tensor.layout is torch.strided and not is_batchedtensor(tensor)
+    return plain and not tensor.requires_grad and tensor.dim() == (1 if tensor.is_floating_point() else 2)
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or (one.shape == other.shape and torch.equal(one, other))
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Compare two tensors up to rounding."""
+    return one.shape == other.shape and bool(((one - other).abs() <= _CLOSE * one.abs().max().clamp(min=1e-6)).all())

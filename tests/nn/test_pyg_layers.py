@@ -1,0 +1,275 @@
+"""PyG's layers give the same by products with matrices as by messages, and are left alone where they do not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch_geometric.nn.conv import gcn_conv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import spmm
+
+from gistgnn.nn import pyg_layers
+from gistgnn.runners.stack import Stack
+from gistgnn.sampling import Batch, forward
+
+N, F, C = 20, 6, 3
+D = torch.float64
+
+
+def edges(seed: int = 0) -> Tensor:
+    """Edges with self-loops, repetitions, and a node without any."""
+    found = torch.randint(N - 1, (2, 60), generator=torch.Generator().manual_seed(seed))
+    return torch.cat([found, found[:, :5], torch.tensor([[3, 4], [3, 4]])], dim=1)
+
+
+def batch(*, weighted: bool = False) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    x, y = torch.randn(N, F, generator=rng, dtype=D), torch.arange(N) % C
+    data = {"edge_weight": torch.rand(edges().shape[1], generator=rng, dtype=D)} if weighted else {}
+    return Batch(x, edges(), y, torch.arange(N), edge_data=data)
+
+
+class Net(nn.Module):
+    """Two layers, the first of which sees the features."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([first, second])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index).tanh()
+        return x
+
+
+class WeightedNet(Net):
+    """The same with weights of edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
+        for conv in self.convs:
+            x = conv(x, edge_index, edge_weight).tanh()
+        return x
+
+
+def twice(layer: Callable[..., nn.Module], kind: type[Net] = Net, **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return kind(layer(F, F, **options), layer(F, C, **options)).double()
+
+
+MULTIPLY = {
+    "GCN": lambda: twice(pyg.GCNConv),
+    "GCN improved": lambda: twice(pyg.GCNConv, improved=True),
+    "GCN without loops": lambda: twice(pyg.GCNConv, add_self_loops=False),
+    "GCN not normalised": lambda: twice(pyg.GCNConv, normalize=False),
+    "GCN with weights": lambda: twice(pyg.GCNConv, WeightedNet),
+    "SAGE": lambda: twice(pyg.SAGEConv),
+    "SAGE, sum": lambda: twice(pyg.SAGEConv, aggr="sum"),
+    "GraphConv, mean of weighted": lambda: twice(pyg.GraphConv, WeightedNet, aggr="mean"),
+    "GIN": lambda: Net(pyg.GINConv(nn.Linear(F, F)), pyg.GINConv(nn.Linear(F, C))).double(),
+    "TAG": lambda: twice(pyg.TAGConv),
+    "SG": lambda: twice(pyg.SGConv, K=2),
+    "ClusterGCN": lambda: twice(pyg.ClusterGCNConv),
+    "MixHop": lambda: Net(pyg.MixHopConv(F, 2), pyg.GCNConv(6, C)).double(),
+    "GCN, model of PyG": lambda: pyg.GCN(F, 8, 2, C).double(),
+    "SAGE, model of PyG": lambda: pyg.GraphSAGE(F, 8, 2, C, norm="batch").double(),
+}
+
+
+def both(model: nn.Module, seen: Batch) -> tuple[list[Tensor], list[Tensor], int]:
+    """Output and gradients by messages and as gistgnn runs the model; and how many matrices were made."""
+    model.eval()
+
+    def gradients(out: Tensor) -> list[Tensor]:
+        model.zero_grad()
+        out.sin().sum().backward()
+        return [out.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+    messages = gradients(model(seen.x, seen.edge_index, *seen.edge_data.values()))
+    pyg_layers._SAME.clear()
+    return messages, gradients(forward(model, seen)), len(seen.products._known)
+
+
+@pytest.mark.parametrize("name", MULTIPLY)
+def test_outputs_and_gradients_are_the_same(name: str) -> None:
+    model = MULTIPLY[name]()
+    messages, products, matrices = both(model, batch(weighted="weight" in name))
+    torch.testing.assert_close(products, messages)
+    assert matrices == 1
+    assert not any("propagate" in vars(layer) for layer in model.modules())
+
+
+@pytest.mark.parametrize("name", MULTIPLY)
+def test_stacked_models_are_the_same(name: str) -> None:
+    models = [MULTIPLY[name]().eval() for _ in range(2)]
+    for p in models[1].parameters():
+        p.data.mul_(1.1)
+    seen = batch(weighted="weight" in name)
+    expected = [model(seen.x, seen.edge_index, *seen.edge_data.values()) for model in models]
+    torch.testing.assert_close(Stack(models).logits(seen), torch.stack(expected))
+    assert len(seen.products._known) == 1
+
+
+class Relu(pyg.GCNConv):
+    """Its messages are not those of the class that it inherits `message_and_aggregate` from."""
+
+    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+        return edge_weight.view(-1, 1) * x_j.relu()
+
+
+class Detached(pyg.GCNConv):
+    """Its output is the same, and its gradient is not."""
+
+    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+        return edge_weight.view(-1, 1) * x_j.detach()
+
+
+class Untrue(pyg.SAGEConv):
+    """What it gives for a matrix is something else; here it is not asked for it."""
+
+    def message_and_aggregate(self, adj_t: Any, x: Any) -> Tensor:
+        return 2 * spmm(adj_t, x[0], reduce=self.aggr)
+
+
+class Learned(nn.Module):
+    """The weights of edges are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.weight = pyg.GraphConv(F, C), nn.Parameter(torch.rand(edges().shape[1]))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index, self.weight)
+
+
+class Hooked(Net):
+    """A hook changes the messages."""
+
+    def __init__(self) -> None:
+        super().__init__(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C))
+        for conv in self.convs:
+            conv.register_message_forward_hook(lambda module, inputs, out: out.abs())
+
+
+LEFT_ALONE = {
+    "other messages": lambda: twice(Relu),
+    "other gradients": lambda: twice(Detached),
+    "learned weights": lambda: Learned().double(),
+    "hooks": lambda: Hooked().double(),
+    "maximum": lambda: twice(pyg.SAGEConv, aggr="max"),
+    "features in three dimensions": lambda: twice(pyg.ARMAConv),
+    "attention": lambda: twice(pyg.GATConv),
+    "from target to source": lambda: twice(pyg.GCNConv, flow="target_to_source"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_other_layers_pass_messages(name: str) -> None:
+    messages, ours, _ = both(LEFT_ALONE[name](), batch())
+    assert all(torch.equal(one, other) for one, other in zip(messages, ours, strict=True))
+
+
+def test_a_layer_that_is_untrue_to_pyg_is_right_all_the_same() -> None:
+    messages, ours, _ = both(twice(Untrue), batch())
+    torch.testing.assert_close(ours, messages)
+
+
+def test_the_check_changes_neither_the_model_nor_random_numbers() -> None:
+    model = pyg.GCN(F, 8, 2, C, dropout=0.5, norm="batch").double().train()
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    seen = batch()
+    pyg_layers._SAME.clear()
+    pyg_layers._same(model, pyg_layers.multiplies(model), seen.products, (seen.dense, seen.edge_index), {})
+    assert list(pyg_layers._SAME.values()) == [True]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_kind_of_model_that_was_not_trained_passes_messages() -> None:
+    pyg_layers._SAME.clear()
+    seen = batch()
+    with torch.no_grad():
+        forward(twice(pyg.GCNConv), seen)
+    assert not seen.products._known
+    forward(twice(pyg.GCNConv), seen)
+    with torch.no_grad():
+        forward(twice(pyg.GCNConv), seen)
+    assert len(seen.products._known) == 1
+
+
+def test_errors_leave_the_layers_as_they_were() -> None:
+    class Failing(Net):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out = super().forward(x, edge_index)
+            if self.training:
+                raise ValueError("it fails")
+            return out
+
+    model = Failing(pyg.GCNConv(F, F), pyg.GCNConv(F, C)).double()
+    with pytest.raises(ValueError, match="it fails"):
+        forward(model.train(), batch())
+    assert not any("propagate" in vars(layer) for layer in model.modules())
+
+
+def test_normalised_edges_are_made_once_for_the_same_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return gcn_norm(*args)
+
+    monkeypatch.setattr(gcn_conv, "gcn_norm", counted)
+    model, seen = pyg.GCN(F, 8, 4, C).double(), batch()
+    forward(model, seen)
+    made.clear()
+    forward(model, seen)
+    assert not made
+    assert all(conv._cached_edge_index is None and conv.cached is False for conv in model.convs)
+    assert not any(conv._forward_hooks or conv._forward_pre_hooks for conv in model.convs)
+
+
+def test_layers_of_one_model_may_see_other_edges_or_weights() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = nn.ModuleList([pyg.GCNConv(F, F, improved=improved) for improved in (False, True, False)])
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+            first, second, third = self.convs
+            whole = first(x, edge_index) + first(x, edge_index, edge_weight) + second(x, edge_index)
+            fewer = third(whole, edge_index[:, ::2]) + third(whole, edge_index[:, ::2], edge_weight[::2])
+            return fewer + third(whole, edge_index, edge_weight=2 * edge_weight)
+
+    messages, ours, _ = both(Mixed().double(), batch(weighted=True))
+    torch.testing.assert_close(ours, messages)
+
+
+def test_new_edges_at_every_step_are_not_kept() -> None:
+    class Dropping(Net):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return super().forward(x, edge_index[:, torch.rand(edge_index.shape[1]) < 0.5])
+
+    model, seen = Dropping(pyg.SAGEConv(F, F), pyg.SAGEConv(F, C)).double(), batch()
+    for seed in range(12):
+        torch.manual_seed(seed)
+        ours = forward(model, seen)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(ours, model(seen.x, seen.edge_index))
+    assert len(seen.products._known) <= pyg_layers._KEPT
+
+
+@pytest.mark.parametrize("layer", [pyg.GCNConv, pyg.SAGEConv])
+def test_in_bfloat16_they_have_the_type_of_messages(layer: Callable[..., nn.Module]) -> None:
+    model, seen = twice(layer).float().eval(), batch()
+    half = Batch(seen.x.float(), seen.edges, seen.y, seen.loss_nodes)
+    with torch.autocast("cpu", torch.bfloat16):
+        messages, ours = model(half.x, half.edge_index), forward(model, half)
+        stacked = Stack([model, model]).logits(half)
+    assert half.products._known
+    assert ours.dtype == messages.dtype
+    torch.testing.assert_close(ours, messages, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(stacked[1].float(), messages.float(), rtol=0.05, atol=0.05)
