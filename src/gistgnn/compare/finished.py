@@ -25,7 +25,7 @@ def file_of(directory: Path, prefix: str, request: Any) -> Path:
 
 
 def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
-    """Return the content of a file; None if it is missing, damaged, of an earlier version, or does not fit the request."""
+    """Return the content of a file; None if it does not fit the request, is missing, damaged or of another version."""
     try:
         record = read_record(path, _VERSION, {}, "it is done again")
         content = {name: value for name, value in record.items() if name not in (CHECKSUM, VERSION)}

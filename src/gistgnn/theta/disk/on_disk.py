@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -22,10 +21,10 @@ from gistgnn.io.whole_files import remove_leftovers
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
-from gistgnn.theta.disk.state import check_shapes, read_state, write_state
-from gistgnn.theta.disk.tensor_file import Rows, unwritable
+from gistgnn.theta.disk.new_files import write_new
+from gistgnn.theta.disk.state import MOMENT_FILES, PARAMETERS, STATE, check_shapes, read_state, write_state
+from gistgnn.theta.disk.tensor_file import Rows
 from gistgnn.theta.disk.tensor_folder import EditableFolder
-from gistgnn.theta.initial import write_initial
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import Cut
@@ -33,8 +32,7 @@ from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Trained
 from gistgnn.theta.whole_theta import WholeTheta
 
-PARAMETERS = "parameters"
-_STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
+_ROUND = "round"
 
 
 class OnDisk(WholeTheta):
@@ -60,12 +58,12 @@ class OnDisk(WholeTheta):
 
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
         self.folder, self._lock = folder, FolderLock(folder, beside=True)
-        self._state = read_state(folder / _STATE)
+        self._state = read_state(folder / STATE)
         self.files_id = self._run = self._state["run"]
         self._journal = Journal(folder / _ROUND, self._run)
         self._parameters = self._open(PARAMETERS)
         super().__init__(spec.layout, spec.widths, self._parameters.specs)
-        self._moments = self._open(_MOMENTS) if self._state["moments"] else None
+        self._moments = self._open(MOMENT_FILES) if self._state["moments"] else None
         check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         self.round, self.loss = self._state["round"], self._state["loss"]
         if self._journal.folder.exists():
@@ -81,32 +79,8 @@ class OnDisk(WholeTheta):
         with locked(folder, beside=True):
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-            cls._write_initial(folder, spec, half=store.precision == "bf16")
+            write_new(folder, spec, half=store.precision == "bf16")
             return cls(spec, folder)
-
-    @staticmethod
-    def _write_initial(folder: Path, spec: ModelSpec, *, half: bool) -> None:
-        """Write the model's initial values into a folder, in place of what is there."""
-        specs = spec.tensor_specs(half=half)
-        temporary = folder.with_name(folder.name + ".tmp")
-        try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            # Not the run's id: a Θ may be made before the settings of a run are known.
-            run = secrets.token_hex(16)
-            with closing(EditableFolder.create(temporary / PARAMETERS, specs, run)) as files:
-                write_initial(spec, lambda name, start, values: files.file_of[name].write_flat(name, start, values))
-                files.sum_up()
-                files.sync()
-                digest = files.save(0)
-            state = {"run": run, "round": 0, "loss": 0.0, "written": 0, "best": None, "counters": {}}
-            write_state(temporary / _STATE, {**state, PARAMETERS: digest, _MOMENTS: None})
-            shutil.rmtree(folder, ignore_errors=True)
-            temporary.rename(folder)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
@@ -142,7 +116,7 @@ class OnDisk(WholeTheta):
         self._change_state(counters={}, moments=None)  # first: a kill in the middle of the removal leaves no half
         self._moments.close()
         self._moments = None
-        shutil.rmtree(self.folder / _MOMENTS, ignore_errors=True)
+        shutil.rmtree(self.folder / MOMENT_FILES, ignore_errors=True)
 
     def keep(self, i: int, trained: Trained) -> None:
         """Write a trained sub-GCN into the journal."""
@@ -230,7 +204,7 @@ class OnDisk(WholeTheta):
     def _save_round(self, note: dict[str, Any]) -> None:
         """Write the checksums of the new Θ, and then the state that names them."""
         written, digests = note["written"], dict[str, str | None]()
-        for name, files in ((PARAMETERS, self._parameters), (_MOMENTS, self._moments)):
+        for name, files in ((PARAMETERS, self._parameters), (MOMENT_FILES, self._moments)):
             if files:
                 files.sync()
             digests[name] = files.save(written) if files else None
@@ -261,7 +235,7 @@ class OnDisk(WholeTheta):
         if new and self._moments:
             self._moments.extend(new)
         elif new:
-            self._moments = EditableFolder.create(self.folder / _MOMENTS, new, self._run)
+            self._moments = EditableFolder.create(self.folder / MOMENT_FILES, new, self._run)
 
     def _place(self, key: str) -> tuple[EditableFolder, str]:
         if key.startswith(THETA):
@@ -296,7 +270,7 @@ class OnDisk(WholeTheta):
     def _remove_leftovers(self) -> None:
         """Remove what a killed process was about to write: copies of the best Θ, moments, checksums, states."""
         if not self._moments:
-            shutil.rmtree(self.folder / _MOMENTS, ignore_errors=True)
+            shutil.rmtree(self.folder / MOMENT_FILES, ignore_errors=True)
         for files in filter(None, (self._parameters, self._moments)):
             files.forget_before(self._state["written"])
         for path in self.folder.glob("*.tmp"):
@@ -305,4 +279,4 @@ class OnDisk(WholeTheta):
 
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes
-        write_state(self.folder / _STATE, self._state)
+        write_state(self.folder / STATE, self._state)

@@ -92,9 +92,7 @@ def save_checksums(path: Path, files: Mapping[str, Checksums], run: str) -> str:
     numbers |= {f"{name}/{key}": blocks for name, own in files.items() for key, blocks in own.blocks.items()}
     specs = {key: (found.shape, torch.int64) for key, found in numbers.items()}
     with replacing(path) as temporary:
-        return write_tensors(
-            temporary, specs, lambda key: [torch.from_numpy(numbers[key].view(np.int64))], {RUN: run}
-        )
+        return write_tensors(temporary, specs, lambda key: [torch.from_numpy(numbers[key].view(np.int64))], {RUN: run})
 
 
 def load_checksums(path: Path, advice: str, *, digest: str, run: str) -> dict[str, Checksums]:

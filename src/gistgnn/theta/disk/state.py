@@ -10,6 +10,7 @@ from gistgnn.errors import InputError
 from gistgnn.io.records import Schema, read_record, write_record
 from gistgnn.theta.disk.tensor_file import START_AGAIN
 
+PARAMETERS, MOMENT_FILES, STATE = "parameters", "moments", "theta.json"  # names in the folder of Θ
 _VERSION = 2
 _SCHEMA: Schema = {
     "run": str,  # the id of these files

@@ -23,6 +23,7 @@ from gistgnn.utils.tensor_bytes import bytes_of
 WRITTEN = 2**24  # bytes at a time
 START_AGAIN = "this Θ cannot be used: start the run again"
 
+Range = slice  # a method has the other name
 Rows = Callable[[int, int], Tensor]  # (first, last) among the rows of a cut -> the values of these rows
 
 
@@ -132,7 +133,7 @@ class EditableFile(TensorFile):
         self._fill_checked(name, found, [(first, last)])
         return found[start - first : stop - first]
 
-    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+    def read(self, place: Place, rows: Range | None = None, columns: Range | None = None) -> Tensor:
         """Read a tensor of this file, or some rows and columns of it, as a model does; see `TensorFile.read`.
 
         For some columns, whole rows are read the first time, to check them, and later only these columns.
@@ -186,13 +187,12 @@ class EditableFile(TensorFile):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
             raise InputError(f"{path} is damaged ({reason(error)}); {self._advice}") from error
         if not fits:
-            other = metadata.get(RUN) != self.checksums.run
-            raise InputError(f"{path} is {'of another run' if other else 'damaged: its header changed'}; {self._advice}")
+            ours = metadata.get(RUN) == self.checksums.run
+            why = "damaged: its header has changed" if ours else "of another run"
+            raise InputError(f"{path} is {why}; {self._advice}")
         return places
 
-    def _fill_checked(
-        self, name: str, out: Tensor, spans: Sequence[tuple[int, int]], *, checked: bool = True
-    ) -> None:
+    def _fill_checked(self, name: str, out: Tensor, spans: Sequence[tuple[int, int]], *, checked: bool = True) -> None:
         """Read whole blocks of rows, one span after another, and compare them with their checksums."""
         spec, place = self.specs[name], self.places[name].offset
         size, per = row_bytes(spec), block_rows(spec)
