@@ -72,7 +72,7 @@ def test_a_flipped_bit_in_any_file_is_refused(tmp_path: Path) -> None:
     with copied(tmp_path / "run") as folder:
         expected = everything(folder)
     for file in files_of(tmp_path / "run"):
-        for at in [*some_bytes(file, 60), *range(min(8, file.stat().st_size))]:
+        for at in [*some_bytes(file, 25), *range(min(8, file.stat().st_size))]:
             with copied(tmp_path / "run") as folder:
                 damaged = folder / file.relative_to(tmp_path / "run")
                 with flipped(damaged, at):
@@ -110,7 +110,7 @@ def test_a_flipped_bit_in_a_committed_round_is_refused(tmp_path: Path, monkeypat
     with copied(tmp_path / "run") as folder:
         everything(folder)
     for file in files:
-        for at in some_bytes(file, 25):
+        for at in some_bytes(file, 10):
             with copied(tmp_path / "run") as folder:
                 damaged = folder / file.relative_to(tmp_path / "run")
                 with flipped(damaged, at), refused(str(damaged), f"remove {folder / 'theta/round'} to go on"):
