@@ -217,7 +217,7 @@ def test_clusters_with_a_flipped_bit_are_replaced() -> None:
     """A node that moves to another cluster would change the result in silence."""
     clusters = cluster(ring(), 60, 5)
     assert clusters.path is not None
-    for place in some_bytes(clusters.path, 30):
+    for place in some_bytes(clusters.path, 4):
         with flipped(clusters.path, place), logged() as notes:
             assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
         assert any("computed again" in note for note in notes)
