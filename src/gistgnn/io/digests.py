@@ -50,7 +50,7 @@ def problem_with(path: Path, *, digest: str | None = None, run: str | None = Non
     try:
         said, found = _digests(path)
         writer = _metadata(path).get(RUN) if said == found else None
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"cannot be read ({getattr(error, 'strerror', None) or reason(error)})"
     if said != found:
         return "is damaged: its checksum does not fit"
