@@ -68,7 +68,7 @@ def test_foreign_files_are_named(tmp_path: Path) -> None:
 
 def test_files_without_a_digest(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "t")
-    with refused("cannot be read (ValueError: it has no checksum, so it is damaged, or an earlier version made it)"):
+    with refused("has no checksum, so it is damaged, or an earlier version made it; do it again"):
         check_file(tmp_path / "t", "do it again")
     with refused("No such file", "do it again"):
         check_file(tmp_path / "missing", "do it again")
@@ -77,7 +77,7 @@ def test_files_without_a_digest(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with refused("it is no regular file"):
+    with refused("is no regular file"):
         check_file(tmp_path / "pipe", "do it again")
 
 

@@ -24,6 +24,10 @@ PLACE = 8 + len(_BEGIN)  # of the digest in the file; the header's length comes 
 _PIECE = 2**22  # bytes
 
 
+class _NotOursError(ValueError):
+    """What is wrong with a file that `write_tensors` has not written, in a few words."""
+
+
 def run_id(identity: dict[str, Any]) -> str:
     """Return the id of a run: a digest of the settings and of the graph that a resumed run must have in common."""
     return digest_of(json.loads(json.dumps(identity, sort_keys=True)))
@@ -50,6 +54,8 @@ def problem_with(path: Path, *, digest: str | None = None, run: str | None = Non
     try:
         said, found = _digests(path)
         writer = _metadata(path).get(RUN) if said == found else None
+    except _NotOursError as error:
+        return str(error)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"cannot be read ({getattr(error, 'strerror', None) or reason(error)})"
     if said != found:
@@ -75,7 +81,7 @@ def digest_in(path: Path) -> str:
 def _digests(path: Path) -> tuple[str, str]:
     """Return the digest that a file says it has, and the one that it has."""
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
-        raise ValueError("it is no regular file")
+        raise _NotOursError("is no regular file")
     with path.open("rb", buffering=0) as file:
         begin = file.read(PLACE + len(UNKNOWN))
         said = _said(begin)
@@ -88,7 +94,7 @@ def _digests(path: Path) -> tuple[str, str]:
 
 def _said(begin: bytes) -> str:
     if begin[8:PLACE] != _BEGIN or len(begin) < PLACE + len(UNKNOWN):
-        raise ValueError("it has no checksum, so it is damaged, or an earlier version made it")
+        raise _NotOursError("has no checksum, so it is damaged, or an earlier version made it")
     return begin[PLACE:].decode("latin-1")
 
 
