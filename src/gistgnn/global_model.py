@@ -250,6 +250,7 @@ class GlobalModel:
         multiply_when_called(sub, self._recent)
         return sub
 
+
 def _axes(name: str, axes: Any) -> tuple[int, ...]:
     """Return the numbers of axes, of which there may be one alone."""
     found = tuple(axes) if isinstance(axes, (list, tuple, set, frozenset, range)) else (axes,)

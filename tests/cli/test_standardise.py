@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from gistgnn import load_run
+
 from .conftest import arrays
 from .in_process import refused, run
 
@@ -54,6 +56,14 @@ def test_evaluate_and_predict_scale_as_training_did(
         classes = np.array([int(row["class"]) for row in csv.DictReader(file)])
     right = (classes == graph["y"])[graph["test"]].mean()
     assert right == pytest.approx(record["test"]["accuracy"])
+
+
+def test_a_run_that_is_saved_again_still_scales(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = json.loads((trained / "result.json").read_text())["test"]
+    load_run(trained).save(trained, overwrite=True)
+    capsys.readouterr()
+    assert run("evaluate", trained, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["test"] == pytest.approx(scores)
 
 
 def test_another_number_of_features(

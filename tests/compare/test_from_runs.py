@@ -10,6 +10,7 @@ from gistgnn.cli.main import main
 from gistgnn.compare.from_runs import compare_runs
 from gistgnn.errors import InputError
 from tests.cli.in_process import refused, run
+from tests.helpers.records import rewrite
 
 TRAIN = ("train", "--hidden", 8, "--epochs", 8, "--local-steps", 2, "--json", "--device", "cpu")
 
@@ -59,8 +60,7 @@ def test_the_command_writes_the_page_and_trains_nothing(
 def test_runs_on_other_machines_and_interrupted_ones_are_noted(runs: Path, tmp_path: Path) -> None:
     record: dict[str, Any] = json.loads((runs / "faster/result.json").read_text())
     record["provenance"]["machine"] = "another CPU"
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/result.json").write_text(json.dumps({**record, "interrupted": True}))
+    rewrite(tmp_path / "other", {**record, "interrupted": True})
     _, compared = compare_runs([runs / "first", tmp_path / "other"], 0.5)
     notes = " ".join(compared["notes"])
     assert "times cannot be compared" in notes
@@ -79,9 +79,8 @@ def test_bad_input(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         "cora": {"graph": {**record["graph"], "name": "cora"}},
         "old": {"traffic": None},
     }.items():
-        (tmp_path / name).mkdir()
         changed = {key: value for key, value in {**record, **change}.items() if value is not None or key != "traffic"}
-        (tmp_path / name / "result.json").write_text(json.dumps(changed))
+        rewrite(tmp_path / name, changed)
     with pytest.raises(InputError, match=r"is of the graph digits, .* of cora"):
         compare_runs([runs / "first", tmp_path / "cora"], 0.5)
     with pytest.raises(InputError, match="did not record traffic"):

@@ -20,6 +20,7 @@ from gistgnn.graphs import load, metis
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.graphs.metis import __main__ as program
 from tests.helpers.commands import Forked, ready
+from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
@@ -196,7 +197,7 @@ def test_a_truncated_file_is_replaced(share: float) -> None:
     clusters.path.write_bytes(whole[: int(share * len(whole))])
     with logged() as notes:
         assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
-    assert any(str(clusters.path) in note and "damaged" in note for note in notes)
+    assert any(str(clusters.path) in note and "computed again" in note for note in notes)
     assert clusters.path.read_bytes() == whole
 
 
@@ -209,7 +210,17 @@ def test_a_file_of_another_graph_is_replaced() -> None:
             assert other.path is not None
             clusters.path.write_bytes(other.path.read_bytes())
             assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
-    assert sum("damaged" in note for note in notes) == 2
+    assert sum("is of another graph" in note for note in notes) == 2
+
+
+def test_clusters_with_a_flipped_bit_are_replaced() -> None:
+    """A node that moves to another cluster would change the result in silence."""
+    clusters = cluster(ring(), 60, 5)
+    assert clusters.path is not None
+    for place in some_bytes(clusters.path, 4):
+        with flipped(clusters.path, place), logged() as notes:
+            assert torch.equal(cluster(ring(), 60, 5).order, clusters.order)
+        assert any("computed again" in note for note in notes)
 
 
 def test_an_unwritable_cache_is_ignored(cache_folder: Path) -> None:

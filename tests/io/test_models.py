@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.io import models as model_files
-from gistgnn.io.models import INDEX, SINGLE, find_model, model_path, write_model
+from gistgnn.io.models import INDEX, SINGLE, find_model, index_checksum, model_path, write_model
 from gistgnn.io.stored_model import stored_model
 from gistgnn.io.tensors import DTYPES, TensorFile
 from tests.helpers.refusals import refused
@@ -60,6 +59,7 @@ def test_what_was_written_is_found_and_loads_in_plain_pytorch(kinds: list[tuple]
         if sharded:
             assert written == [*shards(len(files)), INDEX]
             index = json.loads((folder / INDEX).read_text())
+            assert index["metadata"].pop("checksum") == index_checksum(folder / INDEX)
             assert index["metadata"] == {"total_size": sum(tensor.nbytes for tensor in tensors.values())}
             assert index["weight_map"].keys() == tensors.keys()
         assert all(len(file) == 1 or sum(t.nbytes for t in file.values()) <= limit for file in files) or not tensors
@@ -178,8 +178,7 @@ def test_an_index_that_cannot_be_written_leaves_the_old_shards(tmp_path: Path, m
 
 def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
     write_model(tmp_path, OLD, 20)
-    index = (tmp_path / INDEX).read_text()
-    (tmp_path / INDEX).write_text(re.sub(r"model-(\d{5})-of-00003", r".model-\1-new", index))
+    changed(tmp_path, weight_map={name: f".model-0000{i}-new.safetensors" for i, name in enumerate("abc", 1)})
     for number in range(1, 4):
         os.link(tmp_path / shards(3)[number - 1], tmp_path / f".model-{number:05}-new.safetensors")
     assert same(values(tmp_path), OLD)
@@ -188,7 +187,9 @@ def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
 
 
 def changed(folder: Path, **changes: object) -> None:
+    """Write an index as others write it: without a checksum."""
     index = json.loads((folder / INDEX).read_text())
+    del index["metadata"]["checksum"]
     (folder / INDEX).write_text(json.dumps({**index, **changes}))
 
 
@@ -203,7 +204,7 @@ def changed(folder: Path, **changes: object) -> None:
         (lambda d: changed(d, metadata={}), "KeyError: 'total_size'"),
         (lambda d: changed(d, weight_map={"a": "../model.safetensors"}), "'../model.safetensors', which is not beside"),
         (lambda d: changed(d, weight_map=3), "TypeError"),
-        (lambda d: (d / INDEX).write_text("{"), f"{INDEX} cannot be loaded (JSONDecodeError"),
+        (lambda d: (d / INDEX).write_text("{"), f"{INDEX} is damaged: JSONDecodeError"),
         (lambda d: (d / INDEX).unlink(), f"{SINGLE} cannot be loaded (FileNotFoundError"),
     ],
 )

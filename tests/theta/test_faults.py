@@ -79,7 +79,19 @@ def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
     fit(make(store=store("disk", tmp_path)), stop=after(4), saving=saving)
     shutil.rmtree(tmp_path / "theta")
     make(store=store("disk", tmp_path)).theta  # noqa: B018
-    with refused("0 rounds", "4"):
+    with refused(str(tmp_path / "theta"), "another run than the checkpoint"):
+        fit(make(store=store("disk", tmp_path)), saving=saving)
+
+
+def test_a_checkpoint_of_an_earlier_round_is_refused(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    fit(make(store=store("disk", tmp_path)), stop=after(1), saving=saving)
+    shutil.move(tmp_path / "checkpoints", tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "checkpoints")
+    fit(make(store=store("disk", tmp_path)), stop=after(3), saving=saving)
+    shutil.rmtree(tmp_path / "checkpoints")
+    shutil.move(tmp_path / "before", tmp_path / "checkpoints")
+    with refused("been through 4 rounds, the checkpoint beside it through 1"):
         fit(make(store=store("disk", tmp_path)), saving=saving)
 
 

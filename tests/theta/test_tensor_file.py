@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from gistgnn.io.tensors import shards_of
-from gistgnn.theta.disk import tensor_file as editable
+from gistgnn.theta.disk import row_batches, row_checksums, tensor_file
 from gistgnn.theta.disk.tensor_file import EditableFile
 from gistgnn.theta.disk.tensor_folder import EditableFolder
 from gistgnn.theta.model_spec import TensorSpec
@@ -26,9 +26,10 @@ examples = settings(deadline=None, max_examples=60, suppress_health_check=[Healt
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small tensors are read in several pieces, and rows between wanted ones are sometimes read with them."""
-    monkeypatch.setattr(editable, "READ", 100)
-    monkeypatch.setattr(editable, "WRITTEN", 100)
-    monkeypatch.setattr(editable, "_GAP", 30)
+    monkeypatch.setattr(row_batches, "READ", 100)
+    monkeypatch.setattr(tensor_file, "WRITTEN", 100)
+    monkeypatch.setattr(row_batches, "_GAP", 30)
+    monkeypatch.setattr(row_checksums, "BLOCK", 20)
 
 
 def chosen(draw: st.DrawFn, size: int) -> Tensor | None:
@@ -57,8 +58,9 @@ def stored(folder: Path, values: Tensor) -> EditableFile:
             "x": TensorSpec(values.shape, values.dtype),
             "after": TensorSpec(torch.Size([]), torch.float32),
         },
+        "a run",
     )
-    file.write_flat("x", 0, values)
+    file.write("x", values)
     return file
 
 
@@ -104,16 +106,9 @@ def test_the_file_is_one_that_the_library_reads(tmp_path: Path) -> None:
     assert found["after"] == 0
 
 
-def test_the_library_s_files_are_read(tmp_path: Path) -> None:
-    save_file({"a": torch.ones(2, 3), "b": torch.tensor(4)}, tmp_path / "theirs.safetensors", {"format": "pt"})
-    file = EditableFile(tmp_path / "theirs.safetensors")
-    assert file.slice("b") == 4
-    assert file.slice("a").tolist() == [[1, 1, 1], [1, 1, 1]]
-
-
 def test_a_new_file_takes_no_room(tmp_path: Path) -> None:
     file = EditableFile.create(
-        tmp_path / "large.safetensors", {"x": TensorSpec(torch.Size([2**20, 2**10]), torch.float32)}
+        tmp_path / "large.safetensors", {"x": TensorSpec(torch.Size([2**20, 2**10]), torch.float32)}, "a run"
     )
     assert file.path.stat().st_size > 2**32
     assert file.path.stat().st_blocks * 512 < 2**16
@@ -135,8 +130,8 @@ def test_a_damaged_file_is_refused(how: str, tmp_path: Path) -> None:
     file = stored(tmp_path, torch.arange(12.0))
     file.close()
     file.path.write_bytes(damaged(how, file.path.read_bytes()))
-    with refused(str(file.path), "make it again"):
-        EditableFile(file.path)
+    with refused(str(file.path), "start the run again"):
+        EditableFile(file.path, file.checksums)
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +142,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(EditableFile, "_write_some", full)
     with refused(str(file.path), "No space left", "make room"):
-        file.write_flat("x", 0, torch.ones(12))
+        file.write("x", torch.ones(12))
 
 
 def test_a_file_that_is_cut_while_it_is_open_is_said(tmp_path: Path) -> None:
@@ -159,10 +154,12 @@ def test_a_file_that_is_cut_while_it_is_open_is_said(tmp_path: Path) -> None:
 
 def test_tensors_are_dealt_out_to_files(tmp_path: Path) -> None:
     assert shards_of({"a": 4, "b": 5, "c": 1, "d": 20, "e": 3}, 10) == [["a", "b", "c"], ["e"], ["d"]]
-    files = EditableFolder.create(tmp_path / "some", {"a": TensorSpec(torch.Size([3]), torch.float32)})
-    more = EditableFolder.extend(tmp_path / "some", {"b": TensorSpec(torch.Size([2]), torch.float32)})
-    more.file_of["b"].write_flat("b", 0, torch.ones(2))
-    assert [path.name for path in more.paths] == ["00001.safetensors", "00002.safetensors"]
-    more.copy(tmp_path / "copy")
-    assert EditableFolder(tmp_path / "copy").slice("b").tolist() == [1, 1]
-    assert files.slice("a").tolist() == [0, 0, 0]
+    files = EditableFolder.create(tmp_path / "some", {"a": TensorSpec(torch.Size([3]), torch.float32)}, "a run")
+    files.extend({"b": TensorSpec(torch.Size([2]), torch.float32)})
+    files.file_of["b"].write("b", torch.ones(2))
+    assert [path.name for path in files.paths] == ["00001.safetensors", "00002.safetensors"]
+    digest = files.save(7)
+    files.copy(tmp_path / "copy", 7)
+    copied = EditableFolder.open(tmp_path / "copy", "a run", 7, digest)
+    assert copied.slice("b").tolist() == [1, 1]
+    assert copied.slice("a").tolist() == [0, 0, 0]

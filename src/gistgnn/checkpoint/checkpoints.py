@@ -12,14 +12,17 @@ import torch
 
 from gistgnn.checkpoint.storage import Part, read_parts, saved_tensors
 from gistgnn.errors import InputError, reason
-from gistgnn.io.whole_files import replacing
+from gistgnn.io.digests import digest_in, problem_with, run_id
+from gistgnn.io.records import RecordError, Schema, load_record, write_record
 
 T = TypeVar("T")
 
 KEPT = 2  # checkpoints of a run that are kept: the last ones
 _STATE = "state.json"
-_VERSION = 2
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)  # what reading damaged files raises
+_VERSION = 3
+_SCHEMA: Schema = {"files": dict, "state": dict, "run": dict, "theta": (str, type(None))}
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ArithmeticError)
+"""What reading damaged files raises."""
 
 
 class Checkpoints:
@@ -57,12 +60,17 @@ class Checkpoints:
         """Return the state in the last complete checkpoint, which may be of another run; None: there is none."""
         newest = self.newest()
         try:
-            return json.loads((newest / _STATE).read_text(encoding="utf-8"))["state"] if newest else None
-        except (OSError, ValueError, KeyError, TypeError):
+            return load_record(newest / _STATE, _VERSION, _SCHEMA)["state"] if newest else None
+        except (OSError, RecordError):
             return None  # it is damaged, which its `Checkpoint` says
 
     def complete(
-        self, rounds: int, state: dict[str, Any], run: dict[str, Any], shapes: Mapping[str, torch.Size]
+        self,
+        rounds: int,
+        state: dict[str, Any],
+        run: dict[str, Any],
+        shapes: Mapping[str, torch.Size],
+        theta: str | None = None,
     ) -> None:
         """Complete a checkpoint once all ranks have written their tensors, and remove all but the last two.
 
@@ -71,17 +79,14 @@ class Checkpoints:
             state: history and best scores, as JSON.
             run: the settings of the run; another run cannot resume from this checkpoint.
             shapes: those of all tensors.
+            theta: the id of Θ's files, if Θ is on disk.
 
         Raises:
             InputError: some rows are missing, or the disk is full.
         """
         place = self.place(rounds)
-        if shapes:
-            _require_all(place, shapes)
-        files = {path.name: path.stat().st_size for path in sorted(place.glob("*.safetensors"))}
-        record = {"version": _VERSION, "files": files, "state": state, "run": run}
-        with replacing(place / _STATE) as path:
-            path.write_text(json.dumps(record), encoding="utf-8")
+        files = _complete_files(place, shapes) if shapes else {}
+        write_record(place / _STATE, {"files": files, "theta": theta, "state": state, "run": run}, _VERSION)
         for old in self.whole()[:-KEPT]:
             _remove(old)
 
@@ -108,33 +113,33 @@ class Checkpoint:
     Args:
         place: the folder of the checkpoint.
         run: the settings of the run that resumes.
+        share: the files that this process checks, among those of all ranks: which process, of how many.
 
     Attributes:
         tensors: shape and type of every tensor.
+        theta: the id of the files of Θ that belong to the checkpoint; None: Θ is in the checkpoint.
 
     Raises:
         InputError: the checkpoint is missing, damaged, or of another run (the message names the differing setting).
             Methods raise it if the files turn out to be damaged.
     """
 
-    def __init__(self, place: Path, run: dict[str, Any]) -> None:
+    def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
         self._place = place
         if not place.is_dir():
             raise InputError(f"there is no {place} to resume from: put it where all machines see the same files")
         try:
-            record = json.loads((place / _STATE).read_text(encoding="utf-8"))
-            if record["version"] != _VERSION:
-                raise ValueError(f"it is of version {record['version']}, this is {_VERSION}")
-            if not all(isinstance(record[key], dict) for key in ("state", "run", "files")):
-                raise ValueError("it lacks what this version writes")
-            self._state: dict[str, Any] = record["state"]
-            for name, size in record["files"].items():
-                if (actual := (place / name).stat().st_size) != size:
-                    raise ValueError(f"{name} has {actual} bytes, not {size}")
+            record = load_record(place / _STATE, _VERSION, _SCHEMA)
+        except (OSError, RecordError) as error:
+            raise self._damaged(f"{_STATE} {error}" if isinstance(error, RecordError) else reason(error)) from error
+        require_same_run(place, record["run"], run)
+        self._state: dict[str, Any] = record["state"]
+        self.theta: str | None = record["theta"]
+        self._check_files(record, *share)
+        try:
             self._saved = saved_tensors(place)
         except _DAMAGE as error:
-            raise self._damaged(error) from error
-        require_same_run(place, record["run"], run)
+            raise self._damaged(reason(error)) from error
         self.tensors = {name: (saved.shape, saved.dtype) for name, saved in self._saved.items()}
 
     def state_as(self, kind: Callable[..., T]) -> T:
@@ -142,14 +147,14 @@ class Checkpoint:
         try:
             return kind(**self._state)
         except TypeError as error:
-            raise self._damaged(error) from error
+            raise self._damaged(reason(error)) from error
 
     def read(self, parts: Mapping[str, Part]) -> None:
         """Fill parts of tensors, in place."""
         try:
             read_parts(self._saved, parts)
         except _DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._damaged(reason(error)) from error
 
     def read_whole(self, name: str, device: torch.device | str = "cpu") -> torch.Tensor:
         """Return a whole tensor."""
@@ -158,10 +163,19 @@ class Checkpoint:
         self.read({name: Part.whole(tensor)})
         return tensor
 
-    def _damaged(self, error: Exception) -> InputError:
+    def _check_files(self, record: dict[str, Any], rank: int, count: int) -> None:
+        """Read the files of a share of the ranks once, and compare them with their digests."""
+        files, run = record["files"], run_id(record["run"])
+        for name in sorted(files)[rank::count]:
+            if problem := problem_with(self._place / Path(name).name, digest=files[name], run=run):
+                raise self._damaged(f"{name} {problem}")
+        if extra := {path.name for path in self._place.glob("*.safetensors")} - files.keys():
+            raise self._damaged(f"{min(extra)} is not of this checkpoint")
+
+    def _damaged(self, why: str) -> InputError:
         before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
         advice = f"resume from {before[-1].name}" if before else "start again"
-        return InputError(f"the checkpoint {self._place} cannot be read ({reason(error)}): delete it to {advice}")
+        return InputError(f"the checkpoint {self._place} cannot be read ({why}): delete it to {advice}")
 
 
 def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -175,10 +189,15 @@ def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) 
             )
 
 
-def _require_all(place: Path, shapes: Mapping[str, torch.Size]) -> None:
-    """Raise InputError if the files in a checkpoint's folder do not hold all rows of every tensor."""
+def _complete_files(place: Path, shapes: Mapping[str, torch.Size]) -> dict[str, str]:
+    """Return the digests of the files in a checkpoint's folder, if they hold all rows of every tensor.
+
+    Raises:
+        InputError: they do not.
+    """
     try:
         saved = saved_tensors(place)
+        files = {path.name: digest_in(path) for path in sorted(place.glob("*.safetensors"))}
     except _DAMAGE as error:
         raise InputError(f"the checkpoint {place} cannot be read ({reason(error)}): check the disk") from error
     for name, shape in shapes.items():
@@ -187,6 +206,7 @@ def _require_all(place: Path, shapes: Mapping[str, torch.Size]) -> None:
                 f"the checkpoint {place} lacks rows of '{name}', which another rank has written: put it where all "
                 "machines see the same files"
             )
+    return files
 
 
 def _remove(place: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from gistgnn.io.digests import RUN
 from gistgnn.io.tensors import Place, TensorFile, read_header, row_pieces, write_tensors
 
 _PIECE = 2**26  # bytes that are copied at a time
@@ -61,13 +62,14 @@ class SavedTensor:
         return sum(torch.Size(place.shape).numel() for _, place in self.pieces)
 
 
-def write_parts(folder: Path, parts: Mapping[str, Part], rank: int) -> None:
+def write_parts(folder: Path, parts: Mapping[str, Part], rank: int, run: str = "") -> None:
     """Write the parts of a rank into its file, and wait until the file is on the disk.
 
     Args:
         folder: where to write; it is made if it is not there.
         parts: by the names of the tensors; none of them may be empty.
         rank: number of the process, from 0.
+        run: the id of the run.
 
     Raises:
         OSError: the file cannot be written; nothing of it is left.
@@ -76,8 +78,9 @@ def write_parts(folder: Path, parts: Mapping[str, Part], rank: int) -> None:
     path = folder / f"rank-{rank:05d}.safetensors"
     specs = {name: (part.tensor.shape, part.tensor.dtype) for name, part in parts.items()}
     rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
+    metadata = {RUN: run, _ROWS: json.dumps(rows)}
     try:
-        write_tensors(path, specs, lambda name: _pieces(parts[name].tensor.detach()), {_ROWS: json.dumps(rows)})
+        write_tensors(path, specs, lambda name: _pieces(parts[name].tensor.detach()), metadata)
     except OSError:
         path.unlink(missing_ok=True)
         raise

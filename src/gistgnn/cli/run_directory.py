@@ -75,10 +75,10 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     """Return the result.json of this run if it is finished; None: there is something left to do.
 
     Raises:
-        InputError: the folder holds another finished run, or this one diverged.
+        InputError: the folder holds another finished run, a damaged file, or this run diverged.
     """
     from gistgnn.checkpoint import Checkpoints, require_same_run
-    from gistgnn.runs.run_folder import CHECKPOINTS, config_of, read_record
+    from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
     from gistgnn.session.saved_result import RESULT
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
@@ -89,6 +89,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         raise InputError(f"{out} holds an interrupted run, but no checkpoint to resume from: add --overwrite instead")
     if "diverged" in record:
         raise InputError(record["diverged"])
+    check_files(out, record)
     return record
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gistgnn.io.whole_files import replacing
+from gistgnn.errors import InputError
+from gistgnn.io.records import CHECKSUM, VERSION, read_record, write_record
 from gistgnn.utils.progress import TaskProgress
+
+log = logging.getLogger(__name__)
+
+_VERSION = 1  # of the files
 
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
@@ -19,18 +25,23 @@ def file_of(directory: Path, prefix: str, request: Any) -> Path:
 
 
 def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
-    """Return the content of a file; None if the file is missing, was cut short, or does not fit the request."""
+    """Return the content of a file; None if it does not fit the request, is missing, damaged or of another version."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        record = read_record(path, _VERSION, {}, "it is done again")
+        content = {name: value for name, value in record.items() if name not in (CHECKSUM, VERSION)}
         return content if fits(content) else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except FileNotFoundError:
+        return None
+    except InputError as error:
+        log.warning("%s", error)
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def write(path: Path, content: Any) -> None:
     """Write a file, whole or not at all."""
-    with replacing(path) as new:
-        new.write_text(json.dumps(content), encoding="utf-8")
+    write_record(path, content, _VERSION)
 
 
 def measure_all(

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis
 from gistgnn.graphs.cache import cache_folder
+from gistgnn.io.digests import problem_with
+from gistgnn.io.tensors import TensorFile, read_header, write_tensors
 from gistgnn.io.whole_files import replacing
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
 METHODS = ("metis", "random")
 
-# Part of the cache key: raise it when the same graph gets other clusters.
-_VERSION = 2
+# Part of the cache key: raise it when the same graph gets other clusters, or files get another form.
+_VERSION = 3
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis
 def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clusters:
     structure = _structure(edge_index, num_nodes)
     path = _path(structure, count, seed)
-    cached = _read(path, num_nodes, count)
+    cached = _read(path)
     symmetric = cached[1] if cached else _is_symmetric(structure)
     if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
@@ -150,26 +151,28 @@ def _path(structure: Any, count: int, seed: int) -> Path | None:
     return folder / f"clusters-{digest.hexdigest()[:16]}.safetensors" if folder else None
 
 
-def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
+def _read(path: Path | None) -> tuple[npt.NDArray[np.int64], bool] | None:
     """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
-    try:
-        with safe_open(path, "pt") as file:
-            part = file.get_tensor("part").numpy().astype(np.int64)
-            symmetric = file.metadata()["symmetric"] == "True"
-        if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
-            raise ValueError
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-        log.warning("the clusters in %s are damaged: they are computed again", path)
+    if problem := problem_with(path):
+        log.warning("%s %s: its clusters are computed again", path, problem)
         return None
-    return part, symmetric
+    places, metadata = read_header(path)
+    if metadata.get("graph") != path.stem:
+        log.warning("%s is of another graph: its clusters are computed again", path)
+        return None
+    with closing(TensorFile(path)) as file:
+        part = file.read(places["part"]).numpy().astype(np.int64)
+    return part, metadata["symmetric"] == "True"
 
 
 def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
     """Write the clusters to the cache and return the file; None if that is not possible."""
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:
-            save_file({"part": torch.from_numpy(part).int()}, temporary, {"symmetric": str(symmetric)})
+            numbers = torch.from_numpy(part).int()
+            specs = {"part": (numbers.shape, numbers.dtype)}
+            write_tensors(temporary, specs, lambda _: [numbers], {"symmetric": str(symmetric), "graph": path.stem})
             return path
     return None

@@ -10,7 +10,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
 from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
 from gistgnn.utils.checks import check_flag, check_kind
-from gistgnn.utils.checksums import crc32
+from gistgnn.utils.checksums import checksum
 
 DATA_KEYS = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")
 """The attributes that a `torch_geometric.data.Data` must have."""
@@ -158,11 +158,11 @@ class Graph:
         return self.y.ndim == 2 and not self.regression
 
     def checksum(self) -> int:
-        """Return a CRC-32 of edges with their data, labels and splits; it almost surely differs between graphs."""
-        checksum = 0
+        """Return a checksum of edges with their data, labels and splits; it almost surely differs between graphs."""
+        found = 0
         for name, tensor in self.tensors.items():
-            checksum = checksum if name == "x" else crc32(tensor, checksum)
-        return checksum
+            found = found if name == "x" else checksum(tensor, found)
+        return found
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""

@@ -1,15 +1,16 @@
 """Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError
 from gistgnn.graphs.graph import Graph
+from gistgnn.io.digests import RUN, check_file
+from gistgnn.io.tensors import TensorFile, find_tensors, write_tensors
 from gistgnn.io.whole_files import replacing
 
 WORDS_BELOW = 0.1  # share of features that are not 0
@@ -50,10 +51,15 @@ class Standardisation:
         """Return the graph with scaled features."""
         return replace(graph, x=self.features(graph.x))
 
-    def save(self, path: Path) -> None:
-        """Write a safetensors file. An existing file is replaced in one step."""
+    def save(self, path: Path, run: str = "") -> str:
+        """Write a safetensors file with the id of the run, and return its digest.
+
+        An existing file is replaced in one step.
+        """
+        tensors = {"mean": self.mean.cpu(), "std": self.std.cpu()}
+        specs = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         with replacing(path) as temporary:
-            save_file({"mean": self.mean.cpu(), "std": self.std.cpu()}, temporary)
+            return write_tensors(temporary, specs, lambda name: [tensors[name]], {RUN: run})
 
     @classmethod
     def load(cls, path: Path) -> "Standardisation":
@@ -62,8 +68,9 @@ class Standardisation:
         Raises:
             InputError: the file is missing or damaged.
         """
-        try:
-            tensors = load_file(path)
-            return cls(tensors["mean"], tensors["std"])
-        except (OSError, SafetensorError, KeyError) as error:
-            raise InputError(f"{path} cannot be read ({reason(error)}): train the run again") from error
+        check_file(path, "train the run again")
+        places, file = find_tensors(path), TensorFile(path)
+        if missing := {"mean", "std"} - places.keys():
+            raise InputError(f"{path} has no '{min(missing)}'; train the run again")
+        with closing(file):
+            return cls(file.read(places["mean"]), file.read(places["std"]))

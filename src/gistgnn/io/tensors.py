@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
+import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
+from gistgnn.io.digests import DIGEST, PLACE, UNKNOWN
+from gistgnn.utils.tensor_bytes import bytes_of
 
 _FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _INTEGERS = {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
@@ -52,7 +56,7 @@ def find_tensors(path: Path) -> dict[str, Place]:
     """
     try:
         return read_header(path)[0]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path} cannot be loaded ({reason(error)}): make it again") from error
 
 
@@ -61,8 +65,10 @@ def read_header(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
 
     Raises:
         OSError: the file cannot be read.
-        Exception: a ValueError, KeyError, TypeError or AttributeError; the file is damaged.
+        Exception: one of those that `find_tensors` catches; the file is damaged.
     """
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+        raise ValueError("it is no regular file")
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         size = path.stat().st_size
@@ -169,24 +175,33 @@ Specs = Mapping[str, tuple[Sequence[int], torch.dtype]]  # the shape and type of
 
 def write_tensors(
     path: Path, specs: Specs, values: Callable[[str], Iterable[Tensor]], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write a safetensors file, and wait until it is on the disk.
+) -> str:
+    """Write a safetensors file with its digest (see `gistgnn.io.digests`), and wait until it is on the disk.
 
     ``values`` returns the values of a tensor on the host, in consecutive pieces; it is called once for each tensor.
     ``metadata`` are texts by name, for `read_header`.
+
+    Returns:
+        The digest.
 
     Raises:
         InputError: safetensors has no such type of numbers.
         OSError: the file cannot be written.
     """
-    header, order, _ = make_header(specs, metadata)
+    header, order, _ = make_header(specs, {DIGEST: UNKNOWN, **(metadata or {})})
+    hashed = xxhash.xxh3_128(header)
     with path.open("wb") as file:
         file.write(header)
         for name in order:
             for piece in values(name):
-                file.write(piece.contiguous().view(-1).view(torch.uint8).numpy().data)
+                data = bytes_of(piece)
+                hashed.update(data)
+                file.write(data)
+        file.seek(PLACE)
+        file.write(hashed.hexdigest().encode())
         file.flush()
         os.fsync(file.fileno())
+    return hashed.hexdigest()
 
 
 def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tuple[bytes, list[str], int]:
@@ -196,7 +211,7 @@ def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tupl
         InputError: safetensors has no such type of numbers.
     """
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))  # aligns the numbers
-    header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
+    header: dict[str, Any] = {"__metadata__": {**(metadata or {}), "format": "pt"}}
     begin = 0
     for name in order:
         shape, dtype = specs[name]

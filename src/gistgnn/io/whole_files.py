@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from gistgnn.errors import InputError, reason
 from gistgnn.io import file_locks
 
@@ -36,7 +34,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except (OSError, SafetensorError) as error:  # safetensors wraps the system's errors
+    except OSError as error:
         raise unwritable(path, error) from error
     finally:
         if temporary is not None:

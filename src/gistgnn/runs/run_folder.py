@@ -5,7 +5,6 @@ shards and their index, see `gistgnn.io.models`), curves.png and report.html; fe
 standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -20,14 +19,16 @@ from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.io.models import find_model
+from gistgnn.io import records
+from gistgnn.io.digests import check_file
+from gistgnn.io.models import INDEX, find_model, index_checksum, model_path
 from gistgnn.io.stored_model import LARGE, stored_model
 from gistgnn.layout.axes import construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
 from gistgnn.session.description import describe_graph
 from gistgnn.session.result import Result
-from gistgnn.session.saved_result import RESULT, write_result
+from gistgnn.session.saved_result import RESULT, VERSION, write_result
 from gistgnn.settings import Training
 from gistgnn.utils.formats import plural
 from gistgnn.utils.process_memory import available_bytes
@@ -35,6 +36,7 @@ from gistgnn.utils.provenance import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
+_SCHEMA: records.Schema = {"run": str, "config": dict, "graph": dict, "history": list, "files": dict}  # of result.json
 
 
 def result_json(
@@ -63,11 +65,10 @@ def write_run(
 
     A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
     """
-    if scale:
-        scale.save(out / FEATURES)
-    else:
+    more = {FEATURES: scale.save(out / FEATURES, record["run"])} if scale else {}
+    if not scale:
         (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
-    write_result(out, record, model)
+    record = write_result(out, record, model, more)
     if not record.get("interrupted"):
         Checkpoints(out / CHECKPOINTS).remove()
         shutil.rmtree(out / THETA, ignore_errors=True)
@@ -91,24 +92,50 @@ def read_record(out: Path) -> dict[str, Any]:
     """Read a run's result.json.
 
     Raises:
-        InputError: it is missing, or not a result of gistgnn.
+        InputError: it is missing, damaged, or not a result of this version.
     """
     try:
-        record = json.loads((out / RESULT).read_text())
-        config_of(record)
+        record = records.read_record(out / RESULT, VERSION, _SCHEMA, _advice(out))
     except FileNotFoundError as error:
         if Checkpoints(out / CHECKPOINTS).newest():
             advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
         else:
             advice = "give the directory of a `gistgnn train` run"
         raise InputError(f"{out} holds no {RESULT}: {advice}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{out / RESULT} cannot be read ({error}): train the run again") from error
+    try:
+        config_of(record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{out / RESULT} cannot be read ({reason(error)}); {_advice(out)}") from error
     return record
 
 
+def check_files(out: Path, record: dict[str, Any]) -> None:
+    """Read the files of a run once, and compare them with the digests in its result.json.
+
+    Raises:
+        InputError: a file is missing, damaged or of another run; or the folder holds another model's file.
+    """
+    files, advice = record["files"], _advice(out)
+    for name, digest in files.items():
+        if name != INDEX:
+            check_file(out / Path(name).name, advice, digest=digest, run=record["run"])
+        elif index_checksum(out / INDEX) != digest:
+            raise InputError(f"{out / INDEX} is of another run; {advice}")
+    places = find_model(out)
+    for path in (model_path(out), *(place.path for place in places.values())):
+        if path.name not in files:
+            raise InputError(f"{path} is not of the run whose {RESULT} is beside it: remove it")
+
+
+def _advice(out: Path) -> str:
+    """Return what to do about a damaged file of a run."""
+    if Checkpoints(out / CHECKPOINTS).newest():
+        return "go on from the run's last checkpoint by --resume, which writes it again"
+    return "train the run again"
+
+
 def config_of(record: dict[str, Any]) -> RunConfig:
-    """Return the configuration in a result.json, also in those of earlier versions."""
+    """Return the configuration in a result.json."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
     if model.get("own"):  # `Result.save` has written it
@@ -116,13 +143,11 @@ def config_of(record: dict[str, Any]) -> RunConfig:
         own = ModelConfig(model["name"], hidden)
         return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     model["hidden"] = tuple(model["hidden"])
-    if fields.get("store") == "mapped":  # its name in earlier versions
-        fields["store"] = "disk"
     return RunConfig(
         model=ModelConfig(**model),
         training=Training.from_dict(fields.pop("training")),
         sampler=from_description(fields.pop("sampler", None)),
-        evaluation=Evaluation(**fields.pop("evaluation", {})),
+        evaluation=Evaluation(**fields.pop("evaluation")),
         **fields,
     )
 
@@ -140,6 +165,7 @@ def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
         InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
+    check_files(out, record)
     config = config_of(record)
     try:
         sizes, own = record["graph"], record["config"]["model"]

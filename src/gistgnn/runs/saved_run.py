@@ -38,6 +38,8 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
         best_score=best["validation"].get(key) if best else None,
         chosen=record.get("budget"),
     )
+    if "standardised" in record:  # in the configuration it may be left to the features
+        record["config"]["standardise"] = record["standardised"]
     own = {field.name for field in fields(Result)} - {"model", "progress", "interrupted"}
     return Result(
         model,

@@ -18,8 +18,8 @@ from gistgnn.session.description import describe_settings
 from gistgnn.session.options import Options
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.theta.given_values import checksum
-from gistgnn.utils.checksums import crc32
+from gistgnn.theta.given_values import checksum_of
+from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
     from gistgnn.global_model import GlobalModel
@@ -69,7 +69,7 @@ def require_same_run(
         trainer.ranks,
         Facts(own),
         Facts(model_facts(trainer), SAME_MODEL),
-        Facts({"the checksum of init": None if init is None else f"{checksum(init):08x}"}, SAME_MODEL),
+        Facts({"the checksum of init": None if init is None else f"{checksum_of(init):08x}"}, SAME_MODEL),
         Facts(graph_facts(graph), "give all ranks the same graph"),
     )
 
@@ -133,7 +133,7 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
         called = f"the graph's {_CALLED.get(name, name)}"
         facts[f"the type of {called}"] = str(tensor.dtype)
         facts[f"the shape of {called}"] = str(list(tensor.shape))
-        facts[f"the checksum of {called}"] = f"{crc32(tensor):08x}"
+        facts[f"the checksum of {called}"] = f"{checksum(tensor):08x}"
     return facts
 
 

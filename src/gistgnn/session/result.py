@@ -38,6 +38,7 @@ class Result:
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
+        run: the id of the run, which its files carry: a digest of its settings and its graph.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
     """
 
@@ -57,6 +58,7 @@ class Result:
     metric: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
+    run: str = ""
     diverged: str | None = None
 
     @property
@@ -84,7 +86,7 @@ class Result:
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
         ended = {"interrupted": self.interrupted, "diverged": self.diverged}
         return {
-            **{name: own.pop(name) for name in ("config", "graph")},
+            **{name: own.pop(name) for name in ("run", "config", "graph")},
             "test": self.progress.best.get("test"),
             "validation": self.progress.best.get("validation"),
             **{name: getattr(self.progress, name) for name in progress},

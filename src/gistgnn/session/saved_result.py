@@ -1,39 +1,42 @@
 """The files of a result: result.json, the model, curves.png and report.html."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from gistgnn.io import records
 from gistgnn.io.models import write_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
 
 RESULT, CURVES = "result.json", "curves.png"
+VERSION = 1  # of result.json
 
 
-def write_result(folder: Path, record: dict[str, Any], model: nn.Module) -> None:
+def write_result(
+    folder: Path, record: dict[str, Any], model: nn.Module, more: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Write the files of a result, result.json last: if it is there, the other files are there too.
 
     Args:
         folder: made if it is not there.
         record: what result.json holds.
         model: its tensors are written as safetensors.
+        more: the digests of other files of the run that are in the folder, by name.
+
+    Returns:
+        The record with what is added: the digests of the files, the version and the checksum.
 
     Raises:
         InputError: the folder cannot be written.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
-    write_model(folder, model.state_dict())
+    files = write_model(folder, model.state_dict(), run=record.get("run"))
     with replacing(folder / CURVES) as path:
         plot_curves(record, path)
     write_report(folder / REPORT, run_page(record))
-    write_record(folder, record)
-
-
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write result.json."""
-    with replacing(folder / RESULT) as path:
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    listed = {**record, "files": {**files, **(more or {})}}
+    return records.write_record(folder / RESULT, listed, VERSION, indent=2)

@@ -14,6 +14,7 @@ from torch import Size
 from gistgnn.checkpoint import Checkpoint, Checkpoints, Part, storage
 from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
+from gistgnn.io.digests import run_id
 from gistgnn.io.folder_lock import FolderLock
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_flag, check_kind
@@ -90,11 +91,12 @@ class Saver:
             newest = self._checkpoints.newest()
             return newest.name if newest else None
 
-        name, self._run = self._ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
+        ranks = self._ranks
+        name, self._run = ranks.lead(lambda: (choose(), self._run))  # files and devices may differ by rank
         self._say_what_is_lost(name)
         if name is None:
             return None
-        return self._ranks.together(lambda: Checkpoint(self._saving.path / name, self._run))
+        return ranks.together(lambda: Checkpoint(self._saving.path / name, self._run, (ranks.rank, ranks.count)))
 
     def due(self, rounds: int) -> bool:
         """Whether a checkpoint is due after so many rounds."""
@@ -118,7 +120,7 @@ class Saver:
     def _complete_open(self) -> None:
         if self._open:
             (rounds, state, shapes), self._open = self._open, None
-            self._ranks.lead(lambda: self._checkpoints.complete(rounds, state, self._run, shapes))
+            self._ranks.lead(lambda: self._complete(rounds, state, shapes))
 
     def finish(self) -> None:
         """Wait until everything is on disk.
@@ -151,11 +153,14 @@ class Saver:
         place = self._checkpoints.place(rounds)
         try:
             if parts:
-                storage.write_parts(place, parts, shard)
+                storage.write_parts(place, parts, shard, run_id(self._run))
         except OSError as error:
             raise InputError(
                 f"cannot write {place}: {error.strerror or reason(error)}; make room and resume the run: the last "
                 "checkpoint is kept"
             ) from error
         if self._theta.shards == 1:
-            self._checkpoints.complete(rounds, state, self._run, {name: part.shape for name, part in parts.items()})
+            self._complete(rounds, state, {name: part.shape for name, part in parts.items()})
+
+    def _complete(self, rounds: int, state: dict[str, Any], shapes: Mapping[str, Size]) -> None:
+        self._checkpoints.complete(rounds, state, self._run, shapes, self._theta.files_id)

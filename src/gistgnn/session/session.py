@@ -19,6 +19,7 @@ from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
+from gistgnn.io.digests import run_id
 from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.agreement import require_same_run
@@ -30,13 +31,13 @@ from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.room import require_step_fits
-from gistgnn.session.saving import Saver
+from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
 from gistgnn.session.shown import ShownRun
 from gistgnn.session.time_limit import TimeLimit
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-from gistgnn.theta.given_values import checksum, values_of
+from gistgnn.theta.given_values import checksum_of, values_of
 from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
@@ -163,6 +164,7 @@ class Session:
             self._metric.as_dict(),
             describe_settings(trainer, self._graph, self._given, self._options),
             describe_graph(self._graph),
+            run_id(self._identity(self._options.saving)),
         )
 
     def fit_is_over(self, result: Result) -> None:
@@ -232,7 +234,7 @@ class Session:
             options.report(entry)
 
         saving = options.saving
-        saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving.config)) if saving else None
+        saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving)) if saving else None
         callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()), options.callbacks)
         schedule, limit = self.schedule, self._limit
         return Monitor(trainer, self._scorer, self._training, schedule, callbacks, saver, preparing, limit)
@@ -250,11 +252,11 @@ class Session:
         trainer.next_round = progress.rounds
         return finished
 
-    def _identity(self, config: dict[str, Any]) -> dict[str, Any]:
+    def _identity(self, saving: Saving | None) -> dict[str, Any]:
         """Describe the run, so that its checkpoint is not taken for another run's."""
         trainer, graph, options = self._trainer, self._graph, self._options
         return {
-            **config,
+            **(saving.config if saving else {}),
             **{key: value for key, value in self._given.as_dict().items() if key != "budget"},
             "widths": trainer.widths,
             "sub_gcns": trainer.partition.sub_gcns,
@@ -267,7 +269,7 @@ class Session:
             "sampler": describe(options.sampler),
             "inductive": options.inductive,
             "evaluation": options.evaluation.approximation,
-            **({} if self._init is None else {"init": checksum(self._init)}),
+            **({} if self._init is None else {"init": checksum_of(self._init)}),
             **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.utils.checksums import crc32
+from gistgnn.utils.checksums import checksum
 
 
 def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
@@ -41,9 +41,9 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     return {name: tensors[name].detach() for name in own}
 
 
-def checksum(tensors: Mapping[str, Tensor]) -> int:
-    """Return a CRC-32 of tensors, by which a resumed run knows that it is the same one."""
+def checksum_of(tensors: Mapping[str, Tensor]) -> int:
+    """Return a checksum of tensors, by which a resumed run knows that it is the same one."""
     found = 0
     for tensor in tensors.values():
-        found = crc32(tensor, found)
+        found = checksum(tensor, found)
     return found

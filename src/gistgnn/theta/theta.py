@@ -44,11 +44,13 @@ class Theta(ABC):
         shards: how many processes write a checkpoint together.
         round: the next round's number t, from 0.
         loss: the mean loss of the last round.
+        files_id: the id of Θ's files, by which a checkpoint knows them; None: Θ has no files.
     """
 
     streams: bool = False
     lasts: bool = False
     shards: int = 1
+    files_id: str | None = None
 
     def __init__(
         self,

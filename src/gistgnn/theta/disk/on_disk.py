@@ -17,15 +17,14 @@ from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.io.folder_lock import FolderLock, locked
 from gistgnn.io.stored_model import stored_model
-from gistgnn.io.tensors import find_tensors
 from gistgnn.io.whole_files import remove_leftovers
 from gistgnn.partition import Blocks
 from gistgnn.theta.disk.journal import Journal
 from gistgnn.theta.disk.merge import Merge
-from gistgnn.theta.disk.state import check_shapes, read_state, write_state
-from gistgnn.theta.disk.tensor_file import Rows, unwritable
+from gistgnn.theta.disk.new_files import write_new
+from gistgnn.theta.disk.state import MOMENT_FILES, PARAMETERS, STATE, check_shapes, read_state, write_state
+from gistgnn.theta.disk.tensor_file import Rows
 from gistgnn.theta.disk.tensor_folder import EditableFolder
-from gistgnn.theta.initial import write_initial
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.slices import Cut
@@ -33,8 +32,7 @@ from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Trained
 from gistgnn.theta.whole_theta import WholeTheta
 
-PARAMETERS = "parameters"
-_STATE, _MOMENTS, _ROUND = "theta.json", "moments", "round"
+_ROUND = "round"
 
 
 class OnDisk(WholeTheta):
@@ -60,15 +58,16 @@ class OnDisk(WholeTheta):
 
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
         self.folder, self._lock = folder, FolderLock(folder, beside=True)
-        self._journal = Journal(folder / _ROUND)
-        self._state = read_state(folder / _STATE)
-        self._parameters = EditableFolder(folder / PARAMETERS)
+        self._state = read_state(folder / STATE)
+        self.files_id = self._run = self._state["run"]
+        self._journal = Journal(folder / _ROUND, self._run)
+        self._parameters = self._open(PARAMETERS)
         super().__init__(spec.layout, spec.widths, self._parameters.specs)
-        self._moments = EditableFolder(folder / _MOMENTS) if (folder / _MOMENTS).exists() else None
+        self._moments = self._open(MOMENT_FILES) if self._state["moments"] else None
         check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         self.round, self.loss = self._state["round"], self._state["loss"]
-        if self._journal.folder.exists():  # a committed round that has not been written into Θ
-            self._write_round()
+        if self._journal.folder.exists():
+            self._redo()
         self._journal.remove()
         self._remove_leftovers()
 
@@ -80,27 +79,8 @@ class OnDisk(WholeTheta):
         with locked(folder, beside=True):
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-            cls._write_initial(folder, spec, half=store.precision == "bf16")
+            write_new(folder, spec, half=store.precision == "bf16")
             return cls(spec, folder)
-
-    @staticmethod
-    def _write_initial(folder: Path, spec: ModelSpec, *, half: bool) -> None:
-        """Write the model's initial values into a folder, in place of what is there."""
-        specs = spec.tensor_specs(half=half)
-        temporary = folder.with_name(folder.name + ".tmp")
-        try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            with closing(EditableFolder.create(temporary / PARAMETERS, specs)) as files:
-                write_initial(spec, lambda name, start, values: files.file_of[name].write_flat(name, start, values))
-                files.sync()
-            write_state(temporary / _STATE, {"round": 0, "loss": 0.0, "best": None, "counters": {}})
-            shutil.rmtree(folder, ignore_errors=True)
-            temporary.rename(folder)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> OnDisk:
@@ -109,12 +89,6 @@ class OnDisk(WholeTheta):
         if not store.folder.exists():
             raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
         return cls(spec, store.folder)
-
-    @property
-    def best(self) -> Path:
-        """The folder with the files of the best Θ: that of Θ itself where Θ is the best, or no best Θ is kept yet."""
-        kept = self._best_folder
-        return kept if kept and kept.exists() else self._parameters.folder
 
     def slice(self, name: str, blocks: Blocks) -> Tensor:
         """The entries of a tensor in the blocks."""
@@ -139,16 +113,10 @@ class OnDisk(WholeTheta):
         """Remove the files of the moments."""
         if not self._moments:
             return
+        self._change_state(counters={}, moments=None)  # first: a kill in the middle of the removal leaves no half
         self._moments.close()
         self._moments = None
-        folder, gone = self.folder / _MOMENTS, self.folder / f"{_MOMENTS}.tmp"
-        try:
-            shutil.rmtree(gone, ignore_errors=True)
-            folder.rename(gone)  # first: a kill in the middle of the removal leaves no half of them under this name
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        shutil.rmtree(gone, ignore_errors=True)
-        self._change_state(counters={})
+        shutil.rmtree(self.folder / MOMENT_FILES, ignore_errors=True)
 
     def keep(self, i: int, trained: Trained) -> None:
         """Write a trained sub-GCN into the journal."""
@@ -156,7 +124,7 @@ class OnDisk(WholeTheta):
 
     def keep_best(self) -> None:
         """Remember that Θ as it stands is the best one."""
-        self._change_state(best=self.round)
+        self._change_state(best={name: self._state[name] for name in ("written", PARAMETERS)})
 
     def checkpoint(self) -> dict[str, Part]:
         """Nothing: Θ is in its files after every round."""
@@ -168,8 +136,13 @@ class OnDisk(WholeTheta):
         A run may be killed when Θ is written and its scores are not.
 
         Raises:
-            InputError: Θ has been through another number of rounds.
+            InputError: Θ is of another run, or has been through another number of rounds.
         """
+        if saved.theta != self.files_id:
+            raise InputError(
+                f"{self.folder} is of another run than the checkpoint beside it: put back the folder of this run, or "
+                "start again"
+            )
         if self.round not in (rounds, rounds + 1):
             raise InputError(
                 f"{self.folder} has been through {self.round} rounds, the checkpoint beside it through {rounds}: "
@@ -185,10 +158,8 @@ class OnDisk(WholeTheta):
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model, which reads its large weights from the files when it runs."""
-        folder = self.best if best else self._parameters.folder
-        files = [find_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
-        places = {name: place for file in files for name, place in file.items()}
-        return stored_model(spec.on_meta(), places).to(spec.device)
+        files = self._best() if best else self._parameters
+        return stored_model(spec.on_meta(), files.places, files=files.readers()).to(spec.device)
 
     def commit(self, loss: float) -> None:
         """Commit the journal, then write it into Θ (subAgg)."""
@@ -200,11 +171,23 @@ class OnDisk(WholeTheta):
                 if merge.is_shared(key, files.specs[name].dtype):
                     shared[key] = merge.mean(key, files.slice(name))
             note = {"round": self._number + 1, "loss": loss, "counters": merge.counters(self.shapes)}
-            self._journal.commit(shared, note)
+            self._journal.commit(shared, {**note, "written": self._state["written"] + 1})
         self._write_round()
 
-    def _write_round(self) -> None:
-        """Write the journal into Θ. Doing so again from the beginning gives the same Θ."""
+    def _redo(self) -> None:
+        """Write a round into Θ that a killed process has committed."""
+        ahead = self._journal.note()["written"] - self._state["written"]
+        if ahead == 1:
+            self._write_round(again=True)
+        elif ahead:  # 0: it is in Θ, and only the journal was not removed
+            raise InputError(f"{self._journal.folder} is of another round than {self.folder}: remove it")
+
+    def _write_round(self, *, again: bool = False) -> None:
+        """Write the journal into Θ. Doing so again from the beginning gives the same Θ.
+
+        Args:
+            again: some rows may have been written, so that they do not fit the checksums from before the round.
+        """
         self._copy_best()
         with ExitStack() as stack:
             merge = self._merge(stack)
@@ -213,14 +196,24 @@ class OnDisk(WholeTheta):
                 files, name = self._place(key)
                 shape = files.specs[name].shape
                 whole: list[tuple[Cut, Rows]] = [((None,) * len(shape), partial(shared.rows, key))]
-                files.file_of[name].update(name, whole if key in shared.specs else merge.parts(key, shape))
-        self._parameters.sync()
-        if self._moments:
-            self._moments.sync()
-        note = self._journal.note()
-        self._change_state(**note)
-        self.round, self.loss = note["round"], note["loss"]
+                parts = whole if key in shared.specs else merge.parts(key, shape)
+                files.file_of[name].update(name, parts, checked=not again)
+        self._save_round(self._journal.note())
         self._journal.remove()
+
+    def _save_round(self, note: dict[str, Any]) -> None:
+        """Write the checksums of the new Θ, and then the state that names them."""
+        written, digests = note["written"], dict[str, str | None]()
+        for name, files in ((PARAMETERS, self._parameters), (MOMENT_FILES, self._moments)):
+            if files:
+                files.sync()
+            digests[name] = files.save(written) if files else None
+        changes = {name: note[name] for name in ("round", "loss", "counters", "written")}
+        self._change_state(**changes, **digests)
+        self._parameters.forget_before(written)
+        if self._moments:
+            self._moments.forget_before(written)
+        self.round, self.loss = note["round"], note["loss"]
 
     def _merge(self, stack: ExitStack) -> Merge:
         subs = self._journal.sub_gcns()
@@ -239,8 +232,10 @@ class OnDisk(WholeTheta):
             for key in merge.keys(self.shapes)
             if key.startswith(MOMENTS) and key.removeprefix(MOMENTS) not in known
         }
-        if new:
-            self._moments = EditableFolder.extend(self.folder / _MOMENTS, new)
+        if new and self._moments:
+            self._moments.extend(new)
+        elif new:
+            self._moments = EditableFolder.create(self.folder / MOMENT_FILES, new, self._run)
 
     def _place(self, key: str) -> tuple[EditableFolder, str]:
         if key.startswith(THETA):
@@ -248,26 +243,40 @@ class OnDisk(WholeTheta):
         assert self._moments is not None
         return self._moments, key.removeprefix(MOMENTS)
 
+    def _open(self, name: str) -> EditableFolder:
+        return EditableFolder.open(self.folder / name, self._run, self._state["written"], self._state[name])
+
+    def _best(self) -> EditableFolder:
+        """The files of the best Θ: those of Θ itself where Θ is the best, or no best Θ is kept yet."""
+        best, kept = self._state["best"], self._best_folder
+        if best is None or kept is None or best["written"] == self._state["written"]:
+            return self._parameters
+        return EditableFolder.open(kept, self._run, best["written"], best[PARAMETERS])
+
     @property
     def _best_folder(self) -> Path | None:
         best = self._state["best"]
-        return None if best is None else self.folder / f"best-{best}"
+        return None if best is None else self.folder / f"best-{best['written']}"
 
     def _copy_best(self) -> None:
         """Copy the best Θ before Θ changes, if it is Θ as it stands."""
-        wanted = self._best_folder
-        if wanted and self._state["best"] == self.round and not wanted.exists():
-            self._parameters.copy(wanted)
+        wanted, written = self._best_folder, self._state["written"]
+        if wanted and self._state["best"]["written"] == written and not wanted.exists():
+            self._parameters.copy(wanted, written)
             for older in self.folder.glob("best-*"):
                 if older != wanted:
                     shutil.rmtree(older, ignore_errors=True)
 
     def _remove_leftovers(self) -> None:
-        """Remove what a killed process was about to write: copies of the best Θ, moments, states."""
+        """Remove what a killed process was about to write: copies of the best Θ, moments, checksums, states."""
+        if not self._moments:
+            shutil.rmtree(self.folder / MOMENT_FILES, ignore_errors=True)
+        for files in filter(None, (self._parameters, self._moments)):
+            files.forget_before(self._state["written"])
         for path in self.folder.glob("*.tmp"):
             shutil.rmtree(path, ignore_errors=True)
         remove_leftovers(self.folder)
 
     def _change_state(self, **changes: Any) -> None:
         self._state |= changes
-        write_state(self.folder / _STATE, self._state)
+        write_state(self.folder / STATE, self._state)

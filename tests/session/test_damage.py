@@ -1,0 +1,162 @@
+"""Damage to the files of a run: every flipped byte is refused, and files of another run are named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from gistgnn import Saving, load_run
+from gistgnn.checkpoint import Checkpoint, Checkpoints
+from gistgnn.errors import InputError
+from gistgnn.graphs import Standardisation
+from gistgnn.io import models
+from gistgnn.session.saved_result import RESULT
+from tests.cli.in_process import refused as command_refused
+from tests.cli.in_process import run
+from tests.helpers.flips import every_byte, flipped, some_bytes
+from tests.helpers.models import OURS
+from tests.helpers.records import rewrite
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, fit, make, state
+
+TRAIN = ("train", "--hidden", 8, "--epochs", 4, "--local-steps", 2, "--sub-gcns", 2, "--device", "cpu")
+AGAIN = "train the run again"
+
+
+def build(widths: Any) -> nn.Module:
+    return OURS["gcn"](widths, dropout=0.4, norm="batch")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return fit(make()).save(tmp_path / "run")
+
+
+def test_every_flipped_byte_of_a_model_is_refused(saved: Path) -> None:
+    path = saved / models.SINGLE
+    for place in every_byte(path):
+        with flipped(path, place), refused(f"{path} ", AGAIN):
+            load_run(saved, build)
+    load_run(saved, build)
+
+
+def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    """All of its files; a byte of state.json may also leave the same values, as a capital E in 1e-05 does."""
+    saving = Saving(tmp_path / "checkpoints")
+    fit(make(), stop=after(2), saving=saving)
+    place = Checkpoints(saving.path).newest()
+    assert place
+    names = sorted(path.name for path in place.iterdir())
+    assert names == ["rank-00000.safetensors", "state.json"]
+    run_of = json.loads((place / "state.json").read_text())["run"]
+    whole = Checkpoint(place, run_of)._state
+    for name in names:
+        for at in every_byte(place / name):
+            with flipped(place / name, at):
+                assert refuses(lambda: Checkpoint(place, run_of), place, name, whole), (name, at)
+    plain, resumed = make(), make()
+    expected = state(plain, fit(plain))
+    assert state(resumed, fit(resumed, saving=Saving(saving.path, resume=True))) == expected
+
+
+def refuses(opened: Callable[[], Checkpoint], place: Path, name: str, whole: dict[str, Any]) -> bool:
+    try:
+        return opened()._state == whole and name == "state.json"
+    except InputError as error:
+        return str(error).startswith(f"the checkpoint {place} cannot be read ({name} ") and "delete it to" in str(error)
+
+
+def test_a_damaged_checkpoint_does_not_resume(tmp_path: Path) -> None:
+    saving = Saving(tmp_path / "checkpoints", every=1, resume=True)
+    fit(make(), stop=after(2), saving=saving)
+    place = Checkpoints(saving.path).newest()
+    assert place
+    for at in some_bytes(place / "rank-00000.safetensors", 8):
+        with (
+            flipped(place / "rank-00000.safetensors", at),
+            refused("rank-00000.safetensors", "delete it to resume from round-00000001"),
+        ):
+            fit(make(), saving=saving)
+
+
+def test_a_checkpoint_s_file_of_another_run_or_round_is_named(tmp_path: Path) -> None:
+    saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
+    fit(make(), stop=after(2), saving=saving)
+    fit(make(seed=1), stop=after(2), saving=other)
+    before, newest = Checkpoints(saving.path).whole()
+    foreign = Checkpoints(other.path).newest()
+    assert foreign
+    for source, said in ((foreign, "is of another run"), (before, "is another file than the one")):
+        shutil.copy(source / "rank-00000.safetensors", newest)
+        with refused(f"rank-00000.safetensors {said}"):
+            fit(make(), saving=saving)
+    shutil.copy(before / "rank-00000.safetensors", newest / "rank-00007.safetensors")
+    shutil.copy(before / "rank-00000.safetensors", newest)
+    with refused("cannot be read"):
+        fit(make(), saving=saving)
+
+
+def test_a_model_of_another_run_or_time_is_named(saved: Path, tmp_path: Path) -> None:
+    other = fit(make(seed=1)).save(tmp_path / "other")
+    shutil.copy(other / models.SINGLE, saved)
+    with refused(f"{saved / models.SINGLE} is of another run", AGAIN):
+        load_run(saved, build)
+    shutil.copy(other / RESULT, saved)
+    load_run(saved, build)
+    path = saved / RESULT
+    rewrite(saved, {**json.loads(path.read_text()), "files": {models.SINGLE: "0" * 32}})
+    with refused("is another file than the one that was written here"):
+        load_run(saved, build)
+
+
+def test_a_model_that_the_result_does_not_list_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (saved / models.SINGLE).read_bytes()
+    result = load_run(saved, build)
+    monkeypatch.setattr(models.write_model, "__defaults__", (700, None))
+    result.save(saved, overwrite=True)
+    assert (saved / models.INDEX).exists()
+    load_run(saved, build)
+    for path in [*saved.glob("model-*.safetensors"), saved / models.INDEX]:
+        for at in some_bytes(path, 40):
+            with flipped(path, at), refused(str(path)):
+                load_run(saved, build)
+    (saved / models.SINGLE).write_bytes(whole)
+    with refused(f"{saved / models.SINGLE} is not of the run", "remove it"):
+        load_run(saved, build)
+
+
+def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, other = tmp_path / "run", tmp_path / "other"
+    for folder, seed in ((out, 0), (other, 1)):
+        assert run(*TRAIN, "--standardise", "--seed", seed, "--out", folder) == 0
+    features = out / "features.safetensors"
+    for at in every_byte(features):
+        with flipped(features, at), refused(f"{features} "):
+            Standardisation.load(features)
+    for name in (RESULT, "features.safetensors", models.SINGLE):
+        for at in some_bytes(out / name, 5):
+            with flipped(out / name, at):
+                command_refused(capsys, name, "evaluate", out)
+        before = (out / name).read_bytes()
+        shutil.copy(other / name, out)
+        if name != RESULT:
+            command_refused(capsys, f"{name} is of another run; {AGAIN}", "evaluate", out)
+            command_refused(capsys, f"{name} is of another run", *TRAIN, "--standardise", "--out", out, "--resume")
+        else:
+            command_refused(capsys, "is of another run", "predict", out, "--output", tmp_path / "p.csv")
+        (out / name).write_bytes(before)
+    assert run("evaluate", out) == 0
+
+
+def test_the_files_of_a_resumed_run_are_those_of_an_unbroken_one(tmp_path: Path) -> None:
+    assert run(*TRAIN, "--out", tmp_path / "unbroken") == 0
+    assert run(*TRAIN, "--out", tmp_path / "broken", "--max-seconds", 0.001) == 0
+    assert run(*TRAIN, "--out", tmp_path / "disk", "--store", "disk") == 0
+    models_of = [(tmp_path / name / models.SINGLE).read_bytes() for name in ("unbroken", "disk")]
+    assert models_of[0] == models_of[1]
+    ids = {json.loads((tmp_path / name / RESULT).read_text())["run"] for name in ("unbroken", "broken", "disk")}
+    assert len(ids) == 1
