@@ -1,5 +1,6 @@
 """Damage to a Θ in files: flipped bits, and files of another run or round."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,6 +78,17 @@ def test_a_flipped_bit_in_any_file_is_refused(tmp_path: Path) -> None:
                 damaged = folder / file.relative_to(tmp_path / "run")
                 with flipped(damaged, at):
                     assert is_refused(folder, damaged, expected), (file.name, at)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    trained(tmp_path / "run").theta.close()  # type: ignore[attr-defined]
+    for path in files_of(tmp_path / "run"):
+        with copied(tmp_path / "run") as folder:
+            damaged = folder / path.relative_to(tmp_path / "run")
+            damaged.unlink()
+            os.mkfifo(damaged)
+            with pytest.raises(InputError, match="no regular file"):
+                everything(folder)
 
 
 def is_refused(folder: Path, damaged: Path, expected: dict[str, Tensor]) -> bool:

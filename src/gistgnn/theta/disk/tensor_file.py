@@ -180,8 +180,8 @@ class EditableFile(TensorFile):
     def _checked_places(self, path: Path) -> dict[str, Place]:
         """Return where the tensors lie, if the header is what it was."""
         try:
+            places, metadata = read_header(path)  # refuses a pipe, which would wait for ever
             fits = header_checksum(path) == self.checksums.header
-            places, metadata = read_header(path)
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {self._advice}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
