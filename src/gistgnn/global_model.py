@@ -72,7 +72,6 @@ class GlobalModel:
     ) -> None:
         self.build = build
         self.shared = not isinstance(widths, (list, tuple))
-        check_count("input_axis", input_axis or 0, least=0)
         check_kind("ranks", ranks, (Alone, Ranks), "the ranks of a run, of gistgnn.distributed", none=True)
         self.widths = check_widths(widths, input_axis)
         self.input_axis = input_axis

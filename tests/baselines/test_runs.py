@@ -120,7 +120,7 @@ def train_until_one_dies(ranks: Ranks, at: int) -> None:
 
 def test_a_rank_that_dies_is_reported() -> None:
     with pytest.raises(RankLostError, match="rank"):
-        on_ranks(2, train_until_one_dies, 1, only=0)
+        on_ranks(2, train_until_one_dies, 1, only=[0])
 
 
 def test_a_run_of_other_workers_or_of_another_method_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--sub-gcns", 1), "nothing to compare"),
         (("--sub-gcns", 1000), "sub_gcns is 1000, more than the 256 features of d_1"),
         (("--seeds", 0), "'0' is not an integer >= 1"),
-        (("--below", -3), "below is -3"),
+        (("--below", -3), "'-3' is not a number of points from 0 to 100"),
         (("--lr", -1), "lr is -1"),
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
         (

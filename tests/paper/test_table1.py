@@ -1,4 +1,3 @@
-import json
 import signal
 import time
 from dataclasses import replace
@@ -7,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gistgnn.compare import finished
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
@@ -47,7 +47,7 @@ def test_a_run_is_done_once(tmp_path: Path) -> None:
     store = RunStore(tmp_path, "data")
     (first,) = store.run_all([_config(0)], 1, "runs")
     (path,) = tmp_path.iterdir()
-    path.write_text(json.dumps(first | {"mark": True}))
+    finished.write(path, first | {"mark": True})
     again = store.run_all([_config(0), _config(1)], 2, "runs")
     assert again[0]["mark"]
     assert "mark" not in again[1]

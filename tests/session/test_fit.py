@@ -268,7 +268,7 @@ def test_bad_arguments_are_refused() -> None:
     for widths in ((), (8, 0), (-1,), (8.0,), (8, True), (np.float64(8),), "ab", True, 0, 8.5, None, {"a": 1}):
         with refused("widths is", repr(widths) if widths != () else "()"):
             GIST(gcn(), widths, 2)  # type: ignore[arg-type]
-    for axis in (2, -1, "0"):
+    for axis in (2, -1, "0", True, 1.0):
         with refused("input_axis is", repr(axis), "0 to 1"):
             GIST(gcn(), (8, 7), 2, input_axis=axis)  # type: ignore[arg-type]
     with refused("sub_gcns is 8", "7 features of axis 1"):

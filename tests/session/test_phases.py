@@ -26,7 +26,7 @@ from tests.theta.stores import equal, store, values
 SAMPLERS: dict[str, Sampling | None] = {
     "full": None,
     "shared clusters": ClusterSampling(4, 2, "random"),
-    "independent clusters": ClusterSampling(4, 2, "random", "independent"),
+    "independent clusters": ClusterSampling(4, 2, "random", batches="independent"),
     "layers": LadiesSampling(8, (6, 6, 6)),
 }
 

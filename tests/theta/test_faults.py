@@ -140,6 +140,6 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with refused("needs 860 bytes", "its disk has 100 bytes left: make room"):
+    with refused("takes 860 bytes of disk, 100 bytes are free: make room"):
         make(store=store("disk", tmp_path)).theta  # noqa: B018
     assert list(tmp_path.iterdir()) == []

@@ -69,13 +69,19 @@ def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
     def look() -> list[int]:
         store.set(f"failed/{rank}", "")
         until = time.monotonic() + seconds
-        while True:
-            away = [other for other in range(count) if not store.check([f"failed/{other}"])]
-            if not away or time.monotonic() > until:
-                return away
+        while (away := _without(store, "failed", count)) and time.monotonic() < until:
             time.sleep(_PAUSE)
+        store.set(f"looked/{rank}", "")
+        while rank == 0 and set(_without(store, "looked", count)) - set(away) and time.monotonic() < until + _LAST / 2:
+            time.sleep(_PAUSE)  # rank 0 may serve the store, which ends with it
+        return away
 
     return _within(seconds + _LAST, look, "the ranks' store")
+
+
+def _without(store: Store, key: str, count: int) -> list[int]:
+    """Return the ranks that have not set a key."""
+    return [rank for rank in range(count) if not store.check([f"{key}/{rank}"])]
 
 
 def _open_store(patience: timedelta) -> tuple[Store, int, int]:

@@ -269,6 +269,7 @@ def check_widths(widths: Any, input_axis: int | None) -> Widths:
         raise InputError(f"widths is {shown(widths)}, expected an integer >= 1 or a sequence of them")
     for width in axes:
         check_count("a width", width, most=WIDEST)
-    if input_axis is not None and input_axis not in range(len(axes)):
+    known = type(input_axis) is int and 0 <= input_axis < len(axes)
+    if input_axis is not None and not known:
         raise InputError(f"input_axis is {shown(input_axis)}, expected one of 0 to {len(axes) - 1}, or None")
     return axes
