@@ -142,12 +142,13 @@ def test_missing_files_are_downloaded_without_asking(
 
 
 @pytest.mark.parametrize("file", ["raw/edge", "raw/node-feat", "raw/node-label", "split/time/valid"])
-def test_damaged_files(file: str, tmp_path: Path) -> None:
+def test_damaged_files(file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = _write("ogbn-arxiv", tmp_path) / f"{file}.csv.gz"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(InputError, match=r"^ogbn-arxiv: the raw files in .* cannot be read") as caught:
         load("ogbn-arxiv", tmp_path)
     assert "\n" not in str(caught.value)
+    assert "Loading necessary files" not in "".join(capfd.readouterr())  # ogb prints it
 
 
 def test_wrong_values_in_raw_files(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gistgnn.nn import GCN, MODELS
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import (
     Batch,
+    ClusterSampling,
     FastGCNSampling,
     LadiesSampling,
     NeighborSampling,
@@ -198,6 +199,9 @@ def test_the_training_subgraph_is_sampled_where_training_sees_no_more() -> None:
         (NeighborSampling, {"fanouts": 0}, "fanouts is 0"),
         (NeighborSampling, {"fanouts": ()}, "fanouts is ()"),
         (NeighborSampling, {"batch_size": 2.5}, "batch_size is 2.5"),
+        (FastGCNSampling, {"row_normalise": float("-inf")}, "row_normalise is -inf"),
+        (LadiesSampling, {"row_normalise": 1}, "row_normalise is 1"),
+        (ClusterSampling, {"clusters": 4, "precompute": "shared"}, "precompute is 'shared'"),
     ],
 )
 def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:

@@ -1,6 +1,7 @@
 """Raw files of data sets: errors for downloading and reading them, shared by all readers."""
 
 import contextlib
+import io
 import os
 import shutil
 import socket
@@ -41,13 +42,13 @@ def downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterat
 
 @contextlib.contextmanager
 def reading(info: DatasetInfo, folder: Path) -> Iterator[None]:
-    """Parse and check raw files of ``folder`` inside the block, with nothing on stdout.
+    """Parse and check raw files of ``folder`` inside the block; what the parser prints is not shown.
 
     Raises:
         InputError: the files are damaged or hold wrong values.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(io.StringIO()):
             yield
     except MemoryError:
         raise

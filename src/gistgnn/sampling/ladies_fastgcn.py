@@ -17,6 +17,7 @@ from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
 from gistgnn.sampling.sampler import Array
 from gistgnn.sampling.structure import Structure, pattern_of
+from gistgnn.utils.checks import check_flag
 
 _TRIES = 3
 
@@ -96,6 +97,11 @@ class ImportanceSampling(LayeredSampling):
     batch_size: int = 512
     nodes_per_layer: int | tuple[int, ...] = 512
     row_normalise: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        check_flag("row_normalise", self.row_normalise)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
