@@ -93,7 +93,9 @@ def _refusal_fault(outcome: Outcome) -> str:
 
 
 def _is_note(line: str) -> bool:
-    return line.startswith(("gistgnn: ", "training: ", "round "))
+    return line.startswith(
+        ("gistgnn: ", "training: ", "round ", "Downloading ")
+    )  # the last is PyG's, of what is missing
 
 
 def shown(words: list[str]) -> str:

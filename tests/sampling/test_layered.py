@@ -201,7 +201,7 @@ def test_the_training_subgraph_is_sampled_where_training_sees_no_more() -> None:
         (NeighborSampling, {"batch_size": 2.5}, "batch_size is 2.5"),
         (FastGCNSampling, {"row_normalise": float("-inf")}, "row_normalise is -inf"),
         (LadiesSampling, {"row_normalise": 1}, "row_normalise is 1"),
-        (ClusterSampling, {"clusters": 4, "precompute": "shared"}, "precompute is 'shared'"),
+        (ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
     ],
 )
 def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
