@@ -61,7 +61,8 @@ def _wrong_result(command: str, name: str, place: Place, outcome: Outcome) -> st
 
 
 def _removable(path: Path) -> bool:
-    return path.is_file() or path.is_symlink()
+    """Return whether a run may replace what has a file's name: a file, or a link that leads nowhere, but no device."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
 
 
 def flip(rng: Random, path: Path, valid: Path) -> str:
