@@ -60,9 +60,11 @@ def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | N
     Raises:
         InputError: it takes more.
     """
-    blocks = partition.blocks(0)[:1]
-    features = sum(len(block) for axis, block in enumerate(blocks[0]) if axis != input_axis)
-    needed, there = slice_bytes(spec, blocks)[0] + 4 * nodes * features, available_bytes(spec.device)
+    # The sizes of the blocks are enough: drawing blocks of many features takes seconds.
+    counts = [d if axis in partition.whole else d // partition.sub_gcns for axis, d in enumerate(partition.features)]
+    features = sum(count for axis, count in enumerate(counts) if axis != input_axis)
+    needed = slice_bytes(spec, [tuple(map(torch.arange, counts))])[0] + 4 * nodes * features
+    there = available_bytes(spec.device)
     if needed > there:
         raise InputError(
             f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which takes {size(needed)} of "
