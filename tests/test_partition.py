@@ -54,6 +54,8 @@ def test_whole_axes_are_whole(case: tuple[tuple[int, ...], int], kind: str, data
     for own in partition.blocks(0):
         for axis, d in enumerate(roomy):
             assert torch.equal(own[axis], torch.arange(d)) == (axis in whole)
+    drawn = [tuple(len(block) for block in own) for own in partition.blocks(3)]
+    assert partition.sizes(3) == drawn
 
 
 def as_lists(partition: Partition, number: int) -> list[list[list[int]]]:

@@ -136,6 +136,10 @@ def _impossible(action: argparse.Action, value: str) -> bool:
     if action.type in (str, None) or "ath" in str(action.type) or action.choices:
         return False
     try:
+        return abs(int(value)) >= 2**63
+    except ValueError:
+        pass
+    try:
         number = float(value)
     except ValueError:
         return False

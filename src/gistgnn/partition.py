@@ -94,6 +94,17 @@ class Partition:
         axes = [self._axis_blocks(axis, draw) for axis in range(len(self.features))]
         return list(zip(*axes, strict=True))
 
+    def sizes(self, draw: int) -> list[tuple[int, ...]]:
+        """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced blocks are not drawn."""
+        if self.kind != "balanced":
+            return [tuple(len(block) for block in blocks) for blocks in self.blocks(draw)]
+        m = self.sub_gcns
+        counts = [
+            [d if axis in self.whole else d // m + (i < d % m) for i in range(m)]
+            for axis, d in enumerate(self.features)
+        ]
+        return list(zip(*counts, strict=True))
+
     def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
         d, m = self.features[axis], self.sub_gcns
         if axis in self.whole:

@@ -27,6 +27,7 @@ OPTIONS = [
     (("--patience", 0), "patience is 0"),
     (("--seed", -1), "-1"),
     (("--device", "tpu9"), "device is 'tpu9'"),
+    (("--device", f"cuda:{10**30}"), "but torch finds"),
     (("--partition-dims", 3), "d_3 cannot be partitioned"),
     (("--out", "file/run"), "cannot write file/run"),
 ]

@@ -60,8 +60,7 @@ def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | N
     Raises:
         InputError: it takes more.
     """
-    # The sizes of the blocks are enough: drawing blocks of many features takes seconds.
-    counts = [d if axis in partition.whole else d // partition.sub_gcns for axis, d in enumerate(partition.features)]
+    counts = partition.sizes(0)[0]
     features = sum(count for axis, count in enumerate(counts) if axis != input_axis)
     needed = slice_bytes(spec, [tuple(map(torch.arange, counts))])[0] + 4 * nodes * features
     there = available_bytes(spec.device)

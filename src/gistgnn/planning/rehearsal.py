@@ -131,9 +131,9 @@ class _Run:
         """Return what follows from shapes alone."""
         gist, training = self._gist, first.training
         moments = moments_of(training)
-        blocks_of = gist._partition_of(first).blocks(first.draw)
-        keeps = training.optimizer_state == "carry" or first.lasting or len(blocks_of) == 1
-        every = [gist.layout.widths([len(block) for block in blocks]) for blocks in blocks_of]
+        sizes = gist._partition_of(first).sizes(first.draw)
+        keeps = training.optimizer_state == "carry" or first.lasting or len(sizes) == 1
+        every = [gist.layout.widths(counts) for counts in sizes]
         models = {widths: self._build(widths, "meta") for widths in {*every, gist.widths}}
         size = {widths: bytes_of(named_tensors(model).values()) for widths, model in models.items()}
         numbers = {widths: sum(p.numel() for p in model.parameters()) for widths, model in models.items()}

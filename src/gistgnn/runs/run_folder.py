@@ -216,6 +216,6 @@ def choose_device(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise InputError(f"device is '{name}', expected auto, cpu, cuda or cuda:N")
-    if name != "cpu" and (torch.device(name).index or 0) >= torch.cuda.device_count():
+    if name != "cpu" and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
         raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
     return name
