@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import io
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -99,7 +100,8 @@ def _parse(name: str, meta: dict[str, str], folder: Path) -> Graph:
 
     raw, split = folder / "raw", folder / "split" / meta["split"]
     # master.csv asks for inverse edges in ogbn-products; in ogbn-arxiv, which is directed, they make it undirected.
-    graph = read_csv_graph_raw(str(raw), add_inverse_edge=True)[0]
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bars would stand between our lines
+        graph = read_csv_graph_raw(str(raw), add_inverse_edge=True)[0]
     return Graph.build(
         graph["node_feat"],
         graph["edge_index"],
