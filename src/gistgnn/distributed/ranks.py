@@ -149,7 +149,7 @@ class Ranks(World):
         try:
             yield
         except RuntimeError as error:
-            raise RankLostError(f"{self._lost(error)}: see what it printed last") from error
+            raise RankLostError(self._lost(error)) from error
 
     def _begin(self) -> None:
         gpu = self._device.type == "cuda"
@@ -175,9 +175,11 @@ class Ranks(World):
             return f"the machine of rank 0 or of torchrun's endpoint does not answer ({reason(of_store)})"
         if not away:
             return f"rank {self.rank} has lost the connection to another rank ({reason(error)})"
-        names = ", ".join(map(str, away))
-        waited = f"hangs (--timeout is {self._timeout:g} s)"
-        return f"rank {names} does not answer: it has ended, {waited}, or cannot be reached"
+        one, timeout = len(away) == 1, f"(--timeout is {self._timeout:g} s)"
+        names, last = ", ".join(map(str, away)), "or cannot be reached; see what"
+        if one:
+            return f"rank {names} does not answer: it has ended, hangs {timeout}, {last} it printed last"
+        return f"ranks {names} do not answer: they have ended, hang {timeout}, {last} they printed last"
 
 
 def _bind_to(interface: str) -> None:
