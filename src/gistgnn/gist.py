@@ -115,7 +115,7 @@ class GIST(GlobalModel):
         precision: Literal["float32", "bf16"] | None = None,
         clip_norm: float | None = None,
         patience: int | None = None,
-        evaluate_every: int | None = None,
+        evaluate_every: int | Literal["auto"] | None = None,
         phases: Sequence[Phase] | None = None,
         redraw_every: int | None = None,
         cross_weights: Literal["random", "zero"] | None = None,

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gistgnn.accounting.operations import Operations
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
 from gistgnn.phases import Phase
@@ -66,6 +67,12 @@ class RoundPlan:
         return self.training.local_steps
 
     @property
+    def evaluate_every(self) -> int:
+        """Rounds between evaluations, also where they were chosen."""
+        assert self.training.evaluate_every != "auto"  # `Schedule` has chosen it
+        return self.training.evaluate_every
+
+    @property
     def rate(self) -> float:
         """The learning rate of the round's last step."""
         return self.stretch.rate(self.training, self.stretch.count - 1)
@@ -108,13 +115,17 @@ class Schedule:
         training: ζ, the number of epochs, the phases.
         steps_per_epoch: the number of batches of the sampler.
         workers: how many sub-GCNs train at the same time where there are no phases.
+        operations: what steps and evaluations take, for settings that choose how often the model is evaluated; None:
+            after every round.
 
     Attributes:
         rounds: T.
         phases: the numbers of every phase's rounds; where there are no phases, those of all rounds.
     """
 
-    def __init__(self, training: Training, steps_per_epoch: int, workers: int) -> None:
+    def __init__(
+        self, training: Training, steps_per_epoch: int, workers: int, operations: Operations | None = None
+    ) -> None:
         self._parts: list[_Part] = []
         epochs: float = 0
         steps = rounds = draws = 0
@@ -124,7 +135,7 @@ class Schedule:
             passes = phase.epochs if phase else training.epochs
             count = own.steps(steps_per_epoch, trained, passes)
             zeta = own.steps_in_round(count, trained)
-            own = replace(own, local_steps=zeta)
+            own = replace(own, local_steps=zeta, evaluate_every=_evaluate_every(own, operations, phase, trained, count))
             part = _Part(phase, own, zeta, trained, count, passes, steps, rounds, epochs, draws)
             self._parts.append(part)
             steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
@@ -188,6 +199,19 @@ class Schedule:
         if shared:
             found[tuple(shared.items())] += 1
         return found
+
+
+def _evaluate_every(
+    training: Training, operations: Operations | None, phase: Phase | None, workers: int, steps: int
+) -> int:
+    """Return after how many rounds of a phase the model is evaluated; every sub-GCN takes so many ``steps`` in it."""
+    if training.evaluate_every != "auto":
+        return training.evaluate_every
+    if operations is None or training.patience is not None:
+        return 1
+    zeta = training.steps_in_round(steps, workers)
+    m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
+    return operations.evaluate_every(m, copies=copies, steps=min(zeta, steps) * workers, rounds=-(-steps // zeta))
 
 
 def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:

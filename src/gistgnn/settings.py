@@ -75,7 +75,8 @@ class Training:
             products and the loss stay in float32.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
-        evaluate_every: rounds between evaluations.
+        evaluate_every: rounds between evaluations; "auto": so many that evaluation takes about a tenth of the time of
+            training (see `gistgnn.accounting.operations`), and 1 with `patience`, which counts evaluations.
         phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
         redraw_every: K, rounds between two draws of the blocks: 1 is the paper's (section 2.2); 0 keeps the first
             blocks.
@@ -107,7 +108,7 @@ class Training:
     precision: Literal["float32", "bf16"] = "float32"
     clip_norm: float | None = None
     patience: int | None = None
-    evaluate_every: int = 1
+    evaluate_every: int | Literal["auto"] = "auto"
     phases: Sequence[Phase] = ()
     redraw_every: int = 1
     cross_weights: Literal["random", "zero"] = "random"
@@ -136,7 +137,8 @@ class Training:
                 )
         elif not self.phases:
             check_count("epochs", self.epochs)
-        check_count("evaluate_every", self.evaluate_every)
+        if self.evaluate_every != "auto":
+            _check_count_or_auto("evaluate_every", self.evaluate_every)
         for name in ("local_steps", "patience"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -262,6 +264,12 @@ class Training:
         import torch
 
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+
+def _check_count_or_auto(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        raise InputError(f"{name} is {shown(value)}, expected an integer >= 1 or 'auto'")
+    check_count(name, value)
 
 
 def choose_training(training: Training | None, settings: dict[str, Any]) -> Training:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gistgnn.cli.signals import GRACE
 from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, WIDEST
@@ -183,6 +183,14 @@ def milliseconds(text: str) -> float:
     """Read a number of milliseconds >= 0; return seconds."""
     most = LONGEST * 1000
     return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
+
+
+def count_or_auto(text: str) -> int | Literal["auto"]:
+    """Read an integer, or auto."""
+    try:
+        return "auto" if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1 or auto") from None
 
 
 def count(text: str, least: int = 1, most: int = MOST) -> int:

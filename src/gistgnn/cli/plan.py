@@ -120,8 +120,8 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
     from gistgnn.graphs import load
+    from gistgnn.session.batches import make_sampler
     from gistgnn.session.budget import choose
-    from gistgnn.session.session import make_sampler
 
     if args.sub_gcns:
         raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")

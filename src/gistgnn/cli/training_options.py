@@ -13,6 +13,7 @@ from gistgnn.baselines.registry import METHODS
 from gistgnn.cli.options import (
     CLUSTER_METHODS,
     add_field,
+    count_or_auto,
     duration,
     evaluation_of,
     heads,
@@ -72,7 +73,7 @@ _OPTIMISER: dict[str, tuple[str | None, str]] = {
     "precision": (None, "of dense products; parameters are float32"),
     "clip_norm": ("C", "largest norm of a sub-GCN's gradient"),
     "patience": ("K", "stop after K evaluations without a better score"),
-    "evaluate_every": ("K", "rounds between evaluations"),
+    "evaluate_every": ("K", "rounds between evaluations, or auto: so many that they take about a tenth of the time"),
 }
 
 
@@ -179,6 +180,8 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
             extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
+        if name == "evaluate_every":
+            extra |= {"type": count_or_auto}
         if name in _LOSS and name != "label_smoothing":
             extra |= {"type": str}
         if name == "class_weights":

@@ -10,7 +10,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation, Inference
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
-from gistgnn.training.label_metrics import predicted_labels
+from gistgnn.training.label_metrics import label_scores, predicted_labels
 from gistgnn.training.metric import NAMED, Metric
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
@@ -133,21 +133,25 @@ def score(
     Raises:
         InputError: no node of a split has an output, or the metric fails.
     """
-    metrics = [NAMED[name] for name in shown_metrics(graph) if logits.shape[1] == graph.num_classes]
-    if metric is not None and metric not in metrics:
-        metrics.append(metric)
-    results = {}
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
-    by_parts = None if graph.regression or logits.shape[1] != graph.num_classes else parts
+    fits = logits.shape[1] == graph.num_classes
+    guess = predicted_labels(logits, graph.multi_label) if fits and not graph.regression else None
+    metrics = [NAMED[name] for name in shown_metrics(graph)] if fits else []
+    further = metrics if graph.regression else []  # those that read more than the predicted labels
+    if metric is not None and metric not in metrics:
+        further.append(metric)
+    results = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
-        chosen, targets = logits[mask], graph.y[mask]
-        results[split] = Scores({each.name: each(chosen, targets) for each in metrics})
-        if by_parts is not None:
-            guess = predicted_labels(chosen, graph.multi_label)
-            results[split]["f1_parts"] = mean_f1(guess, targets, by_parts[mask.to(by_parts.device)])
+        targets = graph.y[mask]
+        results[split] = Scores(label_scores(targets, guess[mask]) if guess is not None else {})
+        if further:
+            chosen = logits[mask]
+            results[split].update({each.name: each(chosen, targets) for each in further})
+        if guess is not None and parts is not None:
+            results[split]["f1_parts"] = mean_f1(guess[mask], targets, parts[mask.to(parts.device)])
     return results
 
 

@@ -10,6 +10,7 @@ from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 
 ENOUGH = 128  # features of a part: wider ones learn no more in an epoch (RESULTS.md, "The frontier ...")
+ATTENDING = 64  # least features of a part with attention
 RATE, OF = 0.0025, 256  # highest learning rate of a part, and of this width; it falls with the width
 NARROW_SHARE = 0.75  # of the epochs, with parts that are narrower than ENOUGH
 
@@ -78,18 +79,40 @@ def in_phases(run: RunConfig) -> RunConfig:
     """Return a run of our own recipe, with as many steps and as narrow ones, in place of the paper's method.
 
     One part of 1/m of the width trains and is copied into all m blocks. If it has fewer than `ENOUGH` features, it does
-    so at a constant rate, and wider parts take the last steps: see "At equal epochs" in benchmarks/RESULTS.md.
+    so at a constant rate, and wider parts take the last steps: see "At equal epochs" in benchmarks/RESULTS.md. GAT is
+    unstable at constant and at higher rates, and learns little with fewer than `ATTENDING` features ("Table 2" there):
+    its part is not narrower, and has the run's rate and a cosine.
     """
-    m, model = run.sub_gcns, run.model
-    width = min(model.hidden) * (model.heads if model.name == "gat" else 1)
-    last = next(few for few in range(m, 0, -1) if m % few == 0 and (width // few >= ENOUGH or few == 1))
-    epochs = run.training.epochs * (NARROW_SHARE if last < m else 0)
-    narrow = Phase(m, epochs, _rate(run, width // m), "constant", copies=True) if epochs else None
-    wide = Phase(last, run.training.epochs - epochs, _rate(run, width // last), "cosine", copies=last > 1)
-    phases = (narrow, wide) if narrow else (wide,)
-    every = run.training.evaluate_every * m  # one part has m times the rounds that m parts have
-    training = replace(run.training, phases=phases, cross_weights="zero", evaluate_every=every)
+    every, attends = run.training.evaluate_every, run.model.name == "gat"
+    phases = (_attending(run),) if attends else _growing(run)
+    m = run.sub_gcns
+    training = replace(
+        run.training,
+        phases=phases,
+        cross_weights="zero",
+        evaluate_every=every if every == "auto" else int(every) * m,  # one part has m times the rounds of m parts
+    )
     return replace(run, training=training)
+
+
+def _attending(run: RunConfig) -> Phase:
+    few = _parts(run.sub_gcns, min(run.model.hidden) * run.model.heads, ATTENDING)
+    return Phase(few, run.training.epochs, run.training.lr, "cosine", copies=few > 1)
+
+
+def _parts(m: int, width: int, least: int) -> int:
+    """The largest divisor of m by which a width is cut into parts of at least so many features; or 1."""
+    return next(few for few in range(m, 0, -1) if m % few == 0 and (width // few >= least or few == 1))
+
+
+def _growing(run: RunConfig) -> tuple[Phase, ...]:
+    m, width, epochs = run.sub_gcns, min(run.model.hidden), run.training.epochs
+    last = _parts(m, width, ENOUGH)
+    wide = Phase(last, epochs, _rate(run, width // last), "cosine", copies=last > 1)
+    if last == m:
+        return (wide,)
+    narrow = Phase(m, NARROW_SHARE * epochs, _rate(run, width // m), "constant", copies=True)
+    return narrow, replace(wide, epochs=epochs - narrow.epochs)
 
 
 def _rate(run: RunConfig, width: int) -> float:

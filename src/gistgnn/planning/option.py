@@ -82,5 +82,5 @@ def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
 
 def evaluations_of(found: Rehearsal) -> int:
     """Return how many evaluations a phase has: it ends with one."""
-    every, rounds = found.first.training.evaluate_every, found.rounds
+    every, rounds = found.first.evaluate_every, found.rounds
     return rounds.stop // every - rounds.start // every + bool(rounds.stop % every)

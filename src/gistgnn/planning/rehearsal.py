@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.accounting.footprint import moments_of
+from gistgnn.accounting.operations import Operations
 from gistgnn.checkpoint import KEPT
 from gistgnn.errors import InputError, reason
 from gistgnn.gist import GIST
@@ -120,7 +121,10 @@ class _Run:
         self._mean = (
             Mean.of(gist._full_spec, gist.partition.split, gist.input_axis, zero=zero) if training.averages else None
         )
-        schedule = Schedule(training, self._expected.steps, gist.workers)
+        operations = Operations.of_run(
+            gist._full_spec, gist.partition, sizes, config.sampler, config.evaluation, inductive=config.inductive
+        )
+        schedule = Schedule(training, self._expected.steps, gist.workers, operations)
         batch = self._expected.sizes(seen)
         epochs = [phase.epochs for phase in training.phases] or [training.epochs]
         parts = zip(schedule.phases, epochs, strict=True)

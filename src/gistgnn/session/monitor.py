@@ -92,7 +92,7 @@ class Monitor:
         finished = progress.rounds >= self.schedule.rounds
         time_is_up = self._limit.set and self._trainer.ranks.any(self._limit.is_up()) and not finished
         self.run.rounds = self.schedule.rounds
-        if progress.rounds % self._training.evaluate_every == 0 or plan.last or time_is_up:
+        if progress.rounds % plan.evaluate_every == 0 or plan.last or time_is_up:
             with self.seconds("evaluate"):
                 self._evaluate(plan, loss)
         call(self.callbacks.objects, "on_round_end", self.run, loss)

@@ -61,7 +61,7 @@ class Pace:
 
     def evaluates(self, plan: RoundPlan, rounds: int) -> bool:
         """Return whether an evaluation follows a round, after which so many are over."""
-        return plan.last or rounds % plan.training.evaluate_every == 0
+        return plan.last or rounds % plan.evaluate_every == 0
 
     def left(self, schedule: Schedule) -> float | None:
         """Return the seconds that are left, without preparation; None before the first step."""
@@ -98,7 +98,7 @@ class Pace:
         count = 0
         for phase in schedule.phases:
             if phase.stop > self._rounds:
-                every = schedule.plan(phase.start).training.evaluate_every
+                every = schedule.plan(phase.start).evaluate_every
                 count += phase.stop // every - max(phase.start, self._rounds) // every
                 count += phase.stop % every != 0  # a phase ends with one
         recent = self._evaluations[-5:]

@@ -16,13 +16,13 @@ from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.checkpoint import Checkpoints
-from gistgnn.distributed import Machine
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.graphs import Graph
 from gistgnn.io.digests import run_id
-from gistgnn.sampling import FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
+from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.agreement import require_same_run
+from gistgnn.session.batches import make_sampler, operations_of
 from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import call, check_callbacks
 from gistgnn.session.description import describe_graph, describe_settings
@@ -95,7 +95,8 @@ class Session:
                 trainer, self._graph, options.sampler, options.inductive, shown=options.progress
             )
             chosen = self._choose() if self._given.budget else None
-            self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, trainer.workers)
+            self._operations = operations_of(trainer, self._graph, options)
+            self.schedule = self._make_schedule()
             begins, resumed = self.schedule.plan(0), saving is not None and saving.resumes
             trainer._begin_run(self._training, begins, resumed=resumed, init=self._init)
             self._running = Running(trainer.theta, trainer._spec)
@@ -203,10 +204,13 @@ class Session:
             lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict()
         )
         self._training = self._training.like(adjusted)
-        self.schedule = self._monitor.schedule = Schedule(self._training, steps, self._trainer.workers)
+        self.schedule = self._monitor.schedule = self._make_schedule()
         assert progress.chosen is not None
         progress.chosen["training"] = adjusted
         return self.schedule.plan(progress.rounds)
+
+    def _make_schedule(self) -> Schedule:
+        return Schedule(self._training, self.sampler.steps_per_epoch, self._trainer.workers, self._operations)
 
     def _warn_of_untrained(self) -> None:
         trainer, schedule = self._trainer, self.schedule
@@ -272,22 +276,3 @@ class Session:
             **({} if self._init is None else {"init": checksum_of(self._init)}),
             **({} if trainer.method == "gist" else {"method": trainer.method, "workers": trainer.workers}),
         }
-
-
-def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool) -> Sampler:
-    """Make the batches of a run; what they are cut out of lies once in a machine's memory.
-
-    Args:
-        trainer: the model.
-        graph: the graph, on the trainer's device.
-        sampling: how batches are made; None: every step sees the whole graph.
-        inductive: train on the subgraph of the training nodes.
-        shown: show that batches are being prepared.
-    """
-    share = Machine(trainer.ranks).share
-    batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
-    if sampling is None:
-        return FullGraph(batch)
-    layers = getattr(trainer._full_spec.on_meta(), "num_layers", None)  # our models and PyG's have it
-    with spinner("preparing batches", shown=shown):
-        return sampling.sampler(batch, trainer.seed, share, layers)

@@ -47,6 +47,11 @@ def _f1_macro(truth: Tensor, guess: Tensor) -> float:
     return float((hits[there] / found[there].clamp(min=1)).mean())
 
 
-ACCURACY = of_labels("accuracy", _accuracy)
-F1_MICRO = of_labels("f1_micro", _f1_micro)
-F1_MACRO = of_labels("f1_macro", _f1_macro)
+_SCORES = {"accuracy": _accuracy, "f1_micro": _f1_micro, "f1_macro": _f1_macro}
+ACCURACY, F1_MICRO, F1_MACRO = (of_labels(name, score) for name, score in _SCORES.items())
+
+
+def label_scores(truth: Tensor, guess: Tensor) -> dict[str, float]:
+    """Return what these metrics give, by name, for true and predicted classes [N] or labels [N, K]."""
+    truth = truth.long()
+    return {name: score(truth, guess) for name, score in _SCORES.items()}
