@@ -103,7 +103,7 @@ _ALL = (
         split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
         source=("ogbn-products",), reader="ogb"),
     DatasetInfo(
-        "digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (scikit-learn, bundled)",
+        "digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (bundled)",
         nodes=1_797, edges=24_678, features=64, classes=10, train=179,
         split="stratified random with a fixed seed (10 % train, 20 % val, 70 % test)",
         reader="digits"),
