@@ -75,16 +75,9 @@ def test_bad_input(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     refused(capsys, "two different runs or more", *compare, runs / "first", runs / "again")
     refused(capsys, "--epochs is given beside folders", *compare, runs / "first", runs / "faster", "--epochs", 3)
     record = json.loads((runs / "faster/result.json").read_text())
-    for name, change in {
-        "cora": {"graph": {**record["graph"], "name": "cora"}},
-        "old": {"traffic": None},
-    }.items():
-        changed = {key: value for key, value in {**record, **change}.items() if value is not None or key != "traffic"}
-        rewrite(tmp_path / name, changed)
+    rewrite(tmp_path / "cora", {**record, "graph": {**record["graph"], "name": "cora"}})
     with pytest.raises(InputError, match=r"is of the graph digits, .* of cora"):
         compare_runs([runs / "first", tmp_path / "cora"], 0.5)
-    with pytest.raises(InputError, match="did not record traffic"):
-        compare_runs([runs / "first", tmp_path / "old"], 0.5)
 
 
 def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,4 +96,6 @@ def test_runs_are_listed(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "torn/result.json").write_text("{")
     assert run("list", tmp_path) == 0
     assert "unreadable" in capsys.readouterr().out
+    assert run("list", runs / "first", runs / "faster", tmp_path, runs) == 0  # each run once
+    assert len(capsys.readouterr().out.splitlines()) == len(lines) + 2
     refused(capsys, "is not a folder", "list", tmp_path / "nothing")

@@ -50,7 +50,7 @@ def test_narrow_terminals_keep_what_matters_most() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0.2, "0 s"),
+        (0.2, "1 s"),
         (89, "89 s"),
         (90, "2 min"),
         (89 * 60, "89 min"),

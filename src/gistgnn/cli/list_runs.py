@@ -1,4 +1,4 @@
-"""`gistgnn list`: the runs in a folder."""
+"""`gistgnn list`: the runs in some folders."""
 
 import argparse
 import json
@@ -12,14 +12,14 @@ def add_parser(commands: Any) -> None:
     """Add the command's options."""
     parser = commands.add_parser(
         "list",
-        help="list the runs in a folder, with their scores",
-        description="List the runs in a folder: the graph, the model, the test score, the training time, the date.",
+        help="list the runs in folders, with their scores",
+        description="List the runs in folders: the graph, the model, the test score, the training time, the date.",
         example="gistgnn list runs/",
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
     text = "where runs are, at any depth (default: runs)"
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), metavar="DIR", help=text)
+    parser.add_argument("folders", type=Path, nargs="*", default=[Path("runs")], metavar="DIR", help=text)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
 
 
@@ -28,17 +28,18 @@ def run(args: argparse.Namespace) -> int:
     from gistgnn.cli.process import load_torch
     from gistgnn.utils.console import print_table
 
-    if not args.folder.is_dir():
-        raise InputError(f"{args.folder} is not a folder: give the one that holds runs, such as runs")
+    for folder in args.folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is not a folder: give the one that holds runs, such as runs")
     load_torch()
     from gistgnn.runs.listing import list_runs
 
-    listed = list_runs(args.folder)
+    listed = list_runs(args.folders)
     if args.json:
         print(json.dumps([{**vars(each), "folder": str(each.folder)} for each in listed], indent=2))
         return 0
     if not listed:
-        print(f"{printable(args.folder)} holds no runs")
+        print("\n".join(f"{printable(folder)} holds no runs" for folder in args.folders))
         return 0
     columns = ("run", "graph", "model", "trained by", "test", "training", "date", "state")
     print_table("", columns, [each.cells for each in listed], left=[name for name in columns if name != "training"])

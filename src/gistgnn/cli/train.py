@@ -222,8 +222,8 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
         record.get("evaluation"),
     )
-    zeta = ", ".join(map(str, record.get("local_steps", [])))  # earlier versions do not have it
-    rounds = plural(record["rounds"], "round") + (f" (ζ = {zeta})" if zeta else "")
+    zeta = ", ".join(map(str, record["local_steps"]))
+    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta})"
     print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
     written = (out / "result.json", model_path(out), out / "curves.png", out / "report.html")
     print(f"written: {', '.join(map(printable, written))}")

@@ -15,7 +15,6 @@ from gistgnn.utils.provenance import provenance
 
 # They change no result, or a row shows them in a column of its own.
 _NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}
-_NEEDED = ("traffic", "inference_seconds", "history", "peak_memory_bytes")  # records of early versions lack them
 
 
 def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
@@ -64,8 +63,6 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
 
 def _read(folder: Path) -> Record:
     record = read_record(folder)
-    if missing := [key for key in _NEEDED if key not in record]:
-        raise InputError(f"{folder} is of an earlier version, which did not record {missing[0]}: train the run again")
     if not is_share(record, score := main_score(record)):
         raise InputError(f"the score of {folder} is {score}, but compare shows shares of 100 %: use gistgnn list")
     return record

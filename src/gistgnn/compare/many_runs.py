@@ -63,12 +63,7 @@ class RunStore:
 
     def get(self, config: RunConfig) -> Record | None:
         """Return the record of a finished run; None if the run is missing or its file was cut short."""
-
-        def fits(record: Record) -> bool:
-            complete = {"traffic", "inference_seconds"} <= record.keys()  # older records lack them
-            return complete and config_of(record).identity == config.identity
-
-        return finished.read(self._path(config), fits)
+        return finished.read(self._path(config), lambda record: config_of(record).identity == config.identity)
 
     def keep(self, config: RunConfig, record: Record) -> None:
         """Write the record of a finished run, and remove its checkpoints.

@@ -1,6 +1,6 @@
-"""The runs in a folder, finished or not."""
+"""The runs in some folders, finished or not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ class ListedRun:
         return [str(self.folder), self.graph or "", self.model or "", self.method or "", test, seconds, date, state]
 
 
-def list_runs(folder: Path) -> list[ListedRun]:
-    """Return the runs in a folder, at any depth, the oldest result first; those without a result come last."""
-    listed = [_describe(place) for place in sorted(set(_places(folder)))]
+def list_runs(folders: Iterable[Path]) -> list[ListedRun]:
+    """Return the runs in folders, at any depth, the oldest result first; those without a result come last."""
+    listed = [_describe(place) for place in sorted({place for folder in folders for place in _places(folder)})]
     return sorted(listed, key=lambda each: (each.state == "unfinished", each.date or "", each.folder))
 
 
