@@ -1,0 +1,84 @@
+"""Flips single bits in the files of a run, and counts how many of them are refused.
+
+python -m benchmarks.flips --hidden 1024 --bytes 1000
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import table
+from gistgnn import GIST, Saving, load_run
+from gistgnn.checkpoint import Checkpoint, Checkpoints
+from gistgnn.errors import InputError
+from gistgnn.graphs import load
+from gistgnn.io.models import model_path
+from gistgnn.nn import GCN
+
+
+def main() -> None:
+    """Make a run that was stopped, flip bits in its model and its checkpoint, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.flips", description=__doc__.split("\n")[0])
+    parser.add_argument("--hidden", type=int, default=1024, metavar="D", help="width of both layers (default: 1024)")
+    parser.add_argument("--bytes", type=int, default=1000, help="flipped in each file (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the places (default: 0)")
+    options = parser.parse_args()
+    graph = load("digits")
+
+    def build(widths: Any) -> GCN:
+        return GCN(graph.num_features, widths, graph.num_classes)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gist = GIST(build, (options.hidden, options.hidden), 4)
+        saving = Saving(folder / "checkpoints", every=1)
+        counts = iter(range(3))
+        stop = lambda: next(counts) == 1  # noqa: E731
+        gist.fit(graph, epochs=200, local_steps=5, stop=stop, saving=saving, progress=False).save(folder / "run")
+        place = Checkpoints(saving.path).newest()
+        assert place
+        run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]
+        files: dict[Path, Callable[[], object]] = {model_path(folder / "run"): lambda: load_run(folder / "run", build)}
+        files |= {path: lambda: Checkpoint(place, run) for path in sorted(place.iterdir())}
+        rows = [row(path, opened, options) for path, opened in files.items()]
+    print(table(["file", "bytes", "flipped", "refused"], rows))
+
+
+def row(path: Path, opened: Callable[[], object], options: argparse.Namespace) -> list[str]:
+    """Flip a bit of some bytes of a file, one after another, and open it each time."""
+    size, rng = path.stat().st_size, random.Random(options.seed)
+    opened()
+    places = range(size) if size <= options.bytes else rng.sample(range(size), options.bytes)
+    refused = 0
+    for at in places:
+        with flipped(path, at, 1 << rng.randrange(8)):
+            try:
+                opened()
+            except InputError:
+                refused += 1
+            else:
+                print(f"{path.name}: byte {at} was read", file=sys.stderr)
+    return [path.name, f"{size:,}", f"{len(places):,}", f"{refused:,}"]
+
+
+@contextmanager
+def flipped(path: Path, at: int, bit: int) -> Iterator[None]:
+    """Flip a bit of one byte in place, and put it back."""
+    with path.open("r+b", buffering=0) as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        for value in (byte ^ bit, byte):
+            file.seek(at)
+            file.write(bytes([value]))
+            if value != byte:
+                yield
+
+
+if __name__ == "__main__":
+    main()
