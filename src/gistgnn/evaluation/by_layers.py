@@ -53,7 +53,7 @@ class ByLayers:
         gnn.check_input(self._batch.x)
         self._check_disk()
         layers = [cast(Layer, layer) for layer in gnn.convs]
-        finishes: list[Callable[[Tensor], Tensor]] = [partial(gnn.activate, norm) for norm in gnn.norms]
+        finishes: list[Callable[[Tensor], Tensor]] = [partial(activate, norm) for norm in gnn.norms]
         finishes.append(nn.Identity())
         h: OneTensor | Stored = OneTensor(self._batch.features)
         with ExitStack() as stack:
