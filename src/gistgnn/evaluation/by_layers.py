@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import LayerSizes, Plan, row_chunks
 from gistgnn.evaluation.hidden_features import InFile, InMemory, OneTensor, Stored, column_blocks
 from gistgnn.nn import GNN
+from gistgnn.nn.activation import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
 from gistgnn.utils.formats import size

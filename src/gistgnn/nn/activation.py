@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,58 +12,84 @@ from gistgnn.nn.dropout import draw_kept, dropout, rounded, scale_of
 from gistgnn.nn.function import Function
 
 
-def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False) -> Tensor:
-    """Apply norm, ReLU, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d].
+class Activation(NamedTuple):
+    """Layer norm without parameters, ReLU and dropout as one step.
 
-    On the CPU a layer norm without parameters, ReLU and dropout are one function. Its gradient needs no mask: where the
-    result is 0, so is the gradient.
+    The gradient needs no mask: where the result is 0, so is the gradient.
+
+    Args:
+        eps: of the layer norm; None: there is no norm.
+        dropped: how many of 2^16 draws are dropped.
     """
+
+    eps: float | None
+    dropped: int
+
+    def forward(self, x: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the result for ``x``: [..., N, d] to ``out``; return the mean and 1 / deviation of rows, if normed."""
+        if self.eps is None:
+            y, mean, rstd = torch.mul(x, scale_of(self.dropped)), x.new_empty(0), x.new_empty(0)
+        else:
+            y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], self._scales(x), None, self.eps)
+        if self.dropped:
+            torch.mul(y.clamp_min_(0), draw_kept(y, self.dropped), out=out)
+        else:
+            torch.clamp_min(y, 0, out=out)
+        return mean, rstd
+
+    def backward(self, grad: Tensor, x: Tensor, out: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
+        """Return the gradient of ``x``. Without a norm it does not depend on ``x``."""
+        grad = torch.ops.aten.threshold_backward(grad, out, 0)
+        if self.eps is None:
+            return grad * scale_of(self.dropped)
+        shape, scales, which = x.shape[-1:], self._scales(out), [True, False, False]  # none of a weight and a bias
+        given: Tensor = torch.ops.aten.native_layer_norm_backward(grad, x, shape, mean, rstd, scales, None, which)[0]
+        return given
+
+    def _scales(self, x: Tensor) -> Tensor:
+        """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a weight."""
+        return x.new_full(x.shape[-1:], scale_of(self.dropped))
+
+
+def activation_of(norm: nn.Module, p: float, training: bool) -> Activation | None:
+    """Return the norm, ReLU and dropout with probability ``p`` as one step; None: the norm is of another kind."""
     dropped = rounded(p) if training else 0
-    plain = type(norm) is nn.LayerNorm and norm.weight is None
-    if x.device.type != "cpu" or not (plain or dropped):
-        return dropout(F.relu(norm(x), inplace=True), p, training)
-    if not plain:
-        x = norm(x)
-    out: Tensor = _Activation.apply(x, norm.eps if plain else None, dropped)[0]
+    if type(norm) is nn.LayerNorm and norm.weight is None:
+        return Activation(norm.eps, dropped)
+    return Activation(None, dropped) if isinstance(norm, nn.Identity) else None
+
+
+def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False) -> Tensor:
+    """Apply norm, ReLU, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d]."""
+    activation = activation_of(norm, p, training)
+    if activation is None:
+        activation, x = Activation(None, rounded(p) if training else 0), norm(x)
+    if x.device.type != "cpu" or activation == (None, 0):
+        x = x if activation.eps is None else norm(x)
+        return dropout(F.relu(x, inplace=True), p, training)
+    out: Tensor = _Activate.apply(x, activation)[0]
     return out
 
 
-class _Activation(Function):
-    """Returns the result for ``x``: [..., N, d], and the mean and 1 / deviation of every row if ``eps`` is given."""
+class _Activate(Function):
+    """An `Activation` of ``x``: [..., N, d]."""
 
     @staticmethod
-    def forward(x: Tensor, eps: float | None, dropped: int) -> tuple[Tensor, Tensor, Tensor]:
-        if eps is None:
-            out, mean, rstd = x * scale_of(dropped), x.new_empty(0), x.new_empty(0)
-        else:
-            out, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], _scales(x, dropped), None, eps)
-        out.clamp_min_(0)
-        if dropped:
-            out.mul_(draw_kept(out, dropped))
-        return out, mean, rstd
+    def forward(x: Tensor, activation: Activation) -> tuple[Tensor, Tensor, Tensor]:
+        out = torch.empty_like(x)
+        return out, *activation.forward(x, out)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float | None, int], output: tuple[Tensor, ...]) -> None:
-        x, ctx.eps, ctx.dropped = inputs
-        ctx.save_for_backward(*output, *([] if ctx.eps is None else [x]))
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Activation], output: tuple[Tensor, ...]) -> None:
+        x, ctx.activation = inputs
+        ctx.save_for_backward(x if ctx.activation.eps is not None else output[0], *output)
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None]:
-        out, mean, rstd, *given = ctx.saved_tensors
-        grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        if not given:
-            return grad * scale_of(ctx.dropped), None, None
-        shape, scales = out.shape[-1:], _scales(out, ctx.dropped)
-        which = [True, False, False]  # no gradients of a weight and a bias
-        grad = torch.ops.aten.native_layer_norm_backward(grad, *given, shape, mean, rstd, scales, None, which)[0]
-        return grad, None, None
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None]:
+        return ctx.activation.backward(grad, *ctx.saved_tensors), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int, None, None], x: Tensor, eps: float | None, dropped: int) -> tuple[Any, Any]:
-        return _Activation.apply(x.movedim(in_dims[0], 0), eps, dropped), (0, 0, 0)
-
-
-def _scales(x: Tensor, dropped: int) -> Tensor:
-    """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a weight."""
-    return x.new_full(x.shape[-1:], scale_of(dropped))
+    def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, activation: Activation) -> tuple[Any, Any]:
+        return _Activate.apply(x.movedim(in_dims[0], 0), activation), (0, 0, 0)

@@ -148,16 +148,21 @@ class SparseMatrix:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device='{self.device}')"
 
 
+def product(matrix: SparseMatrix, h: Tensor, added_to: Tensor | None = None) -> Tensor:
+    """Return A @ h without a gradient, for ``h``: [C, d], or [m, C, d] for m sub-GCNs; or add it to a tensor."""
+    out = h.new_empty(*h.shape[:-2], matrix.shape[0], h.shape[-1]) if added_to is None else added_to
+    for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
+        # In place: matmul would first fill a matrix with zeros and copy it.
+        target.addmm_(matrix.csr, part, beta=0 if added_to is None else 1)
+    return out
+
+
 class _Product(Function):
     """A @ h with the gradient Aᵀ @ g, for ``h``: [C, d], or [m, C, d] for m sub-GCNs at once."""
 
     @staticmethod
     def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
-        out = h.new_empty(*h.shape[:-2], matrix.shape[0], h.shape[-1])
-        for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
-            # In place with beta = 0: matmul would first fill a matrix with zeros and copy it.
-            target.addmm_(matrix.csr, part, beta=0)
-        return out
+        return product(matrix, h)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[SparseMatrix, Tensor], output: Tensor) -> None:
