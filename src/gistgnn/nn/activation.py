@@ -87,7 +87,9 @@ class _Activate(Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, None]:
+        if grad is None:
+            return None, None
         return ctx.activation.backward(grad, *ctx.saved_tensors), None
 
     @staticmethod

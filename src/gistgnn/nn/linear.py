@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.nn.function import Function
-from gistgnn.nn.sparse import SparseMatrix, product
+from gistgnn.nn.sparse import SparseMatrix, add_product, multiply
 
 
 def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
@@ -43,9 +43,9 @@ class _Linear(Function):
         if matrix is None:
             return out, h.new_empty(0)
         if _projects(weight, h):
-            product(matrix, h @ w[..., d:, :], out)
+            add_product(matrix, h @ w[..., d:, :], out, beta=1)
             return out, h.new_empty(0)
-        a = product(matrix, h)
+        a = multiply(matrix, h)
         return _add_product(out, a, w[..., d:, :], in_place=True), a
 
     @staticmethod
@@ -56,28 +56,26 @@ class _Linear(Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        weight, h, a = ctx.saved_tensors
-        matrix, d, rows = ctx.matrix, h.shape[-1], grad.shape[-2]
-        for_bias, for_h = grad.sum(dim=-2), None
-        parts = [grad.transpose(-1, -2) @ h[..., :rows, :]]
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None, None
+        (weight, h, a), matrix, needs_h = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad[2]
+        d, transposed = h.shape[-1], grad.transpose(-1, -2)
         own, other = weight[..., :d], weight[..., d:]
+        for_weight, for_bias = [transposed @ h[..., : grad.shape[-2], :]], grad.sum(dim=-2)
         if matrix is None:
-            if ctx.needs_input_grad[2]:
-                for_h = grad @ own
+            return for_weight[0], for_bias, grad @ own if needs_h else None, None
+        if _projects(weight, h):
+            back = multiply(matrix.t(), grad)
+            for_weight.append(back.transpose(-1, -2) @ h)
+            for_h = back @ other if needs_h else None
         else:
-            if _projects(weight, h):
-                back = product(matrix.t(), grad)
-                parts.append(back.transpose(-1, -2) @ h)
-                if ctx.needs_input_grad[2]:
-                    for_h = back @ other
-            else:
-                parts.append(grad.transpose(-1, -2) @ a)
-                if ctx.needs_input_grad[2]:
-                    for_h = product(matrix.t(), grad @ other)
-            if for_h is not None:
-                _add_product(for_h[..., :rows, :], grad, own, in_place=True)
-        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0], for_bias, for_h, None
+            # A gradient of the second order depends on H through A H.
+            for_weight.append(transposed @ (multiply(matrix, h) if torch.is_grad_enabled() else a))
+            for_h = multiply(matrix.t(), grad @ other) if needs_h else None
+        if for_h is not None:
+            _add_product(for_h[..., : grad.shape[-2], :], grad, own, in_place=True)
+        return torch.cat(for_weight, dim=-1), for_bias, for_h, None
 
     @staticmethod
     def vmap(
