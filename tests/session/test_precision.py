@@ -77,7 +77,8 @@ def messages(monkeypatch: pytest.MonkeyPatch, ratio: float, **options: Any) -> l
 
 def test_a_note_says_where_bf16_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     (note,) = messages(monkeypatch, 4.23, precision="bf16")
-    assert "slower" in note and "4.2 times" in note and "float32" in note
+    assert "makes this run slower" in note
+    assert "4.2 times" in note
     assert messages(monkeypatch, 1.05, precision="bf16") == messages(monkeypatch, 0.5, precision="bf16") == []
     assert messages(monkeypatch, 4.23) == []
 

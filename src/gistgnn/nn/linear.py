@@ -74,7 +74,11 @@ class _Linear(Function):
             for_weight.append(transposed @ (multiply(matrix, h) if torch.is_grad_enabled() else a))
             for_h = multiply(matrix.t(), grad @ other) if needs_h else None
         if for_h is not None:
-            _add_product(for_h[..., : grad.shape[-2], :], grad, own, in_place=True)
+            target = for_h[..., : grad.shape[-2], :]
+            if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way
+                target.add_(grad @ own)
+            else:
+                _add_product(target, grad, own, in_place=True)
         return torch.cat(for_weight, dim=-1), for_bias, for_h, None
 
     @staticmethod

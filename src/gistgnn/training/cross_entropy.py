@@ -43,7 +43,7 @@ class _CrossEntropy(torch.autograd.Function):
         return -(logs.gather(-1, targets).squeeze(-1) @ weights)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logs, targets, weights = ctx.saved_tensors
         out = logs.exp()

@@ -58,7 +58,8 @@ def _ask_for_large_pages() -> None:
     libc.sbrk.argtypes, libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_void_p
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     top_pad, default, large_pages = -2, 2**17, 14  # constants of <malloc.h> and <sys/mman.h>
-    begin, blocks = libc.sbrk(0), []
+    begin = libc.sbrk(0)
+    blocks: list[int] = []
     libc.mallopt(top_pad, 2**29)
     while libc.sbrk(0) == begin and len(blocks) < 64:  # until what is free is used up
         blocks.append(libc.malloc(2**24))
