@@ -15,7 +15,7 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
     """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H.
 
     It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. The inputs are not
-    joined, and neither are their gradients added up in a pass of their own.
+    joined, and neither are their gradients added up in a pass of their own. All tensors have one type.
 
     Args:
         weight: W, [d_out, d], or [d_out, 2d] with a matrix.
@@ -23,10 +23,6 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
         h: H, [C, d].
         matrix: A, [N, C].
     """
-    device = weight.device.type
-    if torch.is_autocast_enabled(device):  # it does not convert what a function of our own multiplies
-        dtype = torch.get_autocast_dtype(device)
-        weight, bias, h = weight.to(dtype), bias.to(dtype), h.to(dtype)
     out: Tensor = _Linear.apply(weight, bias, h, matrix)[0]
     return out
 
@@ -39,14 +35,14 @@ class _Linear(Function):
         d, w = h.shape[-1], weight.transpose(-1, -2)
         rows = h.shape[-2] if matrix is None else matrix.shape[0]
         b = bias.unsqueeze(-2).expand(*bias.shape[:-1], rows, bias.shape[-1])
-        out = _add_product(b, h[..., :rows, :], w[..., :d, :])
+        out = (torch.addmm if h.dim() == 2 else torch.baddbmm)(b, h[..., :rows, :], w[..., :d, :])
         if matrix is None:
             return out, h.new_empty(0)
         if _projects(weight, h):
             add_product(matrix, h @ w[..., d:, :], out, beta=1)
             return out, h.new_empty(0)
         a = multiply(matrix, h)
-        return _add_product(out, a, w[..., d:, :], in_place=True), a
+        return _add_product(out, a, w[..., d:, :]), a
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -78,7 +74,7 @@ class _Linear(Function):
             if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way
                 target.add_(grad @ own)
             else:
-                _add_product(target, grad, own, in_place=True)
+                _add_product(target, grad, own)
         return torch.cat(for_weight, dim=-1), for_bias, for_h, None
 
     @staticmethod
@@ -98,8 +94,8 @@ def _projects(weight: Tensor, h: Tensor) -> bool:
     return weight.shape[-2] < h.shape[-1]
 
 
-def _add_product(c: Tensor, a: Tensor, b: Tensor, in_place: bool = False) -> Tensor:
-    """Return C + A B of matrices, or of stacks of them."""
-    if a.dim() == 2:
-        return c.addmm_(a, b) if in_place else torch.addmm(c, a, b)
-    return c.baddbmm_(a, b) if in_place else torch.baddbmm(c, a, b)
+def _add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Add A B to C in place, for matrices or stacks of them; return C."""
+    for target, one, other in zip(c, a, b, strict=True) if a.dim() == 3 else ((c, a, b),):
+        target.addmm_(one, other)  # baddbmm_ copies C onto itself
+    return c

@@ -48,10 +48,12 @@ class SAGELayer(Propagation):
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
-        if not isinstance(x, Tensor):
+        plain = torch.is_autocast_enabled(self.weight.device.type)  # it chooses the types of torch's functions alone
+        if isinstance(x, Tensor) and adj.caches(x):
+            joined = adj.joined(self.operator, x)
+            return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
+        if plain or not isinstance(x, Tensor):
             return super().forward(x, adj)
-        if adj.caches(x):
-            return linear(self.weight, self.bias, adj.joined(self.operator, x))
         return linear(self.weight, self.bias, x, adj.mean)
 
 
