@@ -54,7 +54,7 @@ class SAGELayer(Propagation):
             return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
         if plain or not isinstance(x, Tensor):
             return super().forward(x, adj)
-        return linear(self.weight, self.bias, x, adj.mean)
+        return linear(self.weight, self.bias, x, getattr(adj, self.operator))
 
 
 class GraphSAGE(GNN):
