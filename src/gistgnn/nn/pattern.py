@@ -72,7 +72,7 @@ class Pattern:
     @cached_property
     def transpose(self) -> tuple[Pattern, Tensor]:
         """The transposed pattern, and for each of its entries the index of that entry here: [nnz], int64."""
-        if self.col.device.type == "cpu":
+        if self.col.device.type == "cpu" and type(self.col) is Tensor:  # a plan's tensors have no values
             return self._transpose_on_cpu()
         col, order = torch.sort(self.col, stable=True)
         return Pattern.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order
