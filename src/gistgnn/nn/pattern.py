@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.nn.function import has_values_here
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
@@ -72,7 +73,7 @@ class Pattern:
     @cached_property
     def transpose(self) -> tuple[Pattern, Tensor]:
         """The transposed pattern, and for each of its entries the index of that entry here: [nnz], int64."""
-        if self.col.device.type == "cpu" and type(self.col) is Tensor:  # a plan's tensors have no values
+        if has_values_here(self.rowptr, self.col):
             return self._transpose_on_cpu()
         col, order = torch.sort(self.col, stable=True)
         return Pattern.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gistgnn.training.cross_entropy import cross_entropy, rows
+from gistgnn.nn.cross_entropy import cross_entropy, rows
 
 
 @pytest.mark.parametrize("members", [(), (3,)])

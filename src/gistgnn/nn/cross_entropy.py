@@ -6,18 +6,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gistgnn.nn.function import has_values_here
+
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
     """Return the rows ``index``: [n] of ``x``: [..., N, C]; ``x`` itself if these are all of its rows in order."""
     size = x.shape[-2]
-    if len(index) == size and _has_values_here(index) and torch.equal(index, torch.arange(size)):
+    # A GPU would have to wait for the comparison.
+    if len(index) == size and has_values_here(index) and torch.equal(index, torch.arange(size)):
         return x
     return x.index_select(-2, index)
-
-
-def _has_values_here(index: Tensor) -> bool:
-    """Tell whether they can be compared at once: a GPU would have to wait, and a plan's tensors have no values."""
-    return index.device.type == "cpu" and type(index) is Tensor
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
