@@ -22,6 +22,8 @@ class Function(torch.autograd.Function):
 
 
 def has_values_here(*tensors: Tensor) -> bool:
-    """Tell whether NumPy can read them: on the CPU, not a plan's, and not made within a transform of torch.func."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    """Tell whether NumPy can read them: on the CPU, not a plan's, and not within a transform of torch.func."""
+    if torch._C._are_functorch_transforms_active():
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # made within one
     return all(each.device.type == "cpu" and type(each) is Tensor and not wrapped(each) for each in tensors)
