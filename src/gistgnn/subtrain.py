@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gistgnn.nn.cross_entropy import cross_entropy, rows
 from gistgnn.sampling import Batch, forward
 from gistgnn.settings import Training
 from gistgnn.training.loss import Criterion
@@ -25,19 +26,16 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
     Returns:
         One number, or one for each sub-GCN, [m].
     """
-    chosen, targets = logits[..., batch.loss_nodes, :], batch.y[batch.loss_nodes]
+    targets = batch.y[batch.loss_nodes]
+    chosen = rows(logits, batch.loss_nodes)
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
     if training is not None and isinstance(training.loss, Criterion):  # a plan has none
         return training.loss(chosen, targets, batch.loss_weights)
+    if targets.dim() == 1:
+        return cross_entropy(chosen, targets, batch.loss_weights)
     if logits.dim() == 2 and batch.loss_weights is None:
-        loss = F.binary_cross_entropy_with_logits if targets.dim() == 2 else F.cross_entropy
-        return loss(chosen, targets)
-    if targets.dim() == 2:
-        each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none").mean(dim=-1)
-    else:
-        members = chosen.numel() // chosen.shape[-1] // len(targets)
-        each = F.cross_entropy(chosen.flatten(0, -2), targets.repeat(members), reduction="none")
-    each = each.view(*logits.shape[:-2], len(targets))
+        return F.binary_cross_entropy_with_logits(chosen, targets)
+    each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none").mean(dim=-1)
     return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
 
 

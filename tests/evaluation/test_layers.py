@@ -169,7 +169,7 @@ def test_no_file_is_left_open_after_an_error(monkeypatch: pytest.MonkeyPatch) ->
     opened = []
     temporary = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: opened.append(temporary(**options)) or opened[-1])
-    monkeypatch.setattr(model, "activate", lambda norm, x: 1 / 0)
+    monkeypatch.setattr("gistgnn.evaluation.by_layers.activate", lambda norm, x: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         by_layers(model, batch, in_file=True, columns=2)
     assert opened

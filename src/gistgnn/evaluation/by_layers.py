@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import LayerSizes, Plan, row_chunks
 from gistgnn.evaluation.hidden_features import InFile, InMemory, OneTensor, Stored, column_blocks
 from gistgnn.nn import GNN
+from gistgnn.nn.activation import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
 from gistgnn.utils.formats import size
@@ -53,7 +54,7 @@ class ByLayers:
         gnn.check_input(self._batch.x)
         self._check_disk()
         layers = [cast(Layer, layer) for layer in gnn.convs]
-        finishes: list[Callable[[Tensor], Tensor]] = [partial(gnn.activate, norm) for norm in gnn.norms]
+        finishes: list[Callable[[Tensor], Tensor]] = [partial(activate, norm) for norm in gnn.norms]
         finishes.append(nn.Identity())
         h: OneTensor | Stored = OneTensor(self._batch.features)
         with ExitStack() as stack:

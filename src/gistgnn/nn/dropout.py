@@ -25,8 +25,25 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    out: Tensor = _Dropout.apply(x, min(round(p * _DRAWS), _DRAWS - 1))[0]
+    out: Tensor = _Dropout.apply(x, rounded(p))[0]
     return out
+
+
+def rounded(p: float) -> int:
+    """Return how many of 2^16 draws are dropped; fewer than all."""
+    return min(round(p * _DRAWS), _DRAWS - 1)
+
+
+def scale_of(dropped: int) -> float:
+    """Return the factor of the elements that are kept."""
+    return _DRAWS / (_DRAWS - dropped)
+
+
+def draw_kept(x: Tensor, dropped: int) -> Tensor:
+    """Draw for every element of ``x`` whether it is kept: 1, or 0 with probability ``dropped`` / 2^16, as a float."""
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))
 
 
 class _Dropout(Function):
@@ -34,9 +51,7 @@ class _Dropout(Function):
 
     @staticmethod
     def forward(x: Tensor, dropped: int) -> tuple[Tensor, Tensor]:
-        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-        factors = (draws >= dropped - _DRAWS // 2).to(x.dtype).mul_(_DRAWS / (_DRAWS - dropped))
+        factors = draw_kept(x, dropped).mul_(scale_of(dropped))
         return x * factors, factors
 
     @staticmethod

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._functorch.utils import unwrap_dead_wrappers
 
 
@@ -18,3 +19,11 @@ class Function(torch.autograd.Function):
         if torch._C._are_functorch_transforms_active():
             return super().apply(*arguments)
         return super(torch.autograd.Function, cls).apply(*unwrap_dead_wrappers(arguments))  # type: ignore[misc]
+
+
+def has_values_here(*tensors: Tensor) -> bool:
+    """Tell whether NumPy can read them: on the CPU, not a plan's, and not within a transform of torch.func."""
+    if torch._C._are_functorch_transforms_active():
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # made within one
+    return all(each.device.type == "cpu" and type(each) is Tensor and not wrapped(each) for each in tensors)

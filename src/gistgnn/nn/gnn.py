@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
+from gistgnn.nn.activation import activate
 from gistgnn.nn.adjacency import Adjacency, Operator, as_adjacency
-from gistgnn.nn.dropout import dropout as drop
 from gistgnn.nn.sparse import SparseMatrix
 
 Norm = Literal["none", "layer", "batch"]
@@ -167,7 +167,7 @@ class GNN(nn.Module, ABC):
         self.check_structure(adj)
         *hidden, last = self.convs
         for number, (layer, norm) in enumerate(zip(hidden, self.norms, strict=True)):
-            x = drop(self.activate(norm, layer(x, adj.layer(number))), self.dropout, self.training)
+            x = activate(norm, layer(x, adj.layer(number)), self.dropout, self.training)
         scores: Tensor = last(x, adj.layer(len(hidden)))
         return scores
 
@@ -193,11 +193,6 @@ class GNN(nn.Module, ABC):
         for number, layer in enumerate(self.convs):
             if cast(Layer, layer).heads:
                 _ = adj.layer(number).attention
-
-    @staticmethod
-    def activate(norm: nn.Module, x: Tensor) -> Tensor:
-        """Apply norm and ReLU to a hidden layer's output."""
-        return F.relu(norm(x), inplace=True)
 
 
 def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Iterator
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.nn.function import has_values_here
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
@@ -71,8 +73,20 @@ class Pattern:
     @cached_property
     def transpose(self) -> tuple[Pattern, Tensor]:
         """The transposed pattern, and for each of its entries the index of that entry here: [nnz], int64."""
+        if has_values_here(self.rowptr, self.col):
+            return self._transpose_on_cpu()
         col, order = torch.sort(self.col, stable=True)
         return Pattern.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order
+
+    def _transpose_on_cpu(self) -> tuple[Pattern, Tensor]:
+        """Return `transpose` by counting, which takes a quarter of the time of sorting."""
+        from scipy.sparse import csr_array  # loading it takes 0.2 s
+
+        places = np.arange(self.nnz, dtype=self.col.numpy().dtype)
+        turned = csr_array((places, self.col.numpy(), self.rowptr.numpy()), shape=self.shape).tocsc()
+        rowptr, col, order = (torch.from_numpy(part) for part in (turned.indptr, turned.indices, turned.data))
+        dtype = index_dtype(*self.shape, self.nnz)
+        return Pattern(rowptr.to(dtype), col.to(dtype), self.shape[::-1]), order.long()
 
     def with_self_loops(self) -> Pattern:
         """Return the pattern with exactly one entry (i, i) in every row i, at the row's end: the self-loops of Ā."""

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.gnn import GNN, Layer, Propagation, project
+from gistgnn.nn.linear import linear
 from gistgnn.nn.sparse import SparseMatrix
 
 
@@ -38,18 +39,22 @@ class SAGELayer(Propagation):
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         """Return [H, Ā H] Wᵀ + b: [N, d_out], for the first N nodes of ``x``."""
-        x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
+        if x.shape[0] > len(a):
+            x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
         if self.is_projected(x, a):
             return project(x, self.weight[:, : self.in_features], self.bias) + a
         assert isinstance(x, Tensor)
-        # One wide product is faster than two, and the gradient of W needs no concatenation.
         return project(torch.cat([x, a], dim=1), self.weight, self.bias)
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
+        plain = torch.is_autocast_enabled(self.weight.device.type)  # it chooses the types of torch's functions alone
         if isinstance(x, Tensor) and adj.caches(x):
-            return project(adj.joined(self.operator, x), self.weight, self.bias)
-        return super().forward(x, adj)
+            joined = adj.joined(self.operator, x)
+            return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
+        if plain or not isinstance(x, Tensor):
+            return super().forward(x, adj)
+        return linear(self.weight, self.bias, x, getattr(adj, self.operator))
 
 
 class GraphSAGE(GNN):

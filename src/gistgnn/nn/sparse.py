@@ -141,11 +141,23 @@ class SparseMatrix:
             h = h.to(self.dtype)
         if h.dtype != self.dtype:
             raise InputError(f"product of {self.dtype} with {h.dtype}: convert one of them by .to(dtype)")
-        product: Tensor = _Product.apply(self, h)
-        return product
+        return multiply(self, h)
 
     def __repr__(self) -> str:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device='{self.device}')"
+
+
+def multiply(matrix: SparseMatrix, h: Tensor) -> Tensor:
+    """Return A @ h for ``h``: [C, d], or [m, C, d] for m sub-GCNs."""
+    product: Tensor = _Product.apply(matrix, h)
+    return product
+
+
+def add_product(matrix: SparseMatrix, h: Tensor, out: Tensor, *, beta: int) -> None:
+    """Write A @ h to ``out``, or with a ``beta`` of 1 add it; without a gradient. ``h``: [C, d] or [m, C, d]."""
+    for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
+        # In place: matmul would first fill a matrix with zeros and copy it.
+        target.addmm_(matrix.csr, part, beta=beta)
 
 
 class _Product(Function):
@@ -154,9 +166,7 @@ class _Product(Function):
     @staticmethod
     def forward(matrix: SparseMatrix, h: Tensor) -> Tensor:
         out = h.new_empty(*h.shape[:-2], matrix.shape[0], h.shape[-1])
-        for target, part in zip(out, h, strict=True) if h.dim() == 3 else ((out, h),):
-            # In place with beta = 0: matmul would first fill a matrix with zeros and copy it.
-            target.addmm_(matrix.csr, part, beta=0)
+        add_product(matrix, h, out, beta=0)
         return out
 
     @staticmethod

@@ -26,6 +26,7 @@ from gistgnn.session.batches import make_sampler, operations_of
 from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import call, check_callbacks
 from gistgnn.session.description import describe_graph, describe_settings
+from gistgnn.session.half_precision import note_if_bf16_is_slower
 from gistgnn.session.monitor import Callbacks, Monitor
 from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
 from gistgnn.session.options import Options
@@ -106,6 +107,7 @@ class Session:
             )
             with closing(self.sampler.batches(0, 1)) as batches:
                 first = next(batches)
+                note_if_bf16_is_slower(trainer, self._training, first.x.shape[0])
                 self._scorer.prepare(first, trainer.seed, shown=options.progress)
             if not any_number:
                 try_objective(self._training, self._metric, self._graph, first)

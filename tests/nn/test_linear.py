@@ -1,0 +1,111 @@
+"""GraphSAGE's linear layer, and norm, ReLU and dropout, equal the plain operations, to the second order too."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import grad, vmap
+from torch.nn import functional as F
+
+from gistgnn.nn import Adjacency
+from gistgnn.nn.activation import activate
+from gistgnn.nn.linear import linear
+
+from .strategies import random_graph
+
+N, K = 6, 3
+MEAN = Adjacency(random_graph(N, 15, 1), N, torch.float64).mean
+SIZES = {"aggregated first": (2, 4), "projected first": (4, 2)}  # d_in, d_out
+
+
+def inputs(d_in: int, d_out: int, *first: int) -> list[Tensor]:
+    torch.manual_seed(0)
+    shapes = (d_out, 2 * d_in), (d_out,), (N, d_in)
+    return [torch.randn(*first, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+def plain(weight: Tensor, bias: Tensor, h: Tensor) -> Tensor:
+    return F.linear(torch.cat([h, MEAN @ h], dim=1), weight, bias)
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_it_is_the_product_of_the_joined_inputs(sizes: tuple[int, int]) -> None:
+    given = inputs(*sizes)
+    found, expected = linear(*given, MEAN), plain(*given)
+    torch.testing.assert_close(found, expected)
+    up = torch.randn_like(found)
+    torch.testing.assert_close(torch.autograd.grad(found, given, up), torch.autograd.grad(expected, given, up))
+    assert gradgradcheck(lambda *tensors: linear(*tensors, MEAN), given)
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_it_is_the_same_under_vmap(sizes: tuple[int, int], shared: bool) -> None:
+    weight, bias, h = inputs(*sizes, K)
+    h = h[0].detach().requires_grad_() if shared else h
+    dims = 0, 0, None if shared else 0
+    results = []
+    for function in (lambda *tensors: linear(*tensors, MEAN), plain):
+        out = vmap(function, in_dims=dims)(weight, bias, h)
+        results.append((out, *torch.autograd.grad(out.square().sum(), (weight, bias, h))))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_gradients_within_vmap(sizes: tuple[int, int]) -> None:
+    def by(function: object) -> Tensor:
+        assert callable(function)
+        each = grad(lambda weight, bias, h: function(weight, bias, h).relu().square().sum(), argnums=2)
+        found: Tensor = vmap(each)(*inputs(*sizes, K))
+        return found
+
+    torch.testing.assert_close(by(lambda *tensors: linear(*tensors, MEAN)), by(plain))
+
+
+def test_only_the_gradients_that_are_needed() -> None:
+    weight, bias, h = inputs(2, 4)
+    linear(weight, bias, h.detach(), MEAN).sum().backward()
+    assert h.grad is None
+    assert weight.grad is not None
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(4, elementwise_affine=False), nn.Identity()], ids=["layer", "none"])
+def test_norm_and_relu_are_those_of_torch(norm: nn.Module) -> None:
+    x = inputs(4, 2)[2]
+    found, expected = activate(norm, x * 1.0), F.relu(norm(x))
+    torch.testing.assert_close(found, expected)
+    up = torch.randn_like(found)
+    torch.testing.assert_close(torch.autograd.grad(found, x, up), torch.autograd.grad(expected, x, up))
+    assert gradcheck(lambda x: activate(norm, x * 1.0), x)
+    assert gradgradcheck(lambda x: activate(norm, x * 1.0), x)
+
+
+@pytest.mark.parametrize("under_vmap", [False, True])
+@pytest.mark.parametrize(
+    "norm",
+    [nn.LayerNorm(50, elementwise_affine=False), nn.LayerNorm(50), nn.Identity()],
+    ids=["layer", "affine", "none"],
+)
+def test_dropout_follows_norm_and_relu(norm: nn.Module, under_vmap: bool) -> None:
+    """What is kept is scaled, about a share p is dropped, and the gradient is that of the kept features."""
+    torch.manual_seed(0)
+    x, p = torch.randn(K, 40, 50, dtype=torch.float64, requires_grad=True), 0.3
+    norm = norm.double()
+    if under_vmap:
+        out = vmap(lambda one: activate(norm, one, p, training=True), randomness="different")(x)
+    else:
+        out = activate(norm, x, p, training=True)
+    full = F.relu(norm(x))
+    kept, positive = out != 0, full > 0
+    assert ((kept & positive).sum() / positive.sum()).item() == pytest.approx(1 - p, abs=0.02)
+    assert not torch.equal(kept[0] | ~positive[1], kept[1] | ~positive[0])
+    expected = full * kept / (1 - p)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
+    up = torch.randn_like(out)
+    (found,), (given,) = torch.autograd.grad(out, x, up), torch.autograd.grad(expected, x, up)
+    torch.testing.assert_close(found, given, rtol=1e-4, atol=1e-6)
+
+
+def test_without_training_nothing_is_dropped() -> None:
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(activate(nn.Identity(), x.clone(), 0.5, training=False), F.relu(x))
