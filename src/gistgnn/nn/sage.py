@@ -49,6 +49,7 @@ class SAGELayer(Propagation):
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
         plain = torch.is_autocast_enabled(self.weight.device.type)  # it chooses the types of torch's functions alone
+        plain |= type(self).update is not SAGELayer.update  # a subclass's own
         if isinstance(x, Tensor) and adj.caches(x):
             joined = adj.joined(self.operator, x)
             return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
