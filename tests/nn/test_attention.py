@@ -1,12 +1,13 @@
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
-from gistgnn.nn import Adjacency
-from gistgnn.nn.attention import attend, attention_coefficients, dynamic_coefficients
+from gistgnn.nn import Adjacency, attention
+from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
@@ -16,35 +17,81 @@ def double(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def plain_coefficients(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
-    row, col = pattern.row.long(), pattern.col.long()
-    scores = F.leaky_relu(source[:, col] + target[:, row], 0.2)
-    return softmax(scores, row, num_nodes=pattern.shape[0], dim=1)
+def plain_scores(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
+    return F.leaky_relu(source[:, pattern.col.long()] + target[:, pattern.row.long()], 0.2)
 
 
 def plain_dynamic(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern) -> Tensor:
     row, col, heads = pattern.row.long(), pattern.col.long(), len(vectors)
     features = F.leaky_relu(source[col] + target[row], 0.2).view(len(row), heads, vectors.shape[1])
-    return softmax((features * vectors).sum(dim=2).t(), row, num_nodes=pattern.shape[0], dim=1)
+    return (features * vectors).sum(dim=2).t()
 
 
-def plain_attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
-    heads = len(coefficients)
-    messages = coefficients.t().unsqueeze(-1) * features.view(len(features), heads, -1)[pattern.col.long()]
-    return torch.zeros_like(features).index_add(0, pattern.row, messages.flatten(1))
+def plain_attend(features: Tensor, scores: Tensor, pattern: Pattern, factors: Tensor | float = 1.0) -> Tensor:
+    heads, row = len(scores), pattern.row.long()
+    coefficients = softmax(scores, row, num_nodes=pattern.shape[0], dim=1) * factors
+    messages = coefficients.t().unsqueeze(-1) * features.unflatten(1, (heads, -1))[pattern.col.long()]
+    return features.new_zeros(pattern.shape[0], features.shape[1]).index_add(0, row, messages.flatten(1))
 
 
+def agree(outs: tuple[Tensor, Tensor], inputs: tuple[Tensor, ...]) -> None:
+    """Check that two outputs are equal, and so are their gradients."""
+    torch.testing.assert_close(*outs)
+    grad = torch.randn_like(outs[0])
+    torch.testing.assert_close(*(torch.autograd.grad(out, inputs, grad) for out in outs))
+
+
+@pytest.mark.parametrize("together", [2**22, 1])
 @examples
 @given(graphs())
-def test_attention_and_its_gradients_equal_the_plain_ones(graph: tuple[Tensor, int]) -> None:
+def test_attention_and_its_gradients_equal_the_plain_ones(together: int, graph: tuple[Tensor, int]) -> None:
+    """Also where only one head fits into a product."""
     pattern = Adjacency(*graph).attention
     inputs = double(3, graph[1]), double(3, graph[1]), double(graph[1], 6)
     source, target, features = inputs
-    out = attend(features, attention_coefficients(source, target, pattern, 0.2), pattern)
-    expected = plain_attend(features, plain_coefficients(source, target, pattern), pattern)
-    torch.testing.assert_close(out, expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "TOGETHER", together)
+        out = attend(features, edge_scores(source, target, pattern, 0.2), pattern)
+        agree((out, plain_attend(features, plain_scores(source, target, pattern), pattern)), inputs)
+
+
+@examples
+@given(st.integers(0, 6), st.integers(1, 4), st.integers(0, 12), st.sampled_from([1.0, 1e3]))
+def test_rows_without_entries_and_rectangles(rows: int, more: int, entries: int, size: float) -> None:
+    """Rows may be empty, or there may be none. Scores may be too large for exp."""
+    shape = rows, rows + more
+    row, col = (torch.randint(max(n, 1), (entries if rows else 0,)) for n in shape)
+    pattern, _ = Pattern.from_entries(row, col, shape)
+    scores, features = double(2, pattern.nnz), double(shape[1], 6)
+    out = attend(features, size * scores, pattern)
+    agree((out, plain_attend(features, size * scores, pattern)), (features, scores))
+
+
+def test_dropout_of_weights() -> None:
+    """The dropped weights are those that the result lacks, a share of p; the others are rescaled."""
+    torch.manual_seed(0)
+    nodes = 60
+    pattern = Adjacency(torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t(), nodes).attention
+    scores = double(2, pattern.nnz)
+    one_hot = torch.eye(nodes, dtype=torch.float64).repeat(1, 2).requires_grad_()
+    out = attend(one_hot, scores, pattern, 0.3)  # its columns are the weights of a head
+    found = out.view(nodes, 2, nodes).transpose(0, 1)
+    places = pattern.row.long() * nodes + pattern.col.long()
+    factors = (found != 0).double().flatten(1)[:, places] / 0.7
+    assert abs(float((factors == 0).double().mean()) - 0.3) < 0.03
     grad = torch.randn_like(out)
-    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+    expected = plain_attend(one_hot, scores, pattern, factors)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(x, (one_hot, scores), grad) for x in (out, expected)), rtol=1e-4, atol=1e-7
+    )
+
+
+def test_half_of_all_draws_are_kept_exactly() -> None:
+    torch.manual_seed(0)
+    words = torch.empty(2, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    torch.manual_seed(0)
+    assert torch.equal(attention._kept(torch.empty(8), 0.5), (words >= 0).float())
 
 
 @pytest.mark.parametrize("piece", [2**20, 8, 1])
@@ -55,46 +102,53 @@ def test_dynamic_attention_and_its_gradients_equal_the_plain_ones(piece: int, gr
     inputs = double(graph[1], 6), double(graph[1], 6), double(3, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gistgnn.nn.attention.PIECE", piece)
-        out = dynamic_coefficients(*inputs, pattern, 0.2)
-        expected, grad = plain_dynamic(*inputs, pattern), torch.randn_like(out)
-        torch.testing.assert_close(out, expected)
-        torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+        agree((dynamic_scores(*inputs, pattern, 0.2), plain_dynamic(*inputs, pattern)), inputs)
 
 
 def test_gradcheck() -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
-    coefficients, features = double(2, pattern.nnz), double(5, 6)
-    assert torch.autograd.gradcheck(
-        lambda s, t: attention_coefficients(s, t, pattern, 0.2), (double(2, 5), double(2, 5))
-    )
-    assert torch.autograd.gradcheck(lambda f, c: attend(f, c, pattern), (features, coefficients))
+    scores, features = double(2, pattern.nnz), double(5, 6)
+    assert torch.autograd.gradcheck(lambda s, t: edge_scores(s, t, pattern, 0.2), (double(2, 5), double(2, 5)))
+    assert torch.autograd.gradcheck(lambda f, s: attend(f, s, pattern), (features, scores))
 
 
 def test_more_repeated_edges_than_places() -> None:
     pattern = Adjacency(torch.tensor([[0] * 20, [1] * 20]), 2).attention
-    features, coefficients = double(2, 6), double(3, pattern.nnz)
-    grad = torch.randn(2, 6, dtype=torch.float64)
-    out, expected = (f(features, coefficients, pattern) for f in (attend, plain_attend))
-    torch.testing.assert_close(
-        torch.autograd.grad(out, (features, coefficients), grad),
-        torch.autograd.grad(expected, (features, coefficients), grad),
-    )
+    inputs = double(2, 6), double(3, pattern.nnz)
+    agree((attend(*inputs, pattern), plain_attend(*inputs, pattern)), inputs)
 
 
-def test_large_scores_do_not_overflow() -> None:
+@pytest.mark.parametrize("size", [50.0, 1e4])
+def test_large_scores_do_not_overflow(size: float) -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
-    coefficients = attention_coefficients(1e4 * torch.randn(2, 5), 1e4 * torch.randn(2, 5), pattern, 0.2)
-    assert coefficients.isfinite().all()
+    scores, features = edge_scores(size * torch.randn(2, 5), size * torch.randn(2, 5), pattern, 0.2), torch.randn(5, 4)
+    torch.testing.assert_close(attend(features, scores, pattern), plain_attend(features, scores, pattern))
+
+
+@pytest.mark.parametrize("size", [39.9, -39.9])
+def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
+    """In float32, forward and backward, also for a row whose scores are all small."""
+    pattern = Adjacency(random_graph(6, 20, 1), 6).attention
+    scores = torch.randn(2, pattern.nnz).clamp(-1, 1)
+    scores[:, ::2], scores[:, : int(pattern.rowptr[1])] = size, -size
+    inputs = torch.randn(6, 4, requires_grad=True), scores.requires_grad_()
+    exact = tuple(x.detach().double().requires_grad_() for x in inputs)
+    out, expected, grad = attend(*inputs, pattern), plain_attend(*exact, pattern), torch.randn(6, 4)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+    for got, wanted in zip(
+        torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, exact, grad.double()), strict=True
+    ):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_bfloat16_of_autocast_is_summed_in_float32() -> None:
     pattern = Pattern.from_sorted(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), (2, 2))
     features, source = torch.randn(2, 4).bfloat16(), torch.randn(2, 2).bfloat16().requires_grad_()
-    coefficients = attention_coefficients(source, source, pattern, 0.2)
-    out = attend(features.requires_grad_(), coefficients.bfloat16(), pattern)
+    scores = edge_scores(source, source, pattern, 0.2)
+    out = attend(features.requires_grad_(), scores.bfloat16(), pattern)
     out.sum().backward()
-    assert out.dtype == coefficients.dtype == torch.float32
+    assert out.dtype == scores.dtype == torch.float32
     assert features.grad is not None
     assert source.grad is not None
-    expected = attend(features.float(), coefficients.bfloat16().float(), pattern)
+    expected = attend(features.float(), scores.bfloat16().float(), pattern)
     torch.testing.assert_close(out, expected)

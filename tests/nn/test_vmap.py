@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.nn.attention import attend, attention_coefficients, dynamic_coefficients
+from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 from gistgnn.nn.dropout import dropout
 
 from .strategies import examples, graphs, random_graph
@@ -73,9 +73,7 @@ def test_the_sparse_product_to_the_second_order() -> None:
 @given(graphs(), st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2).filter(any))
 def test_attention(graph: tuple[Tensor, int], dims: tuple[int | None, int | None]) -> None:
     pattern, nodes = Adjacency(*graph).attention, graph[1]
-    agrees(
-        lambda source, target: attention_coefficients(source, target, pattern, 0.2), [(2, nodes), (2, nodes)], [*dims]
-    )
+    agrees(lambda source, target: edge_scores(source, target, pattern, 0.2), [(2, nodes), (2, nodes)], [*dims])
     agrees(lambda h, a: attend(h, a, pattern), [(nodes, 4), (2, pattern.nnz)], [*dims])
 
 
@@ -84,7 +82,7 @@ def test_attention(graph: tuple[Tensor, int], dims: tuple[int | None, int | None
 def test_dynamic_attention(graph: tuple[Tensor, int], dims: tuple[int | None, ...]) -> None:
     pattern, nodes = Adjacency(*graph).attention, graph[1]
     sizes = [(nodes, 4), (nodes, 4), (2, 2)]
-    agrees(lambda source, target, a: dynamic_coefficients(source, target, a, pattern, 0.2), sizes, [*dims])
+    agrees(lambda source, target, a: dynamic_scores(source, target, a, pattern, 0.2), sizes, [*dims])
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])

@@ -10,42 +10,62 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from gistgnn.nn.blocks import blocks
 from gistgnn.nn.function import Function
 from gistgnn.nn.pattern import Pattern
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
 PIECE = 2**20  # numbers of the features of entries that are held at once: a few fit into a processor's cache
+TOGETHER = 2**22  # entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices
+LARGEST_SCORE = 40.0  # exp needs no shift: exp(±40), and sums and quotients of them, are far within float32
+TINY = 1e-30  # below every denominator of a row with entries
+_DRAWS = 2**16  # values of a random draw for dropout
 
 
-def attention_coefficients(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
-    """Compute the softmax of LeakyReLU(source[j] + target[i]) over the entries (i, j) of each row i, for every head.
+def edge_scores(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
+    """Compute LeakyReLU(source[j] + target[i]) at every entry (i, j), for every head.
 
     ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score. The result is
     [heads, nnz], in the pattern's order, differentiable once in ``source`` and ``target``.
     """
-    coefficients: Tensor = _Coefficients.apply(_to_float(source), _to_float(target), pattern, slope)
-    return coefficients
+    return _all_heads(_Scores, (_to_float(source), _to_float(target)), pattern, slope)
 
 
-def dynamic_coefficients(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern, slope: float) -> Tensor:
-    """Compute the softmax of ⟨a, LeakyReLU(source[j] + target[i])⟩ over the entries (i, j) of each row i, per head.
+def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern, slope: float) -> Tensor:
+    """Compute ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j), for every head.
 
     ``source``: [C, heads·d] and ``target``: [R, heads·d] are features, the channels of one head side by side;
     ``vectors``: [heads, d] is every head's a. The result is [heads, nnz], in the pattern's order, differentiable once.
     """
     scores: Tensor = _Dynamic.apply(_to_float(source), _to_float(target), _to_float(vectors), pattern, slope)
-    coefficients: Tensor = _Softmax.apply(scores, pattern)
-    return coefficients
+    return scores
 
 
-def attend(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
-    """Sum every head's features over each row's entries, weighted by the head's coefficients.
+def attend(features: Tensor, scores: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+    """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row.
 
-    ``features``: [C, heads·d], the channels of one head side by side; ``coefficients``: [heads, nnz], in the pattern's
-    order. Return [R, heads·d], differentiable once in ``features`` and ``coefficients``.
+    Args:
+        features: [C, heads·d], the channels of one head side by side.
+        scores: [heads, nnz], in the pattern's order.
+        pattern: which of the C nodes each of the R rows attends to.
+        dropout: probability of zeroing a weight; the others are rescaled. On the CPU a multiple of 2^-16 is used.
+
+    Returns:
+        [R, heads·d], differentiable once in ``features`` and ``scores``. A row without entries is zero.
     """
-    out: Tensor = _Attend.apply(_to_float(features), _to_float(coefficients), pattern)
-    return out
+    by_head = _to_float(features).unflatten(1, (len(scores), features.shape[1] // len(scores))).transpose(0, 1)
+    if 1 < len(scores) <= TOGETHER // max(pattern.nnz, 1):  # otherwise a product reads columns of a larger tensor
+        by_head = by_head.contiguous()
+    out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout)
+    return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
+
+
+def _all_heads(function: type[_Together], tensors: tuple[Tensor, ...], pattern: Pattern, setting: float) -> Tensor:
+    """Apply a function of tensors [heads, ...] to as many heads together as fit."""
+    together = max(TOGETHER // max(pattern.nnz, 1), 1)
+    groups = zip(*(x.split(together) for x in tensors), strict=True) if together < len(tensors[0]) else [tensors]
+    each: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
+    return each[0] if len(each) == 1 else torch.cat(each)
 
 
 def _to_float(x: Tensor) -> Tensor:
@@ -53,8 +73,48 @@ def _to_float(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-class _OneByOne(Function):
-    """A function that vmap applies to one sub-GCN after another."""
+class _Together(Function):
+    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all sub-GCNs.
+
+    Its first result is [heads, ...]; the others are what backward needs.
+    """
+
+    @classmethod
+    def vmap(
+        cls, info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, pattern: Pattern, setting: float
+    ) -> tuple[tuple[Tensor], tuple[int]]:
+        sizes = info.batch_size, (a if in_dims[0] is None else a.select(in_dims[0], 0)).shape[0]
+        stacked = [
+            (x.expand(sizes[0], *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+            for x, dim in zip((a, b), in_dims, strict=False)
+        ]
+        return (_all_heads(cls, (stacked[0], stacked[1]), pattern, setting).unflatten(0, sizes),), (0,)
+
+
+class _Scores(_Together):
+    """Saves only its result for the backward pass: LeakyReLU keeps the sign."""
+
+    @staticmethod
+    def forward(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> tuple[Tensor]:
+        out = source.index_select(1, pattern.col).add_(target.index_select(1, pattern.row))
+        return (F.leaky_relu_(out, slope),)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: tuple[Tensor]) -> None:
+        ctx.pattern, ctx.slope = inputs[2:]
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        grad = torch.ops.aten.leaky_relu_backward(grad, out, ctx.slope, True)
+        transposed, order = ctx.pattern.transpose
+        return _row_sums(transposed, grad.index_select(1, order)), _row_sums(ctx.pattern, grad), None, None
+
+
+class _Dynamic(Function):
+    """GATv2's scores [heads, nnz]. The features of entries exist for one head and some entries at a time."""
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
@@ -63,52 +123,6 @@ class _OneByOne(Function):
             for i in range(info.batch_size)
         ]
         return torch.stack([cls.apply(*member) for member in members]), 0
-
-
-class _Coefficients(_OneByOne):
-    """Saves only its result for the backward pass, no other tensor of entries. Row sums are CSR products."""
-
-    @staticmethod
-    def forward(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
-        return _softmax(F.leaky_relu(_edge_sums(source, target, pattern), slope), pattern)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: Tensor) -> None:
-        source, target, ctx.pattern, ctx.slope = inputs
-        ctx.save_for_backward(source, target, output)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        source, target, out = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
-        grad = _softmax_gradient(grad, out, pattern)
-        grad = torch.where(_edge_sums(source, target, pattern) > 0, grad, grad * ctx.slope)
-        transposed, order = pattern.transpose
-        return _row_sums(transposed, grad.index_select(1, order)), _row_sums(pattern, grad), None, None
-
-
-class _Softmax(_OneByOne):
-    """The softmax of scores [heads, nnz] over each row's entries."""
-
-    @staticmethod
-    def forward(scores: Tensor, pattern: Pattern) -> Tensor:
-        return _softmax(scores, pattern)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Pattern], output: Tensor) -> None:
-        ctx.pattern = inputs[1]
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (out,) = ctx.saved_tensors
-        return _softmax_gradient(grad, out, ctx.pattern), None
-
-
-class _Dynamic(_OneByOne):
-    """GATv2's scores [heads, nnz]. The features of entries exist for one head and some entries at a time."""
 
     @staticmethod
     def forward(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern, slope: float) -> Tensor:
@@ -142,42 +156,73 @@ class _Dynamic(_OneByOne):
         return source, target, vectors, None, None
 
 
-class _Attend(_OneByOne):
-    """One CSR product per head. Backward: one with the transpose, and one sampled at the pattern's entries."""
+class _Attend(_Together):
+    """Softmax, dropout and weighted sum of all heads: [heads, C, d], [heads, nnz] to [heads, R, d].
+
+    Sums of features are divided by the softmax's denominators, not the entries. Backward: one product with the
+    transpose, and one sampled at the pattern's entries.
+    """
 
     @staticmethod
-    def forward(features: Tensor, coefficients: Tensor, pattern: Pattern) -> Tensor:
-        return _products(pattern, coefficients, features)
+    def forward(features: Tensor, scores: Tensor, pattern: Pattern, dropout: float) -> tuple[Tensor, ...]:
+        weights = _exponentials(scores, pattern)
+        scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
+        used = weights * _kept(weights, dropout) if dropout else weights
+        out = _product(pattern, used, features, 1 / _share_kept(dropout)).mul_(scale)
+        return out, weights, used, scale
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern], output: Tensor) -> None:
-        features, coefficients, ctx.pattern = inputs
-        ctx.save_for_backward(features, coefficients)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: tuple[Tensor, ...]) -> None:
+        features, _, ctx.pattern, ctx.dropout = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # no zeros as the gradients of what only backward needs
+        ctx.save_for_backward(features, *output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        features, coefficients = ctx.saved_tensors
-        to_features = to_coefficients = None
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None, None
+        features, out, weights, used, scale = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        factor, grad = 1 / _share_kept(ctx.dropout), torch.mul(grad, scale, out=torch.empty_like(out))
+        to_features = to_scores = None
         if ctx.needs_input_grad[0]:
-            transposed, order = ctx.pattern.transpose
-            to_features = _products(transposed, coefficients.index_select(1, order), grad)
+            transposed, order = pattern.transpose
+            to_features = _product(transposed, used.index_select(1, order), grad, factor)
         if ctx.needs_input_grad[1]:
-            to_coefficients = _sampled(ctx.pattern, coefficients, grad, features)
-        return to_features, to_coefficients, None
+            own = (grad * out).sum(dim=2)
+            to_scores = _sampled(pattern, grad, features, factor).mul_(used)
+            to_scores.addcmul_(weights, own.index_select(1, pattern.row), value=-1)
+        return to_features, to_scores, None, None
 
 
-def _softmax(scores: Tensor, pattern: Pattern) -> Tensor:
+def _exponentials(scores: Tensor, pattern: Pattern) -> Tensor:
+    """Return exp(scores), or where they are large exp(scores − the largest of the row and head): [heads, nnz]."""
+    if scores.device.type == "cpu" and scores.numel():  # elsewhere reading the extremes would wait for the device
+        low, high = scores.aminmax()
+        if bool((low >= -LARGEST_SCORE) & (high <= LARGEST_SCORE)):
+            return scores.exp()
     row = pattern.row
     peak = scores.new_full((len(scores), pattern.shape[0]), -torch.inf)
     peak.scatter_reduce_(1, row.long().expand_as(scores), scores, "amax")
-    out = (scores - peak.index_select(1, row)).exp_()
-    return out.div_(_row_sums(pattern, out).index_select(1, row))
+    return (scores - peak.index_select(1, row)).exp_()
 
 
-def _softmax_gradient(grad: Tensor, out: Tensor, pattern: Pattern) -> Tensor:
-    grad = grad * out
-    return grad.addcmul_(out, _row_sums(pattern, grad).index_select(1, pattern.row), value=-1)
+def _share_kept(dropout: float) -> float:
+    """Return the probability of keeping a weight: 1 − ``dropout``, which is rounded to a multiple of 2^-16."""
+    return 1 - min(round(dropout * _DRAWS), _DRAWS - 1) / _DRAWS
+
+
+def _kept(weights: Tensor, dropout: float) -> Tensor:
+    """Draw a tensor like ``weights`` of 1 for what is kept and 0 for what is dropped."""
+    if weights.device.type != "cpu":
+        return torch.empty_like(weights).bernoulli_(_share_kept(dropout))
+    words = torch.empty((weights.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: weights.numel()].view(weights.shape).to(weights.dtype)
+    # Whole numbers from -2^15: those from `first` on become 1. Faster than a comparison and a conversion of its result.
+    first = round((1 - _share_kept(dropout)) * _DRAWS) - _DRAWS // 2
+    return draws.sub_(first - 1).clamp_(0, 1)
 
 
 def _pieces(pattern: Pattern, width: int) -> Iterator[slice]:
@@ -191,29 +236,27 @@ def _sums_at(source: Tensor, target: Tensor, pattern: Pattern, entries: slice) -
     return source.index_select(0, pattern.col[entries]).add_(target.index_select(0, pattern.row[entries]))
 
 
-def _edge_sums(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
-    """Return source[j] + target[i] at every entry (i, j): [heads, nnz]."""
-    return source.index_select(1, pattern.col) + target.index_select(1, pattern.row)
-
-
 def _row_sums(pattern: Pattern, x: Tensor) -> Tensor:
-    return _products(pattern, x, x.new_ones(pattern.shape[1], len(x))).t()
+    """Sum every head's ``x``: [heads, nnz] over each row's entries: [heads, R]."""
+    every = blocks(pattern, len(x))
+    return torch.mv(every.csr(x.view(-1)), x.new_ones(every.shape[1])).view(len(x), pattern.shape[0])
 
 
-def _products(pattern: Pattern, coefficients: Tensor, h: Tensor) -> Tensor:
-    """Multiply every head's matrix with the head's columns of ``h``: [C, heads·d] to [R, heads·d]."""
-    out, heads = h.new_empty(pattern.shape[0], h.shape[1]), len(coefficients)
-    for value, part, target in zip(coefficients, h.chunk(heads, dim=1), out.chunk(heads, dim=1), strict=True):
-        target.addmm_(pattern.csr(value), part, beta=0)
-    return out
+def _product(pattern: Pattern, value: Tensor, h: Tensor, factor: float) -> Tensor:
+    """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a number."""
+    every, (heads, _, d) = blocks(pattern, len(value)), h.shape
+    out = h.new_empty(every.shape[0], d)
+    out.addmm_(every.csr(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor)
+    return out.view(heads, pattern.shape[0], d)
 
 
-def _sampled(pattern: Pattern, coefficients: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Return ⟨left[i], right[j]⟩ at the entries (i, j) for every head: [R, heads·d], [C, heads·d] to [heads, nnz]."""
-    out, heads = torch.empty_like(coefficients), len(coefficients)
+def _sampled(pattern: Pattern, left: Tensor, right: Tensor, factor: float) -> Tensor:
+    """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to [heads, nnz]."""
+    every = blocks(pattern, len(left))
+    out = left.new_zeros(every.nnz)
     # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
-    for piece, entries in pattern.pieces(pattern.shape[0] * pattern.shape[1]):
-        for head, (a, b) in enumerate(zip(left.chunk(heads, dim=1), right.chunk(heads, dim=1), strict=True)):
-            at = piece.csr(coefficients[head, entries])
-            out[head, entries] = torch.sparse.sampled_addmm(at, a, b.t(), beta=0.0).values()
-    return out
+    for piece, entries in every.pieces(every.shape[0] * every.shape[1]):
+        at = piece.csr(out[entries])
+        # In place: otherwise torch copies the pattern as well.
+        torch.sparse.sampled_addmm(at, left.flatten(0, 1), right.flatten(0, 1).t(), alpha=factor, out=at)
+    return out.view(len(left), pattern.nnz)

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.attention import SLOPE, attend, attention_coefficients
-from gistgnn.nn.dropout import dropout as drop
+from gistgnn.nn.attention import SLOPE, attend, edge_scores
 from gistgnn.nn.gnn import GNN, Layer, Norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
@@ -50,8 +49,8 @@ class GATLayer(Layer):
     def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
         """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
         source, target = self.scores(z).chunk(2)  # [heads, N] each
-        coefficients = attention_coefficients(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
-        return attend(z, drop(coefficients, self.dropout, self.training), adj.attention)
+        scores = edge_scores(source, target[:, : adj.attention.shape[0]], adj.attention, SLOPE)
+        return attend(z, scores, adj.attention, self.dropout if self.training else 0.0)
 
     def scores(self, z: Tensor) -> Tensor:
         """Return every head's score as a source, then as a target: [2·heads, N]."""
@@ -67,8 +66,7 @@ class GATLayer(Layer):
             start, stop = head * self.width - columns.start, (head + 1) * self.width - columns.start
             channels = slice(max(start, 0), min(stop, columns.stop - columns.start))
             source, target = scores[head : head + 1], scores[self.heads + head, nodes].unsqueeze(0)
-            coefficients = attention_coefficients(source, target, pattern, SLOPE)
-            out[:, channels] = attend(z[:, channels], coefficients, pattern)
+            out[:, channels] = attend(z[:, channels], edge_scores(source, target, pattern, SLOPE), pattern)
         return out
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:

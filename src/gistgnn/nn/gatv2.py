@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.attention import SLOPE, attend, dynamic_coefficients
-from gistgnn.nn.dropout import dropout as drop
+from gistgnn.nn.attention import SLOPE, attend, dynamic_scores
 from gistgnn.nn.gat import GAT, joined_heads
 from gistgnn.nn.gnn import Layer, project
 from gistgnn.nn.sparse import SparseMatrix
@@ -51,14 +50,17 @@ class GATv2Layer(Layer):
         """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
         pattern = adj.attention
         source, target = z.chunk(2, dim=1)
-        coefficients = dynamic_coefficients(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
-        return attend(source, drop(coefficients, self.dropout, self.training), pattern)
+        scores = dynamic_scores(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
+        return attend(source, scores, pattern, self.dropout if self.training else 0.0)
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
         """Return some nodes' sums, given all columns of the messages."""
         pattern, _ = adj.attention.rows(nodes)
-        source, target = z.chunk(2, dim=1)
-        return attend(source, dynamic_coefficients(source, target[nodes], self.attention, pattern, SLOPE), pattern)
+        out = z.new_empty(nodes.stop - nodes.start, z.shape[1] // 2)
+        source, target, each = ((x.chunk(self.heads, dim=1)) for x in (*z.chunk(2, dim=1), out))
+        for own, other, vector, part in zip(source, target, self.attention.split(1), each, strict=True):
+            part.copy_(attend(own, dynamic_scores(own, other[nodes], vector, pattern, SLOPE), pattern))
+        return out
 
     def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
         """Return the heads side by side, or their mean: [N, out_features]."""

@@ -120,8 +120,7 @@ class Ledger(TorchDispatchMode):
             aten.equal.default: lambda *_: True,
             aten.nonzero.default: self._nonzero,
             aten.sparse_compressed_tensor.comp_plain_value_size: _csr_matrix,
-            aten.sparse_sampled_addmm.default: self._sampled_product,
-            aten.values.default: lambda matrix: matrix.entries.clone(),
+            aten.sparse_sampled_addmm.out: self._sampled_product,
         }
 
     def account(self, place: str) -> Account:
@@ -186,7 +185,8 @@ class Ledger(TorchDispatchMode):
             self._work.large += bytes_of(tensor for tensor in made if tensor.nbytes >= _MAPPED)
         elif matrices := [tensor for tensor in read if hasattr(tensor, "entries")]:
             if packet in _SPARSE_PRODUCTS:
-                columns, inputs = read[-1].shape[_SPARSE_PRODUCTS[packet]], read[-1].shape[1 - _SPARSE_PRODUCTS[packet]]
+                dense, axis = _tensors(args)[-1], _SPARSE_PRODUCTS[packet]
+                columns, inputs = dense.shape[axis], dense.shape[1 - axis]
                 self._work.sparse[SparseProduct(matrices[0].entries.numel(), inputs, columns)] += 1
         else:
             arguments = zip(args, func._schema.arguments, strict=False)
@@ -199,8 +199,8 @@ class Ledger(TorchDispatchMode):
         self._work.operations += bool(made) or packet in _SPARSE_PRODUCTS
 
     def _sampled_product(self, at: Any, left: Tensor, right: Tensor, **_: Any) -> Any:
-        """Copy both factors, and the entries three times, as torch does on the CPU."""
-        copies = [tensor.clone() for tensor in (left, right, *[at.entries] * 3)]
+        """Copy factors that are parts of larger tensors, as torch does on the CPU. The entries change in place."""
+        copies = [tensor.clone() for tensor in (left, right.t()) if not tensor.is_contiguous()]
         for copy in copies:
             self._enter(copy)
         return at

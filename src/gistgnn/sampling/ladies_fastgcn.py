@@ -124,15 +124,15 @@ class LadiesBatches(ImportanceBatches):
     refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
 
     def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        squares = self.structure.squares(rows, outputs)
-        if np.count_nonzero(squares) <= count:
-            nodes = np.flatnonzero(squares)
+        nodes, squares = self.structure.squares_above_zero(rows, outputs)
+        if len(nodes) <= count:
             return nodes, np.ones(len(nodes), np.float32)
         cumulated = squares.cumsum(dtype=np.float64)
         if not self._normalised:
-            return with_replacement(cumulated, squares, count, rng)
-        nodes = distinct(cumulated, squares, count, rng)
-        return nodes, np.maximum(cumulated[-1] / (count * squares[nodes]), 1)
+            places, importance = with_replacement(cumulated, squares, count, rng)
+            return nodes[places], importance
+        places = distinct(cumulated, squares, count, rng)
+        return nodes[places], np.maximum(cumulated[-1] / (count * squares[places]), 1)
 
 
 @dataclass(frozen=True)

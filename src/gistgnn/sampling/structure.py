@@ -89,11 +89,26 @@ class Structure:
 
         ``rows`` are these rows of `values`.
         """
-        inverse = self.degrees.looped.float().reciprocal().numpy()
-        weight = inverse[nodes]  # Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops too
-        sums = (rows if self.values is self.edges else rows.power(2)).T @ weight
+        return self._weighted_squares(rows, nodes) * self._inverse
+
+    def squares_above_zero(self, rows: sp.csr_matrix, nodes: Array) -> tuple[Array, Array]:
+        """Return the nodes for which `squares` are not 0, ascending, and these squares."""
+        sums = self._weighted_squares(rows, nodes)
+        found = np.flatnonzero(sums > 0)  # a mask: numpy finds the true entries several times faster than the others
+        return found, sums[found] * self._inverse[found]
+
+    def _weighted_squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
+        """Return Σ_i w_ij² / d̃_i of every node j: Ā_ij² = w_ij² / (d̃_i d̃_j), of the self-loops too."""
+        weight = self._inverse[nodes]
+        sums: Array = (rows if self.values is self.edges else rows.power(2)).T @ weight
         sums[nodes] += weight * self.missing_loops[nodes]
-        return sums * inverse
+        return sums
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """1 / d̃ of every node: [N] float32."""
+        inverse: Array = self.degrees.looped.float().reciprocal().numpy()
+        return inverse
 
     def normalised(self) -> Degrees:
         """Return the degrees with the row sums of Ā, to which rows are then scaled."""
