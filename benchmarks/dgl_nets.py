@@ -22,15 +22,17 @@ def import_dgl() -> Any:
     os.environ.setdefault("DGLBACKEND", "pytorch")  # otherwise DGL writes a file into the home folder
     try:
         import dgl
-    except (ImportError, OSError):
+    except (ImportError, OSError) as error:
+        if getattr(error, "name", None) == "dgl":  # it is not installed
+            raise
         # GraphBolt is DGL's loader. Nothing here uses it, but `import dgl` imports it.
         for name in [name for name in sys.modules if name.split(".")[0] == "dgl"]:
             del sys.modules[name]
         sys.modules["dgl.graphbolt"] = types.ModuleType("dgl.graphbolt")
         try:
             import dgl
-        except OSError as error:
-            raise ImportError(str(error)) from error
+        except OSError as cause:
+            raise ImportError(str(cause)) from cause
         finally:
             if "dgl" not in sys.modules:
                 del sys.modules["dgl.graphbolt"]

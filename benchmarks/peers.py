@@ -101,9 +101,7 @@ def make_case(source: Source, model: str, width: int, options: argparse.Namespac
     )
 
 
-def run_case(
-    source: Source, model: str, width: int, options: argparse.Namespace, *, with_dgl: bool
-) -> dict[str, Any]:
+def run_case(source: Source, model: str, width: int, options: argparse.Namespace, *, with_dgl: bool) -> dict[str, Any]:
     """Measure all contenders of a case in turn, round by round."""
     case = make_case(source, model, width, options)
     modules = ["benchmarks.pyg", *(["benchmarks.dgl_nets"] if with_dgl else [])]
@@ -159,7 +157,7 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if not options.graphs:
         options.graphs = [name for name in CLUSTERS if name != "amazon-computers" or options.data_root]
-    if bad := [width for width in options.widths if any(width % (HEADS * m) for m in options.sub_gcns)]:
+    if bad := [d for d in options.widths if d < 1 or any(d % (HEADS * m) for m in options.sub_gcns)]:
         parser.error(f"--widths has {bad[0]}: expected multiples of {HEADS} heads times every m of --sub-gcns")
     return options
 
