@@ -16,6 +16,7 @@ from benchmarks.peers_report import BASELINE, TITLES, print_report, record
 from benchmarks.rounds import measure
 from benchmarks.tables import describe_machine, on
 from benchmarks.worker import Pace, Spec, forked
+from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.io.whole_files import replacing
 
@@ -44,16 +45,20 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     machine = describe_machine(options.threads, "cpu")
     why = why_not()
-    left_out = {"DGL": why} if why else {}
+    left_out = {"DGL": f"it does not import: {why}"} if why else {}
     cases: list[dict[str, Any]] = []
     if options.json and options.json.exists():
         cases = json.loads(options.json.read_text(encoding="utf-8"))["cases"]
     done = {(case["graph"], case["model"], case["width"]) for case in cases}
     for name in options.graphs:
         wanted = [key for key in product([name], options.models, options.widths) if key not in done]
-        source = describe(name, options) if wanted else None
+        try:
+            source = describe(name, options) if wanted else None
+        except InputError as error:
+            left_out[name] = str(error)
+            continue
         for _, model, width in wanted:
-            cases.append(run_case(source, model, width, options, with_dgl=not left_out) | {"machine": machine})
+            cases.append(run_case(source, model, width, options, with_dgl=not why) | {"machine": machine})
             if options.json:
                 write(options.json, {"arguments": sys.argv[1:], "left_out": left_out, "cases": cases})
     print("# Peers\n")
@@ -139,7 +144,7 @@ def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     add = parser.add_argument
-    add("--graphs", nargs="+", choices=list(CLUSTERS), help="default: all; amazon-computers only with --data-root")
+    add("--graphs", nargs="+", choices=list(CLUSTERS), default=list(CLUSTERS))
     add("--models", nargs="+", choices=list(TITLES), default=list(TITLES))
     add("--widths", type=int, nargs="+", default=[128, 256, 512, 1024, 4096], metavar="D")
     add("--sub-gcns", type=int, nargs="+", default=[8], metavar="M")
@@ -155,8 +160,6 @@ def parse() -> argparse.Namespace:
     add("--local-steps", type=int, default=500, help="ζ; the time for Θ is divided by it")
     add("--json", type=Path, metavar="FILE", help="the cases that it has are not measured again")
     options = parser.parse_args()
-    if not options.graphs:
-        options.graphs = [name for name in CLUSTERS if name != "amazon-computers" or options.data_root]
     if bad := [d for d in options.widths if d < 1 or any(d % (HEADS * m) for m in options.sub_gcns)]:
         parser.error(f"--widths has {bad[0]}: expected multiples of {HEADS} heads times every m of --sub-gcns")
     return options

@@ -64,7 +64,7 @@ def the_table(cases: Sequence[dict[str, Any]]) -> str:
     sub_gcns = list(dict.fromkeys(name for case in cases for name in case["times_ms"] if _is_split(name)))
     peers = [name for name in PEERS if any(name in case["times_ms"] for case in cases)]
     head = ["graph", "model", "width", "ms of", "ours, m=1"]
-    head += [f"{name}; / ours" for name in peers] + [f"{name}; fastest peer / it" for name in sub_gcns]
+    head += [f"{name}; over ours" for name in peers] + [f"{name}; fastest peer over it" for name in sub_gcns]
     return table(head, (_row(case, what, peers, sub_gcns) for case in cases for what in WHATS))
 
 
@@ -108,7 +108,7 @@ def print_report(cases: Sequence[dict[str, Any]], left_out: dict[str, str]) -> N
     """Print the table, what is not in it and why, and where ours is not ahead."""
     print(the_table(cases), end="\n\n")
     for name, why in left_out.items():
-        print(f"- {name} does not import: {why}")
+        print(f"- {name} is left out: {why}")
     for case in cases:
         for name, error in case["errors"].items():
             print(f"- {case['graph']}, {TITLES[case['model']]}, {case['width']}: {name} not measured: {error}")

@@ -16,6 +16,7 @@ from benchmarks.dgl_nets import DGLContender, why_not
 from benchmarks.ours import GISTContender
 from benchmarks.peers_report import behind, milliseconds, ratios, the_table
 from benchmarks.pyg import PyGContender
+from gistgnn.errors import InputError
 from tests.helpers.commands import ready
 
 SMALL = ("--nodes", "40", "--edges", "160", "--features", "6", "--classes", "3", "--threads", "1")
@@ -24,6 +25,12 @@ SMALL = ("--nodes", "40", "--edges", "160", "--features", "6", "--classes", "3",
 def options(*words: str, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
     monkeypatch.setattr(sys, "argv", ["peers", *words])
     return peers.parse()
+
+
+def single_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what `main` sets is undone."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def contenders(case: Case) -> list[Any]:
@@ -167,8 +174,7 @@ def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     def run(*models: str) -> dict[str, Any]:
         words = ["--graphs", "synthetic", "--models", *models, "--widths", "32", "--sub-gcns", "2", *SMALL]
         monkeypatch.setattr(sys, "argv", ["peers", *words, "--repeat", "2", "--seconds", "0.01", "--json", str(out)])
-        for name in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS"):
-            monkeypatch.setenv(name, "1" if "NUM" in name else "PASSIVE")
+        single_thread(monkeypatch)
         peers.main()
         found: dict[str, Any] = json.loads(out.read_text())
         return found
@@ -184,7 +190,21 @@ def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
         assert all(len(found["samples"]) == 2 for each in case["times_ms"].values() for found in each.values())
         assert len(case["ratios"]) == 2 * (2 + 2)
     assert "| synthetic | GAT | 32 | epoch |" in printed
-    assert "- DGL does not import: ImportError: no such module" in printed
+    assert "- DGL is left out: it does not import: ImportError: no such module" in printed
+
+
+def test_a_graph_without_data_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_data(name: str, given: argparse.Namespace) -> peers.Source:
+        raise InputError(f"{name}: raw files are missing in {given.data_root}")
+
+    monkeypatch.setattr(peers, "describe", no_data)
+    monkeypatch.setattr(sys, "argv", ["peers", "--graphs", "amazon-computers", "--data-root", str(tmp_path)])
+    single_thread(monkeypatch)
+    peers.main()
+    printed = capsys.readouterr().out
+    assert f"- amazon-computers is left out: amazon-computers: raw files are missing in {tmp_path}" in printed
 
 
 def test_the_reason_why_dgl_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
