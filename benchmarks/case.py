@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from benchmarks.graphs import communities
+from gistgnn.graphs import load
 from gistgnn.nn import MODELS
-from gistgnn.sampling import Batch, ClusterBatches
+from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, whole_graph
 from gistgnn.settings import Training
 
 DROPOUT = 0.2  # as in the paper on the large graphs
@@ -24,7 +25,7 @@ class Case:
         classes: number of classes.
         heads: attention heads of gat.
         nodes: nodes of a batch.
-        edges: edges of a batch, both directions counted.
+        edges: edges of a batch, both directions counted. Nodes and edges are of random graphs.
         per_batch: q, clusters in a batch.
         clusters: c, clusters of the graph.
         precision: "float32" or "bf16".
@@ -32,6 +33,8 @@ class Case:
         threads: torch's threads on the host.
         local_steps: ζ; the time for Θ is divided by it.
         precompute: our first layer uses ĀX of the whole graph; otherwise of the batch, as in PyG.
+        dataset: a named data set, in METIS clusters; "": a random graph of communities.
+        data_root: folder of the data sets.
     """
 
     model: str
@@ -48,9 +51,14 @@ class Case:
     threads: int
     local_steps: int
     precompute: bool
+    dataset: str = ""
+    data_root: str = "data"
 
     def sampler(self) -> ClusterBatches:
         """Return a sampler with its batches on the device."""
+        if self.dataset:
+            given = on_device(whole_graph(load(self.dataset, self.data_root)), self.device)
+            return ClusterSampling(self.clusters, self.per_batch, precompute=self.precompute).sampler(given, seed=0)
         whole, clusters = communities(
             nodes=self.nodes,
             edges=self.edges,

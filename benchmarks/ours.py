@@ -1,4 +1,4 @@
-"""Our contenders: the baseline, sub-GCNs in turn, and fused sub-GCNs."""
+"""Our contenders: the baseline, sub-GCNs in turn, batch by batch, and fused."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ class GISTContender:
 
     Args:
         case: the shared settings.
-        runner: "in-turn" or "fused".
+        runner: "in-turn", "auto" or "fused".
         sub_gcns: m; 1 is the baseline.
     """
 
@@ -34,13 +34,13 @@ class GISTContender:
         keep_freed_memory()
         self._case, self.sub_gcns = case, sub_gcns
         self._fused = runner == "fused"
-        self.steps_per_pass = sub_gcns if self._fused else 1
+        self.steps_per_pass = 1 if runner == "in-turn" else sub_gcns
         self.sampler = case.sampler()
         self._training = case.training()
         self._gist = GIST(case.build, case.hidden, sub_gcns, device=case.device)
         self._runner = make_runner(runner)
         self._position = 0
-        self._one: Stack | Any = None
+        self._models: list[Stack | Any] = []  # that train on a batch one after another
         self._optimizer: Optimizer
 
     def prepare(self, batch: Batch) -> Batch:
@@ -49,21 +49,29 @@ class GISTContender:
         return replace(batch, edges=edges)
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the output of one sub-GCN, or of all of them: [m, N, C]."""
-        if self._one is None:
+        """Return the output of the first sub-GCN, or of all of them if they are fused: [m, N, C]."""
+        return self._logits(self.models[0], batch)
+
+    @property
+    def models(self) -> list[Stack | Any]:
+        """The sub-GCNs that train on a batch one after another. If they are fused, one that holds all of them."""
+        if not self._models:
             self._open()
-        return self._one.logits(batch) if self._fused else forward(self._one, batch)
+        return self._models
+
+    def _logits(self, model: Stack | Any, batch: Batch) -> Tensor:
+        return model.logits(batch) if self._fused else forward(model, batch)
 
     def step(self, batch: Batch, clock: Clock) -> None:
-        """Run one step of a sub-GCN, or of all of them in one pass, as in `subtrain` and the fused runner."""
-        if self._one is None:
-            self._open()
+        """Run one step of a sub-GCN or, with "auto" and "fused", of all of them on the batch, as the runners do."""
+        models = self.models
         with clock.span("forward"):
             begin_step(self._optimizer, self._training.lr)
-            with self._training.autocast(batch.x.device):
-                loss = loss_of(self.logits(batch), batch)
-        with clock.span("backward"):
-            loss.sum().backward()
+        for model in models:
+            with clock.span("forward"), self._training.autocast(batch.x.device):
+                loss = loss_of(self._logits(model, batch), batch)
+            with clock.span("backward"):
+                loss.sum().backward()
         with clock.span("optimiser"):
             self._optimizer.step()
 
@@ -78,13 +86,16 @@ class GISTContender:
             with clock.span("theta"):
                 round_.aggregate()
         self._position += passes
-        if self._fused and not self._runner.together:  # type: ignore[attr-defined]
-            raise RuntimeError("the sub-GCNs cannot be fused, so there is nothing to measure: see the warning")
+        if self.steps_per_pass > 1 and not self._runner.together:  # type: ignore[attr-defined]
+            raise RuntimeError("the sub-GCNs do not train together, so there is nothing to measure: see the warning")
 
     def _open(self) -> None:
         subs = self._gist.begin_round().subs
-        self._one = Stack(subs) if self._fused else subs[0]
-        parameters = self._one.parameters.values() if self._fused else self._one.parameters()
+        self._models = [Stack(subs)] if self._fused else list(subs[: self.steps_per_pass])
+        if self._fused:
+            parameters = list(self._models[0].parameters.values())
+        else:
+            parameters = [p for model in self._models for p in model.parameters()]
         self._optimizer = self._training.make_optimizer(parameters)
 
 

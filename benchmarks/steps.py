@@ -4,15 +4,15 @@ import argparse
 import json
 import os
 import sys
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case
 from benchmarks.report import print_case, summarise
+from benchmarks.rounds import measure
 from benchmarks.tables import describe_machine, on
 from benchmarks.targets import judge, line, title
-from benchmarks.worker import Spec, Worker
+from benchmarks.worker import Pace, Spec
 
 WIDTHS = [[4096, 4096], [1024, 1024], [256, 256]]
 
@@ -38,25 +38,11 @@ def main() -> None:
 
 def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Measure all contenders in turn, round by round."""
-    with ExitStack() as stack:
-        workers = [
-            stack.enter_context(closing(Worker(spec, case, options.seconds))) for spec in contenders(options.sub_gcns)
-        ]
-        about = {worker.spec.name: worker.ready() for worker in workers}
-        samples: dict[str, dict[str, list[Any]]] = {name: {"step": [], "stretch": []} for name in about}
-        for number in range(options.repeat):
-            say(f"{title(vars(case))}: round {number + 1} of {options.repeat}")
-            for worker in workers:
-                name = worker.spec.name
-                for what in ("step", "stretch") if number < options.stretches else ("step",):
-                    if "error" in about[name] or (what, worker.spec.kind) == ("stretch", "machine"):
-                        continue
-                    answer = worker.ask(what)
-                    if "error" in answer:
-                        about[name] |= answer
-                    else:
-                        samples[name][what].append(answer)
-    return summarise(case, [w.spec for w in workers], about, samples, options.epoch_steps)
+    specs, pace = contenders(options.sub_gcns), Pace(options.seconds)
+    about, samples = measure(
+        case, specs, pace, title=title(vars(case)), repeat=options.repeat, stretches=options.stretches
+    )
+    return summarise(case, specs, about, samples, options.epoch_steps)
 
 
 def contenders(sub_gcns: list[int]) -> list[Spec]:
@@ -90,11 +76,6 @@ def make_case(options: argparse.Namespace, hidden: list[int], precision: str) ->
         local_steps=options.local_steps,
         precompute=options.precompute,
     )
-
-
-def say(what: str) -> None:
-    """Print progress on standard error, apart from the tables."""
-    print(what, file=sys.stderr, flush=True)
 
 
 def parse() -> argparse.Namespace:

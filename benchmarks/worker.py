@@ -3,10 +3,12 @@
 import math
 import os
 import traceback
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
@@ -21,13 +23,33 @@ _SPAWN = get_context("spawn")
 STEP_BATCHES = 4  # batches that steps use in turn
 
 
+def forked(*modules: str) -> BaseContext:
+    """Return what starts processes from one that has imported these modules: quicker, but memory is not their own."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.worker", *modules])
+    return context
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a measurement is.
+
+    Args:
+        seconds: least seconds of one measurement.
+        hurry: if one pass takes that long, a stretch is one pass, and is not tried twice.
+    """
+
+    seconds: float
+    hurry: bool = False
+
+
 @dataclass(frozen=True)
 class Spec:
     """One contender.
 
     Args:
         name: its name in the tables.
-        kind: "pyg", "ours" or "machine".
+        kind: "pyg", "dgl", "ours" or "machine".
         variant: PyG's layout, or our runner.
         sub_gcns: m; for the machine, all values of m.
     """
@@ -39,12 +61,22 @@ class Spec:
 
 
 class Worker:
-    """A contender in a separate process, idle until a request."""
+    """A contender in a separate process, idle until a request.
 
-    def __init__(self, spec: Spec, case: Case, seconds: float) -> None:
+    Args:
+        spec: the contender.
+        case: the shared settings.
+        pace: how long one measurement is.
+        context: starts the process; None: a new interpreter.
+    """
+
+    def __init__(self, spec: Spec, case: Case, pace: Pace, context: BaseContext | None = None) -> None:
         self.spec = spec
-        self._end, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, spec, case, seconds), daemon=True)
+        context = context or _SPAWN
+        self._end, other = context.Pipe()
+        self._process: Any = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(other, spec, case, pace), daemon=True
+        )
         self._process.start()
         other.close()
 
@@ -72,9 +104,9 @@ class Worker:
         return answer
 
 
-def _serve(end: Connection, spec: Spec, case: Case, seconds: float) -> None:
+def _serve(end: Connection, spec: Spec, case: Case, pace: Pace) -> None:
     try:
-        measure, about = _open(spec, case, seconds)
+        measure, about = _open(spec, case, pace)
         end.send(about)
         while True:
             end.send(measure(end.recv()))
@@ -85,7 +117,7 @@ def _serve(end: Connection, spec: Spec, case: Case, seconds: float) -> None:
         end.send({"error": f"{type(error).__name__}: {error}".splitlines()[0]})
 
 
-def _open(spec: Spec, case: Case, seconds: float) -> Any:
+def _open(spec: Spec, case: Case, pace: Pace) -> Any:
     torch.set_num_threads(case.threads)
     if spec.kind == "machine":
         machine = Machine(case, list(spec.sub_gcns))
@@ -95,9 +127,13 @@ def _open(spec: Spec, case: Case, seconds: float) -> Any:
         from benchmarks.pyg import PyGContender  # needs memory that our contenders do not need
 
         contender: Any = PyGContender(case, spec.variant)
+    elif spec.kind == "dgl":
+        from benchmarks.dgl_nets import DGLContender
+
+        contender = DGLContender(case)
     else:
         contender = GISTContender(case, spec.variant, spec.sub_gcns[0])
-    gauge = Gauge(contender, case, seconds)
+    gauge = Gauge(contender, case, pace)
     peak = peak_memory_bytes(torch.device(case.device))
     return gauge.measure, {"peak_bytes": peak, "before_bytes": before, "pid": os.getpid()}
 
@@ -105,16 +141,22 @@ def _open(spec: Spec, case: Case, seconds: float) -> Any:
 class Gauge:
     """Measures a contender. Two stretches come first; then the process's peak memory is the peak of a run."""
 
-    def __init__(self, contender: Any, case: Case, seconds: float) -> None:
-        self._contender, self._case = contender, case
+    def __init__(self, contender: Any, case: Case, pace: Pace) -> None:
+        self._contender, self._case, self._pace = contender, case, pace
         self._clock = Clock(case.device)
-        contender.stretch(1, self._clock)
-        # A stretch waits for its first batch: with several sub-GCNs, it needs more batches than one.
-        least = 2 if contender.sub_gcns == 1 else 5
-        self._passes = self._calibrate(lambda: contender.stretch(2, self._clock), 2, least=least, seconds=seconds)
+        self._passes = self._warm_up()
         self._clock.read()
         self._batches: list[Any] | None = None
-        self._seconds, self._repeats, self._next = seconds, 1, 0
+        self._repeats, self._next = 1, 0
+
+    def _warm_up(self) -> int:
+        """Train for some passes, and return how many a stretch has."""
+        taken = self._timed(lambda: self._contender.stretch(1, self._clock))
+        if self._pace.hurry and taken > self._pace.seconds:
+            return 1
+        # A stretch waits for its first batch: with several sub-GCNs, it needs more batches than one.
+        least = 2 if self._contender.sub_gcns == 1 else 5
+        return self._calibrate(lambda: self._contender.stretch(2, self._clock), 2, least=least)
 
     def measure(self, what: str) -> dict[str, float]:
         """Return the milliseconds of one step of one sub-GCN, by phase."""
@@ -131,14 +173,16 @@ class Gauge:
             "batches": times["batches"] / steps,
             "theta_per_round": theta,
             "steps": steps,
+            "sub_gcns": self._contender.sub_gcns,
         }
 
     def _steps(self) -> dict[str, float]:
         if self._batches is None:
             with closing(self._contender.sampler.batches(0, STEP_BATCHES)) as made:
                 self._batches = list(made)
-            self._take(1)
-            self._repeats = self._calibrate(lambda: self._take(2), 2, least=1, seconds=self._seconds)
+            taken = self._timed(lambda: self._take(1))
+            if not (self._pace.hurry and taken > self._pace.seconds):
+                self._repeats = self._calibrate(lambda: self._take(2), 2, least=1)
         return self._take(self._repeats)
 
     def _take(self, repeats: int) -> dict[str, float]:
@@ -151,9 +195,13 @@ class Gauge:
         times = self._clock.read()
         return {name: value / repeats / self._contender.steps_per_pass for name, value in times.items()}
 
-    def _calibrate(self, run: Any, passes: int, *, least: int, seconds: float) -> int:
-        """Return the number of passes that take this many seconds, after some passes for warming up."""
+    def _calibrate(self, run: Callable[[], object], passes: int, *, least: int) -> int:
+        """Return the number of passes that a measurement has, by the time of some passes."""
+        return max(least, math.ceil(self._pace.seconds * passes / self._timed(run)))
+
+    def _timed(self, run: Callable[[], object]) -> float:
+        """Return the seconds that this takes."""
         clock = Clock(self._case.device)
         with clock.span("once"):
             run()
-        return max(least, math.ceil(1e3 * seconds * passes / clock.read()["once"]))
+        return clock.read()["once"] / 1e3

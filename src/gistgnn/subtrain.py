@@ -31,11 +31,14 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
     if training is not None and isinstance(training.loss, Criterion):  # a plan has none
         return training.loss(chosen, targets, batch.loss_weights)
-    if targets.dim() == 1:
+    if targets.dim() == 1 and logits.dim() == 3:
         return cross_entropy(chosen, targets, batch.loss_weights)
+    # torch's own, so that a loop by hand gives the same bits.
+    loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
     if logits.dim() == 2 and batch.loss_weights is None:
-        return F.binary_cross_entropy_with_logits(chosen, targets)
-    each = F.binary_cross_entropy_with_logits(chosen, targets.expand_as(chosen), reduction="none").mean(dim=-1)
+        return loss(chosen, targets)
+    each = loss(chosen, targets if targets.dim() == 1 else targets.expand_as(chosen), reduction="none")
+    each = each if targets.dim() == 1 else each.mean(dim=-1)
     return each.mean(dim=-1) if batch.loss_weights is None else each @ batch.loss_weights
 
 

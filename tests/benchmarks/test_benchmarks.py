@@ -88,11 +88,11 @@ def test_contenders_compute_the_same_function(model: str) -> None:
     this = case(model, clusters=4)
     pyg, csr, ours = PyGContender(this, "edge_index"), PyGContender(this, "csr"), GISTContender(this, "in-turn", 1)
     batch = next(ours.sampler.batches(0, 1))
-    ours.logits(batch)  # makes the model
-    modules = [contender._model for contender in (pyg, csr)] + [ours._one]
+    (own,) = ours.models
+    modules = [pyg._model, csr._model, own]
     for module in modules:
         module.eval()
-    for mine, its in zip(ours._one.convs, pyg._model.convs, strict=True):
+    for mine, its in zip(own.convs, pyg._model.convs, strict=True):
         _copy(model, mine, its)
     csr._model.load_state_dict(pyg._model.state_dict())
     with torch.no_grad():
