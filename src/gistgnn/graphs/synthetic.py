@@ -97,8 +97,8 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     """Draw a graph: ``info`` gives its name and sizes, ``recipe`` everything else."""
     part = info.nodes / recipe.nodes
     communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
-    bounds = _bounds(info.nodes, communities)
-    of_community = _classes(communities, info.classes)
+    bounds = community_bounds(info.nodes, communities)
+    of_community = community_classes(communities, info.classes)
     place = generator(_SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
@@ -118,7 +118,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     )
 
 
-def _bounds(nodes: int, communities: int) -> Ints:
+def community_bounds(nodes: int, communities: int) -> Ints:
     """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
     sizes = 0.5 + generator(_SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
@@ -147,7 +147,7 @@ def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
     return torch.from_numpy(edges)
 
 
-def _classes(communities: int, classes: int) -> Ints:
+def community_classes(communities: int, classes: int) -> Ints:
     """Draw the class of every community: [communities]. Every class has at least one community."""
     rng = generator(_SEED, "synthetic classes")
     weights = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes have unequal sizes
