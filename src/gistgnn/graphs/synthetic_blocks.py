@@ -110,6 +110,10 @@ class Blocks:
         """The number of groups of communities."""
         return -(-(len(self.bounds) - 1) // self.recipe.group)
 
+    @cached_property
+    def _group_bounds(self) -> Ints:
+        return np.append(self.bounds[:-1][:: self.recipe.group], self.bounds[-1])
+
     @property
     def node_blocks(self) -> int:
         """The number of blocks of nodes."""
@@ -165,15 +169,13 @@ class Blocks:
 
     def _share(self, total: int, group: int) -> int:
         """Return a group's part of ``total``; the parts of all groups sum to it."""
-        first, last = (self.bounds[self._communities(group)[end]] for end in (0, 1))
-        return (total * int(last)) // self.info.nodes - (total * int(first)) // self.info.nodes
-
-    def _communities(self, group: int) -> tuple[int, int]:
-        return group * self.recipe.group, min((group + 1) * self.recipe.group, len(self.bounds) - 1)
+        first, last = self._group_bounds[group : group + 2].tolist()
+        return total * last // self.info.nodes - total * first // self.info.nodes
 
     def _sizes(self, group: int) -> Ints:
-        first, last = self._communities(group)
-        return np.diff(self.bounds[first : last + 1])
+        """Return the sizes of a group's communities."""
+        first = group * self.recipe.group
+        return np.diff(self.bounds[first : first + self.recipe.group + 1])
 
     def _distinct(self, count: int, draw: Callable[[int], tuple[Ints, Ints]]) -> Ints:
         """Draw until there are ``count`` distinct keys of edges."""
@@ -201,9 +203,8 @@ class Blocks:
     def _drawn(self, rng: np.random.Generator, group: int, ahead: Ints) -> Ints:
         """Draw a community of the group that is so many ahead, by size."""
         of = (group + ahead) % self.groups
-        edge = self.bounds[np.append(np.arange(0, len(self.bounds) - 1, self.recipe.group), len(self.bounds) - 1)]
-        start = edge[of]
-        place = start + (rng.random(len(ahead)) * (edge[of + 1] - start)).astype(np.int64)
+        start = self._group_bounds[of]
+        place = start + (rng.random(len(ahead)) * (self._group_bounds[of + 1] - start)).astype(np.int64)
         return np.searchsorted(self.bounds, place, "right") - 1
 
     def _pick(self, rng: np.random.Generator, community: Ints, level: str) -> Ints:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ def append(keys: Keys, shift: int, path_of: Callable[[int], Path]) -> None:
     number = keys >> np.uint64(shift)
     cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
     bounds = [0, *cuts.tolist(), len(keys)]
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         with path_of(int(number[begin])).open("ab") as file:
             file.write(keys[begin:end].data)
 

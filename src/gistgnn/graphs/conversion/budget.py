@@ -47,7 +47,8 @@ class Budget:
         least = _LEAST + 2 * nodes
         if memory < held + least:
             raise InputError(
-                f"memory is {size(memory)}; expected at least {size(held + least)}: the process takes {size(held)} already"
+                f"memory is {size(memory)}; expected at least {size(held + least)}: the process takes {size(held)} "
+                "already"
             )
         return cls(memory - held - nodes)
 

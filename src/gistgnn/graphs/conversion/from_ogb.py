@@ -129,8 +129,8 @@ class _Binary:
             raise InputError(f"{raw}: node_feat and node_label have shapes {shapes}; expected one row for each node")
         if len(self._edges.shape) != 2 or self._edges.shape[0] != 2 or self._edges.dtype.kind not in "iu":
             raise InputError(
-                f"{raw}: edge_index has shape {list(self._edges.shape)} and dtype {self._edges.dtype}; expected [2, edges] "
-                "integers"
+                f"{raw}: edge_index has shape {list(self._edges.shape)} and dtype {self._edges.dtype}; expected "
+                "[2, edges] integers"
             )
         self.nodes, self.features = self._x.shape
         self.edges = self._edges.shape[1]

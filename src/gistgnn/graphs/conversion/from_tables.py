@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ class TablesSource(Source):
         if set(self._edges.columns) != set(_ENDS):
             found = ", ".join(self._edges.columns)
             raise InputError(
-                f"{edges}: the columns are {found}; expected source and target alone (edge data comes from a .npz or .pt)"
+                f"{edges}: the columns are {found}; expected source and target alone (edge data comes from a .npz or "
+                ".pt)"
             )
         self._columns = self._find(self._nodes)
         self.features = self._width("x")
@@ -65,24 +67,14 @@ class TablesSource(Source):
         start = 0
         for block in self._nodes.rows(list(self._columns.values()), rows):
             self._check_numbers(block, start)
-            yield NodeBlock(
-                start,
-                block.columns["x"],
-                block.columns["y"],
-                _splits(block),
-                lambda row, column, block=block: f"{block.place(row)}: {self._called('x', column)}",
-                lambda row, column, block=block: f"{block.place(row)}: {self._called('y', column)}",
-            )
+            called = [partial(self._called, name, block) for name in ("x", "y")]
+            yield NodeBlock(start, block.columns["x"], block.columns["y"], _splits(block), *called)
             start += len(block)
 
     def edge_blocks(self, rows: int) -> Iterator[EdgeBlock]:
         """Yield all edges."""
         for block in self._edges.rows([Wanted(end, (end,), np.int64) for end in _ENDS], rows):
-            yield EdgeBlock(
-                block.columns["source"],
-                block.columns["target"],
-                lambda row, column, block=block: f"{block.place(row)}: {_ENDS[column]}",
-            )
+            yield EdgeBlock(block.columns["source"], block.columns["target"], partial(_end_called, block))
 
     def _find(self, table: Table) -> dict[str, Wanted]:
         """Return the columns that are read of the table of nodes, by name."""
@@ -111,9 +103,10 @@ class TablesSource(Source):
         columns = self._columns[name].columns
         return (self._nodes.width(columns[0]) if len(columns) == 1 else None) or len(columns)
 
-    def _called(self, name: str, column: int) -> str:
+    def _called(self, name: str, block: Rows, row: int, column: int) -> str:
         columns = self._columns[name].columns
-        return columns[column] if len(columns) > 1 or self._columns[name].flat else f"{columns[0]}[{column}]"
+        shown = columns[column] if len(columns) > 1 or self._columns[name].flat else f"{columns[0]}[{column}]"
+        return f"{block.place(row)}: {shown}"
 
     def _check_numbers(self, block: Rows, start: int) -> None:
         if _NODE not in self._columns:
@@ -126,6 +119,10 @@ class TablesSource(Source):
                 f"{block.place(row)}: node is {numbers[row]}; expected {start + row}: sort the rows by node, from 0, "
                 "without gaps"
             )
+
+
+def _end_called(block: Rows, row: int, column: int) -> str:
+    return f"{block.place(row)}: {_ENDS[column]}"
 
 
 def _splits(block: Rows) -> npt.NDArray[np.uint8]:

@@ -106,9 +106,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise InputError(
-            f"{path}: the package pyarrow is not installed; run: pip install 'gistgnn[parquet]'"
-        ) from error
+        raise InputError(f"{path}: pyarrow is not installed; run: pip install 'gistgnn[parquet]'") from error
     try:
         with pq.ParquetFile(path) as file:
             yield file

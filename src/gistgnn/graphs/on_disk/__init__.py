@@ -1,4 +1,4 @@
-"""A graph as a folder of plain arrays, which are read where they lie. The format is in docs/reference/graph-folder.md."""
+"""A graph as a folder of plain arrays, which are read where they lie: docs/reference/graph-folder.md."""
 
 from gistgnn.graphs.on_disk.manifest import MANIFEST, Manifest
 from gistgnn.graphs.on_disk.opening import load_folder, open_folder

@@ -56,7 +56,7 @@ class ArrayWriter:
         Raises:
             OSError: they cannot be written.
         """
-        data = memoryview(np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8))
+        data = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
         written = 0
         while written < len(data):  # a raw write may write less
             written += self._file.write(data[written:]) or 0
@@ -145,8 +145,8 @@ def values_begin(path: Path, array: StoredArray) -> int:
     expected = array.shape, False, np.dtype(array.dtype).newbyteorder("<")
     if (shape, fortran and len(shape) > 1, dtype) != expected:
         raise InputError(
-            f"{path} holds {dtype} of shape {list(shape)}, not {array.dtype} of shape {list(array.shape)} in rows as the "
-            f"manifest says; {ADVICE}"
+            f"{path} holds {dtype} of shape {list(shape)}, not {array.dtype} of shape {list(array.shape)} in rows, as "
+            f"the manifest says; {ADVICE}"
         )
     if about.st_size != begin + array.nbytes:
         kind = "cut short" if about.st_size < begin + array.nbytes else "too long"
