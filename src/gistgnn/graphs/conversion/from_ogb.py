@@ -68,6 +68,8 @@ class OgbSource(Source):
         """Yield all nodes; a label that is NaN means unlabelled."""
         start = 0
         for x, y in self._reader.node_rows(rows):
+            if len(x) != len(y):
+                raise InputError(f"{self._raw}: features and labels are of {len(x)} and {len(y)} nodes from {start} on")
             if y.ndim == 2 and y.shape[1] == 1:
                 y = y[:, 0]
             if y.dtype.kind == "f" and y.ndim == 1:

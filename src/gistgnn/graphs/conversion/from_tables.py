@@ -105,7 +105,7 @@ class TablesSource(Source):
 
     def _called(self, name: str, block: Rows, row: int, column: int) -> str:
         columns = self._columns[name].columns
-        shown = columns[column] if len(columns) > 1 or self._columns[name].flat else f"{columns[0]}[{column}]"
+        shown = f"{columns[0]}[{column}]" if self._nodes.width(columns[0]) is not None else columns[column]
         return f"{block.place(row)}: {shown}"
 
     def _check_numbers(self, block: Rows, start: int) -> None:

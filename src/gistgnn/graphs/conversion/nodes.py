@@ -200,10 +200,10 @@ def _check_splits(block: NodeBlock, y: Array) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         name = next(name for name, number in SPLITS.items() if number == block.split[row])
-        value = "unlabelled (y = -1)" if y.ndim == 1 else "not finite in y"
+        value = "-1 (unlabelled)" if y.ndim == 1 else "not finite"
         raise InputError(
-            f"{name} holds node {block.start + row}, which is {value}; expected labelled nodes only: take it out of "
-            f"{name}"
+            f"{block.y_called(row, 0)} is {value}, but {name} holds node {block.start + row}; expected labelled nodes "
+            f"only: take it out of {name}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -78,7 +79,8 @@ def text_rows(path: Path, wanted: Sequence[Wanted], most: int, names: Sequence[s
         line = 2 if names is None else 1
         try:
             while lines := list(islice(file, most)):
-                yield _parsed(path, lines, line, header, wanted)
+                if any(map(str.strip, lines)):
+                    yield _parsed(path, lines, line, header, wanted)
                 line += len(lines)
         except (OSError, EOFError, UnicodeDecodeError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
             raise InputError(f"{path}: cannot be read after line {line - 1} ({reason(error)})") from error
@@ -110,10 +112,10 @@ def _parsed(path: Path, lines: list[str], first: int, header: Sequence[str], wan
     for one in wanted:
         places = [header.index(name) for name in one.columns]
         try:
-            array = np.loadtxt(
-                lines, one.dtype, delimiter=",", usecols=places, comments=None, quotechar='"', ndmin=2, encoding=None
-            )
-        except (ValueError, OverflowError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)  # an integer with a decimal point
+                array = np.loadtxt(lines, one.dtype, None, ",", usecols=places, quotechar='"', ndmin=2, encoding=None)
+        except (ValueError, OverflowError, DeprecationWarning) as error:
             raise _wrong(path, lines, numbers, header, one) or InputError(
                 f"{path}: cannot be read from line {first} on ({reason(error)})"
             ) from error

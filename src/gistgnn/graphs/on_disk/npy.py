@@ -138,9 +138,9 @@ def values_begin(path: Path, array: StoredArray) -> int:
         raise InputError(f"{path} is missing; {ADVICE}") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {ADVICE}") from error
-    except (ValueError, EOFError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # NumPy's parser may raise anything on a damaged header
         raise InputError(f"{path} is no array ({reason(error)}); {ADVICE}") from error
     expected = array.shape, False, np.dtype(array.dtype).newbyteorder("<")
     if (shape, fortran and len(shape) > 1, dtype) != expected:
