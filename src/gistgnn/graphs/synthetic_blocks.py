@@ -20,7 +20,7 @@ from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes
+from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
@@ -193,24 +193,37 @@ class Blocks:
         return keys
 
     def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
-        community = self._drawn(rng, group, np.zeros(count, np.int64))
+        community = self._drawn(rng, group, count)
         return self._pick(rng, community, "inside"), self._pick(rng, community, "inside")
 
     def _within_group(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
-        one, other = (self._drawn(rng, group, np.zeros(count, np.int64)) for _ in range(2))
+        one, other = (self._drawn(rng, group, count) for _ in range(2))
         apart = one != other
         return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
 
     def _to_other_groups(self, rng: np.random.Generator, group: int, ahead: int, count: int) -> tuple[Ints, Ints]:
-        one = self._drawn(rng, group, np.zeros(count, np.int64))
-        other = self._drawn(rng, group, rng.integers(1, ahead + 1, size=count))
-        return self._pick(rng, one, "wide"), self._pick(rng, other, "wide")
+        one = self._drawn(rng, group, count)
+        first, last = self._popular[self._first(group + 1)], self._popular[self._first(group + ahead + 1)]
+        other = np.searchsorted(self._popular, first + rng.random(count) * (last - first), "right") - 1
+        return self._pick(rng, one, "wide"), self._pick(rng, other % (len(self.bounds) - 1), "wide")
 
-    def _drawn(self, rng: np.random.Generator, group: int, ahead: Ints) -> Ints:
-        """Draw a community of the group that is so many ahead, by size."""
-        of = (group + ahead) % self.groups
-        start = self._group_bounds[of]
-        place = start + (rng.random(len(ahead)) * (self._group_bounds[of + 1] - start)).astype(np.int64)
+    def _first(self, group: int) -> int:
+        """Return the first community of a group; group 0 comes again after the last one."""
+        communities = len(self.bounds) - 1
+        around, group = divmod(group, self.groups)
+        return around * communities + group * self.recipe.group
+
+    @cached_property
+    def _popular(self) -> Floats:
+        """The cumulated weights by which edges from other groups choose a community, twice around."""
+        sizes = np.diff(self.bounds)
+        weights = sizes * power_law(generator(_SEED, "block popularity"), len(sizes), cap=1000.0)
+        return cumulate(np.tile(weights, 2))
+
+    def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
+        """Draw communities of a group by size."""
+        start, end = self._group_bounds[group : group + 2]
+        place = start + (rng.random(count) * (end - start)).astype(np.int64)
         return np.searchsorted(self.bounds, place, "right") - 1
 
     def _pick(self, rng: np.random.Generator, community: Ints, level: str) -> Ints:

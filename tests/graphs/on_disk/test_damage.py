@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from gistgnn import load
-from gistgnn.errors import InputError
 from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.on_disk import npy, verify
 from gistgnn.graphs.on_disk.manifest import BLOCK, MANIFEST
@@ -66,12 +65,14 @@ def test_every_flipped_byte_is_found(name: str, made: Path) -> None:
 
 
 def test_every_flipped_byte_of_the_manifest_is_refused(made: Path) -> None:
+    blanks = (made / MANIFEST).read_bytes().split()
     for place in some_bytes(made / MANIFEST, 40):
         with flipped(made / MANIFEST, place):
-            try:
-                assert_same(load(made), some_graph(edge_weight=np.random.default_rng(0).random(300)))  # only blanks
-            except InputError as error:
-                assert MANIFEST in str(error)
+            if (made / MANIFEST).read_bytes().split() == blanks:
+                load(made)  # a blank that is another blank
+            else:
+                with refused(MANIFEST):
+                    load(made)
 
 
 def test_the_place_of_the_damage_is_named(tmp_path: Path) -> None:

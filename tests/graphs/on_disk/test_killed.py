@@ -32,6 +32,7 @@ NODES, EDGES = 3000, 60_000
 
 def slowly(source: str, place: str) -> None:
     """Convert in many small steps, so that a kill finds it anywhere."""
+    Path(place).with_name("started").touch()
     with small_steps(edges=2000, keys=3000, features=4000, buckets=40):
         convert(source, place, dtype="int8", undirected=True)
 
@@ -47,12 +48,11 @@ def test_a_killed_conversion_goes_on_to_the_same_folder(seed: int, tmp_path: Pat
     rng = random.Random(seed)
     kills = 0
     while not made.exists():
+        (tmp_path / "started").unlink(missing_ok=True)
         process = Forked(tmp_path, slowly, str(path), str(made))
-        begun = rng.random() * 0.3
-        until = time.monotonic() + 20
-        while process.poll() is None and not work_folder(made).exists() and time.monotonic() < until:
+        while process.poll() is None and not (tmp_path / "started").exists():
             time.sleep(0.002)
-        time.sleep(begun)
+        time.sleep(rng.random() * 0.4)
         if process.poll() is None and kills < 6:
             process.send_signal(signal.SIGKILL)
             kills += 1
@@ -91,7 +91,7 @@ def kill_at(patch: pytest.MonkeyPatch, call: int) -> None:
 def test_a_kill_at_every_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # a kill loses nothing that the system holds
     path, calls, dtype = npz(some_graph(), tmp_path / "graph.npz"), 0, "int8"
-    with small_steps():
+    with small_steps(edges=100, keys=60, features=300, buckets=4):
         convert(path, tmp_path / "unbroken", dtype=dtype)
         while True:
             made = tmp_path / f"made{calls}"

@@ -33,7 +33,7 @@ def both(
 def trained(graph: Graph, model: Any = GraphSAGE, **how: Any) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
     gist = GIST(lambda widths: model(graph.num_features, widths, graph.num_classes), (16, 16), 2)
     result = gist.fit(graph, epochs=how.pop("epochs", 2), local_steps=2, progress=False, **how)
-    return gist.state_dict(), result.progress.history
+    return gist.model().state_dict(), result.history
 
 
 def assert_trains_alike(graph: Graph, folder: Path, **how: Any) -> None:
@@ -74,10 +74,11 @@ def test_scaled_features_keep_the_edges_by_target(both: tuple[Graph, Path]) -> N
     assert isinstance(scaled.edges, CSR)
 
 
-def test_a_model_that_takes_an_edge_index_gets_it(both: tuple[Graph, Path]) -> None:
+def test_a_model_that_takes_an_edge_index_gets_it(tmp_path: Path) -> None:
     from torch_geometric.nn import GraphSAGE as PyGSage
 
-    graph, folder = both
+    convert("digits", tmp_path / "made")
+    graph, folder = load("digits"), tmp_path / "made"
 
     def build(widths: tuple[int, ...]) -> torch.nn.Module:
         return PyGSage(graph.num_features, widths[0], 2, graph.num_classes)
@@ -86,7 +87,7 @@ def test_a_model_that_takes_an_edge_index_gets_it(both: tuple[Graph, Path]) -> N
     for given in (graph, load(folder)):
         gist = GIST(build, (16,), 2)
         gist.fit(given, epochs=4, local_steps=2, progress=False)
-        states.append(gist.state_dict())
+        states.append(gist.model().state_dict())
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
