@@ -1,5 +1,7 @@
 """A graph in a folder trains to the same model, byte for byte, as the same graph in memory."""
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,15 @@ def test_scaled_features_keep_the_edges_by_target(both: tuple[Graph, Path]) -> N
     scaled = Standardisation.of(stored).graph(stored)
     assert torch.equal(scaled.x, Standardisation.of(graph).graph(graph).x)
     assert isinstance(scaled.edges, CSR)
+
+
+def test_fields_can_be_replaced_and_copies_made(tmp_path: Path) -> None:
+    convert(some_graph(), tmp_path / "made")
+    stored = load(tmp_path / "made")
+    other = replace(stored, name="other")
+    assert other.name == "other"
+    assert torch.equal(other.edge_index, stored.edge_index)
+    assert pickle.loads(pickle.dumps(load(tmp_path / "made"))).checksum() == stored.checksum()
 
 
 def test_a_model_that_takes_an_edge_index_gets_it(tmp_path: Path) -> None:

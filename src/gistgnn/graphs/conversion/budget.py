@@ -22,7 +22,7 @@ _LEAST = 2**26  # bytes beside what the process takes already
 _LARGEST_BLOCK = 2**25  # bytes of features; larger blocks are no faster
 _MOST_EDGES, _MOST_KEYS = 2**21, 2**24  # of a block, and of a bucket: likewise
 _BLOCK_EDGE, _SORTED_KEY, _TARGET = 96, 48, 40  # bytes in memory for an edge or a target, with copies
-_COPIES = 8  # of a block of features, as float32 and in other types
+_COPIES = 12  # of a block of features, as float32 and in other types
 _MOST_BUCKETS = 1024
 
 
@@ -37,13 +37,12 @@ class Budget:
     room: int
 
     @classmethod
-    def within(cls, memory: int, nodes: int = 0) -> Budget:
-        """Return what is left of ``memory`` bytes.
+    def within(cls, memory: int, held: int, nodes: int = 0) -> Budget:
+        """Return what is left of ``memory`` bytes for a graph of N ``nodes`` in a process that takes ``held`` already.
 
         Raises:
             InputError: too little.
         """
-        held = psutil.Process().memory_info().rss
         least = _LEAST + 2 * nodes
         if memory < held + least:
             raise InputError(
@@ -51,6 +50,11 @@ class Budget:
                 "already"
             )
         return cls(memory - held - nodes)
+
+    @staticmethod
+    def held() -> int:
+        """Return the bytes that the process takes."""
+        return int(psutil.Process().memory_info().rss)
 
     def node_rows(self, features: int) -> int:
         """Return how many nodes are read at once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from gistgnn.graphs.conversion.from_graph import edge_block
 from gistgnn.graphs.conversion.source import EdgeBlock, NodeBlock, Source
@@ -18,12 +17,10 @@ class BlocksSource(Source):
         info: its name and sizes.
     """
 
-    undirected: ClassVar[bool] = True
-
     def __init__(self, info: DatasetInfo) -> None:
         self._blocks = Blocks(info)
         self.name, self.features, self.classes = info.name, info.features, info.classes
-        self.nodes, self.edges = info.nodes, info.edges // 2
+        self.nodes, self.edges = info.nodes, info.edges
 
     @property
     def key(self) -> str:
@@ -39,8 +36,9 @@ class BlocksSource(Source):
                 yield NodeBlock.plain(number * ROWS + start, x[part], y[part], split[part])
 
     def edge_blocks(self, rows: int) -> Iterator[EdgeBlock]:
-        """Yield all edges in one direction."""
+        """Yield all edges, in both directions."""
         start = 0
         for one, other in edge_chunks(self._blocks, rows):
-            yield edge_block(start, one, other)
-            start += len(one)
+            for ends in ((one, other), (other, one)):
+                yield edge_block(start, *ends)
+                start += len(one)

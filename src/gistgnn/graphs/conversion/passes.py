@@ -61,8 +61,8 @@ def convert(
         folder: must not exist, or be empty.
         nodes: the table of nodes, for a table of edges.
         dtype: of the features: "float32", "float16", or "int8" with a scale for each feature.
-        undirected: add the reverse of every edge. None: for OGB's raw files and synthetic graphs, as in their data
-            sets, and for nothing else.
+        undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of these names, and
+            for nothing else.
         memory: bytes that the process may take. Files other than a `.pt`, and a `.npz` with edge data, are read in
             blocks; these and named data sets are read whole first, which is not counted.
         data_root: see `gistgnn.graphs.load`.
@@ -75,6 +75,7 @@ def convert(
     if dtype not in X_DTYPES:
         raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
     check_number("memory", memory, above=True)
+    held = Budget.held()
     if isinstance(source, Graph):
         found: Source = GraphSource(source)
     else:
@@ -82,20 +83,22 @@ def convert(
     target, both = Path(folder).expanduser(), found.undirected if undirected is None else undirected
     if isinstance(found, GraphSource) and found.graph.edge_data and both:
         raise InputError(f"{found.name} has edge data: its edges cannot be made undirected; leave --undirected out")
-    Budget.within(memory, found.nodes or 0)
+    if not isinstance(found, GraphSource):  # a graph in memory is not counted, but what other sources have read is
+        held = Budget.held()
+    budget = Budget.within(memory, held, found.nodes or 0)
     identity = {"name": found.name, "key": found.key, "dtype": dtype, "undirected": both}
     with making(target, identity) as work:
         if work is None:
             return Converted(Manifest.read(target), {})
-        return _Passes(found, work, dtype, both, memory).run(progress)
+        return _Passes(found, work, dtype, both, budget).run(progress)
 
 
 class _Passes:
     """The passes of one conversion; those that were finished before are passed over."""
 
-    def __init__(self, source: Source, work: Making, dtype: str, undirected: bool, memory: int) -> None:
+    def __init__(self, source: Source, work: Making, dtype: str, undirected: bool, budget: Budget) -> None:
         self._source, self._work, self._dtype = source, work, dtype
-        self._undirected, self._memory = undirected, memory
+        self._undirected, self._budget = undirected, budget
         self._seconds: dict[str, float] = {}
 
     def run(self, progress: bool) -> Converted:
@@ -153,10 +156,6 @@ class _Passes:
     def _nodes_done(self) -> dict[str, Any]:
         done: dict[str, Any] = self._work.reached("nodes done")
         return done
-
-    @property
-    def _budget(self) -> Budget:
-        return Budget.within(self._memory, self._source.nodes or 0)
 
     @property
     def _rows(self) -> int:
