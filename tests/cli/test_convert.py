@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn.graphs import find, load
-from tests.graphs.on_disk.graph_folders import csv_tables, some_graph
+from tests.graph_folders.folders import csv_tables, some_graph
 from tests.helpers.commands import run_command, start_command
 
 from .in_process import refused, run

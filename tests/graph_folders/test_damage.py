@@ -18,7 +18,7 @@ from gistgnn.io.records import with_checksum
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.refusals import refused
 
-from .graph_folders import assert_same, some_graph
+from .folders import assert_same, some_graph
 
 ARRAYS = ("rowptr", "col", "x", "y", "split", "edge_weight")
 

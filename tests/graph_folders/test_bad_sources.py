@@ -9,10 +9,10 @@ import pytest
 
 from gistgnn.graphs import DATASETS
 from gistgnn.graphs.conversion import convert
+from tests.graphs.raw_layouts import ogb
 from tests.helpers.refusals import refused
 
-from ..raw_layouts import ogb
-from .graph_folders import csv_tables, npz, parquet_tables, small_steps, some_graph
+from .folders import csv_tables, npz, parquet_tables, small_steps, some_graph
 
 
 def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:

@@ -13,12 +13,12 @@ from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import buckets, convert, sort
 from gistgnn.graphs.on_disk import verify
 from gistgnn.io.whole_files import TEMPORARY
+from tests.graphs.raw_layouts import ogb
+from tests.graphs.samples import graphs
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
-from ..raw_layouts import ogb
-from ..samples import graphs
-from .graph_folders import assert_same, csv_tables, npz, parquet_tables, small_steps, some_graph
+from .folders import assert_same, csv_tables, npz, parquet_tables, small_steps, some_graph
 
 
 def folder(place: Path, source: Any, **options: Any) -> Graph:

@@ -20,7 +20,7 @@ from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.sampling import ClusterSampling, NeighborSampling, whole_graph
 from gistgnn.sampling.batch import training_subgraph
 
-from .graph_folders import some_graph
+from .folders import some_graph
 
 
 @pytest.fixture(scope="module", params=["cora", "amazon-computers"])

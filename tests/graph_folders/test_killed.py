@@ -25,7 +25,7 @@ from tests.helpers.commands import Forked
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
-from .graph_folders import assert_same, csv_tables, npz, small_steps, some_graph
+from .folders import assert_same, csv_tables, npz, small_steps, some_graph
 
 NODES, EDGES = 3000, 60_000
 

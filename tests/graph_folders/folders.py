@@ -12,8 +12,7 @@ import torch
 
 from gistgnn.graphs import Graph, save_file
 from gistgnn.graphs.conversion import budget
-
-from ..samples import TENSORS
+from tests.graphs.samples import TENSORS
 
 
 @contextlib.contextmanager
