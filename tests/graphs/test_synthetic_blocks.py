@@ -55,7 +55,7 @@ def test_the_sizes_are_those_of_papers100m() -> None:
 
 
 def test_a_folder_has_the_same_graph_as_memory(graph: Graph, tmp_path: Path) -> None:
-    convert(NAME, tmp_path / "made", memory=2**30)
+    convert(NAME, tmp_path / "made")
     made = load(tmp_path / "made")
     assert_equal(made, graph)
     assert made.name == NAME

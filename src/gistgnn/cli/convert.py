@@ -11,8 +11,7 @@ from gistgnn.errors import printable
 if TYPE_CHECKING:
     from gistgnn.graphs.conversion import Converted
 
-_MEMORY = 2.0  # GiB, as in gistgnn.graphs.conversion.budget, which imports torch
-_DTYPES = ("float32", "float16", "int8")  # as in gistgnn.graphs.conversion.nodes, likewise
+_DTYPES = ("float32", "float16", "int8")  # as in gistgnn.graphs.conversion.nodes, which imports torch
 
 
 def add_parser(commands: Any) -> None:
@@ -36,8 +35,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--dtype", choices=_DTYPES, default="float32", help=text)
     text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
     parser.add_argument("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
-    text = f"memory that the process may take (default: {_MEMORY:g})"
-    parser.add_argument("--memory", type=gibibytes, default=gibibytes(str(_MEMORY)), metavar="GIB", help=text)
+    text = "memory that the process may take (default: 2)"
+    parser.add_argument("--memory", type=gibibytes, metavar="GIB", help=text)
     add_data_root(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
 

@@ -105,7 +105,7 @@ _ALL = (
     DatasetInfo(
         "digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (scikit-learn, bundled)",
         nodes=1_797, edges=24_678, features=64, classes=10, train=179,
-        split="stratified random with a fixed seed (10 % train, 20 % val, 70 % test)",
+        split="stratified draw with a fixed seed (10 % train, 20 % val, 70 % test)",
         reader="digits"),
     DatasetInfo(
         "synthetic:reddit",

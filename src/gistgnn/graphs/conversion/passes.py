@@ -47,7 +47,7 @@ def convert(
     nodes: str | Path | None = None,
     dtype: str = "float32",
     undirected: bool | None = None,
-    memory: int = DEFAULT,
+    memory: int | None = None,
     data_root: str | Path = "data",
     progress: bool = False,
 ) -> Converted:
@@ -63,8 +63,9 @@ def convert(
         dtype: of the features: "float32", "float16", or "int8" with a scale for each feature.
         undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of these names, and
             for nothing else.
-        memory: bytes that the process may take. Files other than a `.pt`, and a `.npz` with edge data, are read in
-            blocks; these and named data sets are read whole first, which is not counted.
+        memory: bytes that the process may take; None: 2 GiB, or 1 GiB more than it takes already. Files other than a
+            `.pt`, and a `.npz` with edge data, are read in blocks; these and named data sets are read whole first,
+            which is not counted.
         data_root: see `gistgnn.graphs.load`.
         progress: show it on standard error.
 
@@ -74,7 +75,8 @@ def convert(
     """
     if dtype not in X_DTYPES:
         raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
-    check_number("memory", memory, above=True)
+    if memory is not None:
+        check_number("memory", memory, above=True)
     held = Budget.held()
     if isinstance(source, Graph):
         found: Source = GraphSource(source)
@@ -85,7 +87,7 @@ def convert(
         raise InputError(f"{found.name} has edge data: its edges cannot be made undirected; leave --undirected out")
     if not isinstance(found, GraphSource):  # a graph in memory is not counted, but what other sources have read is
         held = Budget.held()
-    budget = Budget.within(memory, held, found.nodes or 0)
+    budget = Budget.within(memory or max(DEFAULT, held + DEFAULT // 2), held, found.nodes or 0)
     identity = {"name": found.name, "key": found.key, "dtype": dtype, "undirected": both}
     with making(target, identity) as work:
         if work is None:
