@@ -82,7 +82,7 @@ def test_a_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     Path("digits").mkdir()
     assert load("digits").num_nodes == 1797
-    with pytest.raises(InputError, match="digits: there is no graph.json"):
+    with pytest.raises(InputError, match=r"digits: there is no graph\.json"):
         load(tmp_path / "digits")
 
 
