@@ -46,6 +46,9 @@ def open_folder(folder: Path) -> tuple[Manifest, dict[str, Array]]:
 def load_folder(folder: Path) -> GraphByTarget:
     """Return the graph in a folder. Its tensors are mapped from the files.
 
+    What is written into a tensor stays in this process. Write into none that is larger than the memory: the system maps
+    it for reading alone, and ends a process that writes.
+
     Features in float16 or int8 are converted to float32 in memory as a whole, and a note says so.
 
     Raises:
