@@ -6,7 +6,8 @@ import torch
 
 from gistgnn.graphs import DATASETS, Graph, find, load
 from gistgnn.graphs.conversion import convert
-from gistgnn.graphs.synthetic_blocks import RECIPE, ROWS, TEST, Blocks, weighted_place
+from gistgnn.graphs.synthetic import weighted_place
+from gistgnn.graphs.synthetic_blocks import RECIPE, ROWS, TEST, Blocks
 from tests.helpers.refusals import refused
 
 from .samples import assert_equal

@@ -33,6 +33,10 @@ _VERSION = 2
 
 _LARGE = 5_000_000  # edges from which on the user is told that drawing takes minutes
 
+# Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as w^(-18/7). The place
+# is then v^(11/4) for a uniform v: squares and square roots, which are rounded in the same way on every machine.
+_POWER = 11 / 4
+
 # Edges and rows of features that are drawn at once. Changing one changes the graph: they consume the streams.
 _CHUNK, _ROWS = 4_000_000, 100_000
 
@@ -191,6 +195,25 @@ def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
     """
     root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
     return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
+
+
+def weighted_place(uniform: Floats, cap: float) -> Floats:
+    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), at most ``cap``.
+
+    Args:
+        uniform: [n] uniform in [0, 1).
+        cap: the largest weight; 1 is the least.
+    """
+    power = 1 - 1 / _POWER  # 7/11
+    flat = cap ** (-1 / power)  # places up to here have the largest weight
+    root = flat ** (1 - power)
+    in_flat = flat * cap
+    mass = uniform * (in_flat + (1 - root) * _POWER)
+    base = root + (mass - in_flat) / _POWER
+    base = np.maximum(base, 0)
+    fourth = np.sqrt(base)
+    steep = base * base * fourth * np.sqrt(fourth)
+    return np.where(mass < in_flat, mass / cap, np.minimum(steep, 1.0))
 
 
 def cumulate(weights: Floats) -> Floats:

@@ -20,7 +20,7 @@ from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law
+from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law, weighted_place
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
@@ -38,9 +38,6 @@ ROWS = 2**16
 
 _CACHED = 1024  # rows of features that stay in the processor's cache
 
-# Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as w^(-18/7). The place
-# is then v^(11/4) for a uniform v: squares and square roots, which are rounded in the same way on every machine.
-_POWER = 11 / 4
 _CAPS = {"inside": 8.0, "wide": 1000.0}
 _FULL = 0.4  # share of all pairs in a part that may be edges; what is beyond goes to the wider level
 
@@ -283,25 +280,6 @@ class Blocks:
 
     def _place(self, number: Ints) -> Ints:
         return number * self._inverse % self.info.nodes
-
-
-def weighted_place(uniform: Floats, cap: float) -> Floats:
-    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), at most ``cap``.
-
-    Args:
-        uniform: [n] uniform in [0, 1).
-        cap: the largest weight; 1 is the least.
-    """
-    power = 1 - 1 / _POWER  # 7/11
-    flat = cap ** (-1 / power)  # places up to here have the largest weight
-    root = flat ** (1 - power)
-    in_flat = flat * cap
-    mass = uniform * (in_flat + (1 - root) * _POWER)
-    base = root + (mass - in_flat) / _POWER
-    base = np.maximum(base, 0)
-    fourth = np.sqrt(base)
-    steep = base * base * fourth * np.sqrt(fourth)
-    return np.where(mass < in_flat, mass / cap, np.minimum(steep, 1.0))
 
 
 def edge_chunks(blocks: Blocks, rows: int) -> Iterator[tuple[Ints, Ints]]:
