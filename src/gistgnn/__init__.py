@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gistgnn.errors import RankLostError as RankLostError
     from gistgnn.gist import GIST as GIST
     from gistgnn.graphs import Graph as Graph
+    from gistgnn.graphs import load as load
     from gistgnn.phases import Phase as Phase
     from gistgnn.round import Round as Round
     from gistgnn.runs.saved_run import load_run as load_run
@@ -38,6 +39,7 @@ _HOMES = {
     "Round": "round",
     "Saving": "session.saving",
     "Training": "settings",
+    "load": "graphs",
     "load_run": "runs.saved_run",
 }
 

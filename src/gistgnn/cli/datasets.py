@@ -3,9 +3,14 @@
 import argparse
 import json
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli.options import add_data_root
+from gistgnn.errors import InputError
+
+if TYPE_CHECKING:
+    from gistgnn.graphs import Graph
 
 
 def add_parser(commands: Any) -> None:
@@ -13,13 +18,15 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "datasets",
         help="list the data sets, or check one",
-        description="List the named data sets; or read one of them, or a file, check it and describe it.",
-        example="gistgnn datasets\ngistgnn datasets mine.npz",
+        description="List the named data sets; or read one of them, a file or a graph folder, and describe it.",
+        example="gistgnn datasets\ngistgnn datasets mine.npz\ngistgnn datasets big --verify",
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
-    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE", help="load this one and describe it")
+    parser.add_argument("dataset", nargs="?", metavar="NAME|FILE|FOLDER", help="load this one and describe it")
     add_data_root(parser)
+    text = "of a graph folder: read all of it, and compare it with its checksums"
+    parser.add_argument("--verify", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -27,16 +34,21 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from gistgnn.graphs import DATASETS, find, load
 
+    if args.verify and (args.dataset is None or find(args.dataset) or not Path(args.dataset).expanduser().is_dir()):
+        raise InputError(f"--verify is for graph folders; {args.dataset or 'no dataset'} is none: leave it out")
     if args.dataset is None:
         rows = [asdict(info) for info in DATASETS.values()]
         for row in rows:
             del row["source"]  # internal to the readers
         _list(rows, args.json)
         return 0
+    folder = None if find(args.dataset) else Path(args.dataset).expanduser()
+    stored = _stored(folder, args.verify) if folder and folder.is_dir() else {}
     known, graph = find(args.dataset), load(args.dataset, args.data_root)
     facts = {"name": graph.name, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
-    facts |= {"classes": graph.num_classes, "task": "multi-label" if graph.multi_label else "single-label"}
+    facts |= {"classes": graph.num_classes, "task": _task(graph)}
     facts |= {split: int(getattr(graph, split).sum()) for split in ("train", "val", "test")}
+    facts |= stored
     facts |= {"about": known.description, "split": known.split} if known else {}
     if args.json:
         print(json.dumps(facts, indent=2))
@@ -44,6 +56,24 @@ def run(args: argparse.Namespace) -> int:
     for key, value in facts.items():
         print(f"{key:>9}  {value:,}" if isinstance(value, int) else f"{key:>9}  {value}")
     return 0
+
+
+def _task(graph: "Graph") -> str:
+    return "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
+
+
+def _stored(folder: Path, check: bool) -> dict[str, Any]:
+    """Return what there is to say about a graph folder; with ``check`` all of it is read."""
+    from gistgnn.graphs.on_disk import Manifest, verify
+    from gistgnn.utils.console import spinner
+
+    manifest = Manifest.read(folder)
+    facts: dict[str, Any] = {"x": manifest.arrays["x"].dtype, "bytes": manifest.nbytes}
+    if check:
+        with spinner("comparing checksums", shown=True):
+            verify(folder)
+        facts["checksums"] = "all fit"
+    return facts
 
 
 def _list(rows: list[dict[str, Any]], as_json: bool) -> None:

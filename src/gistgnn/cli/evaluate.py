@@ -97,7 +97,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, _data_root(args, record))
-    graph = replace(graph, x=scale_features(args.directory, config, graph.x)).to(device)
+    graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
         kinds = ("one label", "several labels")
         raise InputError(

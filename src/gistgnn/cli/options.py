@@ -53,8 +53,9 @@ def add_data_root(options: "Options") -> None:
 
 def add_data_options(options: "Options", *, default: str | None) -> None:
     """Add --dataset and --data-root; without a default they are the run's."""
-    text = f"a name from `gistgnn datasets`, or a .npz or .pt (default: {default or 'the data set of the run'})"
-    options.add_argument("--dataset", default=default, metavar="NAME|FILE", help=text)
+    text = "a name from `gistgnn datasets`, a .npz or .pt, or a folder of `gistgnn convert`"
+    text += f" (default: {default or 'the data set of the run'})"
+    options.add_argument("--dataset", default=default, metavar="NAME|FILE|FOLDER", help=text)
     if default:
         add_data_root(options)
         return

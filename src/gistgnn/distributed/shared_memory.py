@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,13 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
         InputError: `load` has raised it on some rank; all ranks raise it.
     """
     ranks = ranks or Alone()
+    if ranks.count == 1:
+        return load()
     rest: dict[str, Any] = {}
 
     def make() -> dict[str, Tensor]:
-        values = vars(load())
+        graph = load()
+        values = {field.name: getattr(graph, field.name) for field in fields(Graph)}
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         rest.update((name, value) for name, value in values.items() if name not in tensors)
         return tensors

@@ -52,7 +52,7 @@ class ByParts:
         count, features = batch.x.shape
         if parts > count:
             raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
-        self._clusters = cluster(batch.edge_index, count, parts, "metis", seed)
+        self._clusters = cluster(batch.csr, count, parts, "metis", seed)
         self.parts = self._clusters.assignment
         chosen = np.arange(len(self._clusters))
         if sample is not None:

@@ -1,5 +1,6 @@
 """Graphs for node classification: the class `Graph`, files, data sets by name, and clusters."""
 
+from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import load_file, save_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
@@ -7,6 +8,7 @@ from gistgnn.graphs.named import find, load, load_nodes
 from gistgnn.graphs.standardise import Standardisation
 
 __all__ = [
+    "CSR",
     "DATASETS",
     "DatasetInfo",
     "Graph",

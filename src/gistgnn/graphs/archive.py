@@ -41,12 +41,13 @@ def open_archive(path: Path, advice: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"is damaged, or {advice} ({reason(error)}); write it again") from error
 
 
-def check_members(archive: zipfile.ZipFile, names: Iterable[str] | None = None) -> None:
+def check_members(archive: zipfile.ZipFile, names: Iterable[str] | None = None, *, room: bool = True) -> None:
     """Refuse members that are not plain, that occur twice, or that take more memory than there is, from their headers.
 
     Args:
         archive: the open archive.
         names: of the members that are to be read; None: all of them.
+        room: they are to be read as a whole, so they have to fit in memory.
 
     Raises:
         InputError: a member is refused; the message names it.
@@ -62,7 +63,8 @@ def check_members(archive: zipfile.ZipFile, names: Iterable[str] | None = None) 
             )
     if len(members) > len({member.filename for member in members}):
         raise InputError("has two members of the same name; write it again")
-    check_room(sum(member.file_size for member in members))
+    if room:
+        check_room(sum(member.file_size for member in members))
 
 
 def check_room(needed: int, what: str = "") -> None:

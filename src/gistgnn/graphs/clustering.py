@@ -18,6 +18,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis
 from gistgnn.graphs.cache import cache_folder
+from gistgnn.graphs.csr import CSR
 from gistgnn.io.digests import problem_with
 from gistgnn.io.tensors import TensorFile, read_header, write_tensors
 from gistgnn.io.whole_files import replacing
@@ -61,14 +62,17 @@ class Clusters:
         assignment[self.order] = torch.arange(len(self)).repeat_interleave(self.sizes)
         return assignment
 
-    def kept_edges(self, edge_index: Tensor) -> float:
-        """Return the share of the edges [2, E] with both ends in one cluster; 1 if there are no edges."""
-        source, target = edge_index.cpu()
-        inside = self.assignment[source] == self.assignment[target]
+    def kept_edges(self, edges: Tensor | CSR) -> float:
+        """Return the share of the edges, as for `cluster`, with both ends in one cluster; 1 if there are no edges."""
+        if isinstance(edges, CSR):
+            inside = self.assignment[edges.col] == self.assignment.repeat_interleave(edges.rowptr.diff())
+        else:
+            source, target = edges.cpu()
+            inside = self.assignment[source] == self.assignment[target]
         return float(inside.double().mean()) if inside.numel() else 1.0
 
 
-def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
+def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
     "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. Empty clusters are
@@ -78,7 +82,7 @@ def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis
     takes no time.
 
     Args:
-        edge_index: [2, E], row 0 the sources and row 1 the targets, from 0 to N-1.
+        edge_index: [2, E], row 0 the sources and row 1 the targets, from 0 to N-1; or the edges by target.
         num_nodes: N.
         count: c, from 1 to N.
         method: "metis" or "random".
@@ -99,8 +103,8 @@ def cluster(edge_index: Tensor, num_nodes: int, count: int, method: str = "metis
     return _by_metis(edge_index, num_nodes, count, seed)
 
 
-def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clusters:
-    structure = _structure(edge_index, num_nodes)
+def _by_metis(edges: Tensor | CSR, num_nodes: int, count: int, seed: int) -> Clusters:
+    structure = _structure(edges, num_nodes)
     path = _path(structure, count, seed)
     cached = _read(path)
     symmetric = cached[1] if cached else _is_symmetric(structure)
@@ -110,10 +114,10 @@ def _by_metis(edge_index: Tensor, num_nodes: int, count: int, seed: int) -> Clus
         clusters = _clusters(cached[0], path)
     else:
         structure = structure if symmetric else (structure + structure.T).tocsr()
-        nodes, edges = structure.shape[0], structure.nnz
+        nodes, entries = structure.shape[0], structure.nnz
         log.info(
-            f"METIS cuts {nodes:,} nodes and {edges // 2:,} edges into {count:,} clusters: a separate process takes "
-            f"about {size(metis.metis_bytes(nodes, edges))} of memory"
+            f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: a separate process takes "
+            f"about {size(metis.metis_bytes(nodes, entries))} of memory"
         )
         random_seed = int(generator(seed, "metis").integers(2**31))
         part = metis.partition(structure.indptr, structure.indices, count, random_seed)
@@ -129,13 +133,28 @@ def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _structure(edge_index: Tensor, num_nodes: int) -> Any:
+def _structure(edges: Tensor | CSR, num_nodes: int) -> Any:
     """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
+    if isinstance(edges, CSR):
+        return _without_loops(edges)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
-    source, target = edge_index.cpu().to(narrow).numpy()
+    source, target = edges.cpu().to(narrow).numpy()
     keep = source != target
     ones = np.ones(int(keep.sum()), bool)
     return sp.coo_matrix((ones, (target[keep], source[keep])), (num_nodes, num_nodes)).tocsr()
+
+
+def _without_loops(edges: CSR) -> Any:
+    targets = edges.targets()
+    keep = edges.col != targets
+    loops = torch.zeros(edges.num_nodes, dtype=torch.int64)
+    loops.index_add_(0, edges.col[~keep], torch.ones(1, dtype=torch.int64).expand(int((~keep).sum())))
+    rowptr = edges.rowptr.long().clone()
+    rowptr[1:] -= loops.cumsum(0)
+    col, size = edges.col[keep].numpy(), edges.num_nodes
+    structure = sp.csr_matrix((np.ones(len(col), bool), col, rowptr.numpy()), (size, size))
+    structure.sum_duplicates()  # sorts, too
+    return structure
 
 
 def _is_symmetric(structure: Any) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
+from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
 from gistgnn.utils.checks import check_flag, check_kind
 from gistgnn.utils.checksums import checksum
@@ -137,6 +138,11 @@ class Graph:
         return self.edge_index.shape[1]
 
     @property
+    def edges(self) -> "Tensor | CSR":
+        """The edges as they are held: `edge_index`, or by target."""
+        return self.edge_index
+
+    @property
     def num_features(self) -> int:
         """F."""
         return self.x.shape[1]
@@ -163,6 +169,10 @@ class Graph:
         for name, tensor in self.tensors.items():
             found = found if name == "x" else checksum(tensor, found)
         return found
+
+    def with_features(self, x: Tensor) -> "Graph":
+        """Return the graph with other features: [N, F]."""
+        return replace(self, x=x)
 
     def to(self, device: torch.device | str) -> "Graph":
         """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""

@@ -34,7 +34,7 @@ def load_file(path: str | Path) -> Graph:
         InputError: the file is missing, damaged, of another kind, or has wrong values; the message names the file.
     """
     path = Path(path)
-    with _reading(path) as is_npz:
+    with reading_file(path) as is_npz:
         name = printable(path.stem)
         if not is_npz:
             from torch_geometric.data import Data
@@ -58,7 +58,7 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         InputError: as `load_file`.
     """
     path = Path(path)
-    with _reading(path) as is_npz:
+    with reading_file(path) as is_npz:
         keys = ("edge_index", "x")
         return _check_nodes(**(read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))))
 
@@ -95,7 +95,7 @@ def save_file(graph: Graph, path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[bool]:
+def reading_file(path: Path) -> Iterator[bool]:
     """Yield whether the file is a ``.npz``, and name the file in every error of the block."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

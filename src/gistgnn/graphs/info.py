@@ -105,7 +105,7 @@ _ALL = (
     DatasetInfo(
         "digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (bundled)",
         nodes=1_797, edges=24_678, features=64, classes=10, train=179,
-        split="stratified random with a fixed seed (10 % train, 20 % val, 70 % test)",
+        split="stratified draw with a fixed seed (10 % train, 20 % val, 70 % test)",
         reader="digits"),
     DatasetInfo(
         "synthetic:reddit",
@@ -119,6 +119,12 @@ _ALL = (
         nodes=2_449_029, edges=2 * 61_859_140, features=100, classes=47, train=1_670_674,
         split="random with a fixed seed (68.2 % train, 1.6 % val, 30.2 % test)",
         reader="synthetic"),
+    DatasetInfo(
+        "synthetic:papers100m",
+        "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction as NAME@0.1",
+        nodes=111_059_956, edges=1_615_685_872, features=128, classes=172, train=1_207_179,
+        split="random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no label)",
+        reader="synthetic_blocks"),
 )
 # fmt: on
 

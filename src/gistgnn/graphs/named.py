@@ -12,6 +12,7 @@ from gistgnn.graphs import graph_files
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import SUFFIXES, load_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
+from gistgnn.graphs.on_disk import MANIFEST, load_folder
 
 # Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
@@ -29,7 +30,7 @@ def find(name: str) -> DatasetInfo | None:
     info = DATASETS.get(base)
     if info is None or not at:
         return info
-    return _fraction(info, text) if info.reader == "synthetic" else None
+    return _fraction(info, text) if base.startswith("synthetic:") else None
 
 
 def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
@@ -63,15 +64,16 @@ def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tupl
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
-    """Load a data set by name, or a graph from a file.
+    """Load a data set by name, or a graph from a file or a folder.
 
     Example:
-        >>> load("cora"), load("synthetic:reddit@0.1"), load("my_graph.npz")
+        >>> load("cora"), load("synthetic:reddit@0.1"), load("my_graph.npz"), load("my_graph")
 
     A name wins over a file with the same name; write ``./cora`` for the file.
 
     Args:
-        name_or_path: a name as for `find`, or the path of a ``.npz`` or ``.pt`` file as for `load_file`.
+        name_or_path: a name as for `find`, the path of a ``.npz`` or ``.pt`` file as for `load_file`, or a folder that
+            `gistgnn convert` has made. The tensors of a folder are mapped: they are read when they are used.
         data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), laid out as
             PyG and ogb do. Missing raw files are downloaded there. Nothing else is written, so it may be read-only.
             Not used for files, ``digits`` and synthetic graphs.
@@ -86,10 +88,13 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
         graph: Graph = reader.load(info, Path(data_root).expanduser())
         return graph
     path = Path(name_or_path).expanduser()
+    if path.is_dir() and (path.suffix.lower() not in SUFFIXES or (path / MANIFEST).exists()):
+        return load_folder(path)
     if path.suffix.lower() in SUFFIXES or path.exists():
         return load_file(path)
     close = difflib.get_close_matches(name.lower().partition("@")[0], DATASETS, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise InputError(
-        f"{name!r} is neither a data set nor a file{hint}; expected a .npz or .pt file or one of {', '.join(DATASETS)}"
+        f"{name!r} is neither a data set nor a file{hint}; expected a .npz or .pt file, a graph folder, or one of "
+        f"{', '.join(DATASETS)}"
     )

@@ -53,19 +53,28 @@ def _member(archive: zipfile.ZipFile, name: str) -> str:
 
 def _read(info: zipfile.ZipInfo, archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     with archive.open(info) as file:
-        _check_header(file, info.file_size, name)
+        read_header(file, info.file_size, name)
     with archive.open(info) as file:
         array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         file.read()  # at its end the checksum is compared
     return array
 
 
-def _check_header(file: IO[bytes], size: int, name: str) -> None:
-    """Refuse an array of other things than numbers, and a shape that does not fit the size of the member."""
-    read_header = _HEADERS.get(np.lib.format.read_magic(file))
-    if read_header is None:
+def read_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape of an array, whether its columns are stored one after the other, and its dtype.
+
+    Args:
+        file: a member of an archive, at its begin; afterwards it stands where the values begin.
+        size: bytes of the member.
+        name: of the array, for messages.
+
+    Raises:
+        InputError: it holds other things than numbers, or its shape does not fit the size of the member.
+    """
+    read = _HEADERS.get(np.lib.format.read_magic(file))
+    if read is None:
         raise InputError(f"{name} has a format that is not of plain arrays; expected an archive made by numpy.savez")
-    shape, _, dtype = read_header(file)
+    shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise InputError(f"{name} is an array of Python objects, which are never unpickled; expected numbers")
     if dtype.kind not in KINDS:
@@ -73,3 +82,4 @@ def _check_header(file: IO[bytes], size: int, name: str) -> None:
     expected, held = math.prod(shape) * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or expected != held:
         raise InputError(f"{name} is damaged: its shape {list(shape)} takes {expected} bytes, {held} are there")
+    return shape, fortran, dtype

@@ -1,7 +1,7 @@
 """Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -49,7 +49,7 @@ class Standardisation:
 
     def graph(self, graph: Graph) -> Graph:
         """Return the graph with scaled features."""
-        return replace(graph, x=self.features(graph.x))
+        return graph.with_features(self.features(graph.x))
 
     def save(self, path: Path, run: str = "") -> str:
         """Write a safetensors file with the id of the run, and return its digest.

@@ -33,6 +33,10 @@ _VERSION = 2
 
 _LARGE = 5_000_000  # edges from which on the user is told that drawing takes minutes
 
+# Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as w^(-18/7). The place
+# is then v^(11/4) for a uniform v: squares and square roots, which are rounded in the same way on every machine.
+_POWER = 11 / 4
+
 # Edges and rows of features that are drawn at once. Changing one changes the graph: they consume the streams.
 _CHUNK, _ROWS = 4_000_000, 100_000
 
@@ -97,8 +101,8 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     """Draw a graph: ``info`` gives its name and sizes, ``recipe`` everything else."""
     part = info.nodes / recipe.nodes
     communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
-    bounds = _bounds(info.nodes, communities)
-    of_community = _classes(communities, info.classes)
+    bounds = community_bounds(info.nodes, communities)
+    of_community = community_classes(communities, info.classes)
     place = generator(_SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
@@ -118,7 +122,7 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     )
 
 
-def _bounds(nodes: int, communities: int) -> Ints:
+def community_bounds(nodes: int, communities: int) -> Ints:
     """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
     sizes = 0.5 + generator(_SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
@@ -147,7 +151,7 @@ def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
     return torch.from_numpy(edges)
 
 
-def _classes(communities: int, classes: int) -> Ints:
+def community_classes(communities: int, classes: int) -> Ints:
     """Draw the class of every community: [communities]. Every class has at least one community."""
     rng = generator(_SEED, "synthetic classes")
     weights = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes have unequal sizes
@@ -191,6 +195,25 @@ def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
     """
     root = np.sqrt(1.0 - rng.random(count))  # u^(1/2); u is in (0, 1]
     return np.minimum(1.0 / (root * np.sqrt(np.sqrt(root))), cap)  # u^(−5/8): a tail of w^(−8/5)
+
+
+def weighted_place(uniform: Floats, cap: float) -> Floats:
+    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), at most ``cap``.
+
+    Args:
+        uniform: [n] uniform in [0, 1).
+        cap: the largest weight; 1 is the least.
+    """
+    power = 1 - 1 / _POWER  # 7/11
+    flat = cap ** (-1 / power)  # places up to here have the largest weight
+    root = flat ** (1 - power)
+    in_flat = flat * cap
+    mass = uniform * (in_flat + (1 - root) * _POWER)
+    base = root + (mass - in_flat) / _POWER
+    base = np.maximum(base, 0)
+    fourth = np.sqrt(base)
+    steep = base * base * fourth * np.sqrt(fourth)
+    return np.where(mass < in_flat, mass / cap, np.minimum(steep, 1.0))
 
 
 def cumulate(weights: Floats) -> Floats:

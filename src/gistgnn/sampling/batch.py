@@ -7,10 +7,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gistgnn.graphs import Graph
+from gistgnn.graphs import CSR, Graph
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.pattern import Pattern
+from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
 
@@ -57,6 +57,12 @@ class Batch:
         if isinstance(self.edges, SampledAdjacency):
             return self.edges.edge_index
         return torch.stack([self.edges.col, self.edges.row]).long()
+
+    @property
+    def csr(self) -> CSR:
+        """The edges by target, on the host."""
+        pattern = self.adj.pattern.to(torch.device("cpu"))
+        return CSR(pattern.rowptr, pattern.col)
 
     @cached_property
     def adj(self) -> Adjacency:
@@ -122,7 +128,8 @@ def whole_graph(graph: Graph) -> Batch:
     """Return the whole graph as one batch with its splits; the loss is on its training nodes."""
     splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
     nodes = graph.train.nonzero().squeeze(1)
-    return Batch(graph.x, graph.edge_index, graph.y, nodes, splits=splits, edge_data=graph.edge_data)
+    edges = _pattern(graph.edges) if isinstance(graph.edges, CSR) else graph.edges
+    return Batch(graph.x, edges, graph.y, nodes, splits=splits, edge_data=graph.edge_data)
 
 
 def unshared(compute: Compute) -> dict[str, Tensor]:
@@ -135,12 +142,24 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
 
     def compute() -> dict[str, Tensor]:
         nodes = graph.train.nonzero().squeeze(1)
-        inside = graph.train[graph.edge_index].all(dim=0)
         number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
-        part = {"x": graph.x[nodes], "edges": number[graph.edge_index[:, inside]], "y": graph.y[nodes]}
+        if isinstance(graph.edges, CSR):
+            into, entries = _pattern(graph.edges).select_rows(nodes)
+            inside = graph.train[into.col]
+            edges, inside = torch.stack([number[into.col[inside]], into.row[inside].long()]), entries[inside]
+        else:
+            inside = graph.train[graph.edges].all(dim=0)
+            edges = number[graph.edges[:, inside]]
+        part = {"x": graph.x[nodes], "edges": edges, "y": graph.y[nodes]}
         return part | {name: value[inside] for name, value in graph.edge_data.items()}
 
     part = share(compute)
     everyone = torch.arange(len(part["x"]), device=graph.x.device)
     data = {name: part[name] for name in graph.edge_data}
     return Batch(part["x"], part["edges"], part["y"], everyone, edge_data=data)
+
+
+def _pattern(csr: CSR) -> Pattern:
+    """Return the edges as the entries (target, source) of a matrix; `col` is not copied where its type fits."""
+    dtype = index_dtype(csr.num_nodes, csr.num_edges)
+    return Pattern(csr.rowptr.to(dtype), csr.col.to(dtype), (csr.num_nodes, csr.num_nodes))

@@ -70,7 +70,7 @@ class ClusterSampling(Sampling):
         """
 
         def compute() -> dict[str, Tensor]:
-            clusters = cluster(whole.edge_index, whole.x.shape[0], self.clusters, self.method, seed)
+            clusters = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
             return {"order": clusters.order, "ptr": clusters.ptr}
 
         shared, options = share(compute), {"independent": self.independent, "precompute": self.precompute}

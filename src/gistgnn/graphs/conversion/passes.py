@@ -1,0 +1,230 @@
+"""`convert`: writes a graph of any size to a folder, in passes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gistgnn.errors import InputError
+from gistgnn.graphs.conversion.buckets import MOST_NODES, Buckets, scatter
+from gistgnn.graphs.conversion.budget import DEFAULT, Budget, disk_bytes, require_disk, written_bytes
+from gistgnn.graphs.conversion.edge_data import write_sorted
+from gistgnn.graphs.conversion.from_graph import GraphSource
+from gistgnn.graphs.conversion.nodes import X_DTYPES, largest_features, write_nodes
+from gistgnn.graphs.conversion.sort import sort_buckets
+from gistgnn.graphs.conversion.source import Source
+from gistgnn.graphs.conversion.sources import find_source
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.on_disk import Manifest
+from gistgnn.graphs.on_disk.making import Making, making
+from gistgnn.graphs.on_disk.manifest import StoredArray
+from gistgnn.utils.checks import check_number
+from gistgnn.utils.progress import TaskProgress
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What `convert` has made.
+
+    Attributes:
+        manifest: of the folder.
+        seconds: of each pass that was run, by name; empty if the graph was there already.
+    """
+
+    manifest: Manifest
+    seconds: dict[str, float]
+
+
+def convert(
+    source: str | Path | Graph,
+    folder: str | Path,
+    *,
+    nodes: str | Path | None = None,
+    dtype: str = "float32",
+    undirected: bool | None = None,
+    memory: int | None = None,
+    data_root: str | Path = "data",
+    progress: bool = False,
+) -> Converted:
+    """Write a graph to a folder that `gistgnn.graphs.load` reads.
+
+    If the process is killed, the same call goes on where it stopped. Nothing is at ``folder`` until all is written.
+
+    Args:
+        source: a name or file as for `gistgnn.graphs.load`; a table of edges in CSV or Parquet, or a folder of such
+            tables; a folder of OGB's raw files; or a graph in memory.
+        folder: must not exist, or be empty.
+        nodes: the table of nodes, for a table of edges.
+        dtype: of the features: "float32", "float16", or "int8" with a scale for each feature.
+        undirected: add the reverse of every edge. None: for OGB's raw files, as in the data sets of these names, and
+            for nothing else.
+        memory: bytes that the process may take; None: 2 GiB, or 1 GiB more than it takes already. Files other than a
+            `.pt`, and a `.npz` with edge data, are read in blocks; these and named data sets are read whole first,
+            which is not counted.
+        data_root: see `gistgnn.graphs.load`.
+        progress: show it on standard error.
+
+    Raises:
+        InputError: bad input, too little memory, or a folder that cannot be written. Nothing is left behind, except
+            after a full disk.
+    """
+    if dtype not in X_DTYPES:
+        raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
+    if memory is not None:
+        check_number("memory", memory, above=True)
+    held = Budget.held()
+    if isinstance(source, Graph):
+        found: Source = GraphSource(source)
+    else:
+        found = find_source(source, None if nodes is None else Path(nodes), data_root)
+    target, both = Path(folder).expanduser(), found.undirected if undirected is None else undirected
+    if isinstance(found, GraphSource) and found.graph.edge_data and both:
+        raise InputError(f"{found.name} has edge data: its edges cannot be made undirected; leave --undirected out")
+    if not isinstance(found, GraphSource):  # a graph in memory is not counted, but what other sources have read is
+        held = Budget.held()
+    budget = Budget.within(memory or max(DEFAULT, held + DEFAULT // 2), held, found.nodes or 0)
+    identity = {"name": found.name, "key": found.key, "dtype": dtype, "undirected": both}
+    with making(target, identity) as work:
+        if work is None:
+            return Converted(Manifest.read(target), {})
+        return _Passes(found, work, dtype, both, budget).run(progress)
+
+
+class _Passes:
+    """The passes of one conversion; those that were finished before are passed over."""
+
+    def __init__(self, source: Source, work: Making, dtype: str, undirected: bool, budget: Budget) -> None:
+        self._source, self._work, self._dtype = source, work, dtype
+        self._undirected, self._budget = undirected, budget
+        self._seconds: dict[str, float] = {}
+
+    def run(self, progress: bool) -> Converted:
+        edge_data = isinstance(self._source, GraphSource) and bool(self._source.graph.edge_data)
+        passes = ["range"] * (self._dtype == "int8") + ["nodes"] + (["data"] if edge_data else ["edges", "sort"])
+        self._require_disk(self._source.nodes or 0)
+        with TaskProgress(f"converting {self._source.name}", len(passes)) if progress else _Silent() as shown:
+            self._shown = shown
+            for name in passes:
+                start = time.perf_counter()
+                if self._work.reached(f"{name} done") is None:
+                    with self._naming():
+                        value = getattr(self, f"_{name}")()
+                    self._work.record(f"{name} done", value)
+                    self._seconds[name] = time.perf_counter() - start
+                shown.advance()
+        manifest = self._manifest("data" if edge_data else "sort")
+        self._work.publish(manifest)
+        return Converted(manifest, self._seconds)
+
+    def _range(self) -> Any:
+        return largest_features(self._source, self._rows, self._nodes_seen)
+
+    def _nodes(self) -> Any:
+        found = write_nodes(
+            self._source, self._work, self._dtype, self._work.reached("range done"), self._rows, self._nodes_seen
+        )
+        if found["nodes"] > MOST_NODES:
+            raise InputError(f"there are {found['nodes']:,} nodes; expected at most {MOST_NODES:,}")
+        self._require_disk(found["nodes"])
+        return {**found, "arrays": _plain(found["arrays"])}
+
+    def _edges(self) -> Any:
+        budget, buckets = self._budget, self._buckets()
+        rows = budget.edge_rows
+        given = scatter(
+            self._source,
+            buckets,
+            self._work.folder,
+            self._undirected,
+            rows,
+            lambda done: self._shown.within(min(done / max(self._source.edges, 1), 1)),
+        )
+        return {"given": given, "width": buckets.width}
+
+    def _sort(self) -> Any:
+        buckets = Buckets(self._nodes_done["nodes"], self._work.reached("edges done")["width"])
+        return _plain(sort_buckets(buckets, self._work, self._budget.keys, self._shown.within))
+
+    def _data(self) -> Any:
+        assert isinstance(self._source, GraphSource)
+        return _plain(write_sorted(self._source.graph, self._work))
+
+    @property
+    def _nodes_done(self) -> dict[str, Any]:
+        done: dict[str, Any] = self._work.reached("nodes done")
+        return done
+
+    @property
+    def _rows(self) -> int:
+        return self._budget.node_rows(self._source.features)
+
+    def _buckets(self) -> Buckets:
+        return self._budget.buckets(self._nodes_done["nodes"], self._source.edges * (1 + self._undirected))
+
+    def _nodes_seen(self, done: int) -> None:
+        if self._source.nodes:
+            self._shown.within(min(done / self._source.nodes, 1))
+
+    def _manifest(self, edges: str) -> Manifest:
+        nodes = self._nodes_done
+        arrays = {**nodes["arrays"], **self._work.reached(f"{edges} done")}
+        stored = {
+            name: StoredArray(entry["dtype"], tuple(entry["shape"]), tuple(entry["checksums"]))
+            for name, entry in arrays.items()
+        }
+        (count,) = stored["col"].shape
+        return Manifest(
+            self._source.name,
+            nodes["nodes"],
+            count,
+            self._source.features,
+            nodes["classes"],
+            nodes["task"],
+            stored,
+            self._work.made_from,
+        )
+
+    def _require_disk(self, nodes: int) -> None:
+        """Refuse at once what cannot fit; remember what is needed for the message of a full disk."""
+        edges = self._source.edges * (1 + self._undirected)
+        self._work.needed = disk_bytes(self._source, nodes, edges, self._dtype)
+        least = disk_bytes(self._source, nodes, edges if self._source.counted else 0, self._dtype)
+        require_disk(self._work.target, least, written_bytes(self._work.folder))
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Name the source in messages about what is in it."""
+        try:
+            yield
+        except InputError as error:
+            full = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
+            place = self._source.place
+            if full or not place or str(error).startswith(place):
+                raise
+            raise InputError(f"{place}: {error}") from error
+
+
+class _Silent:
+    """Shows nothing, in the place of `TaskProgress`."""
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+    def within(self, tasks: float) -> None:
+        pass
+
+
+def _plain(arrays: dict[str, StoredArray]) -> dict[str, Any]:
+    """Return the entries of arrays as JSON holds them."""
+    return {name: asdict(array) for name, array in arrays.items()}

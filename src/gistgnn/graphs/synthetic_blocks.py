@@ -1,0 +1,294 @@
+"""A synthetic graph in the size of ogbn-papers100M, drawn block by block: it need not fit in memory.
+
+The recipe is that of `gistgnn.graphs.synthetic`, with these differences: a node's weight follows from its place in its
+community, and its number from its place, so that there is no table of all nodes; each group of communities draws its
+own edges; few nodes have a label. docs/explanation/synthetic-graphs.md describes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gistgnn.graphs.archive import check_room
+from gistgnn.graphs.cache import cached
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law, weighted_place
+from gistgnn.utils.console import spinner
+from gistgnn.utils.random_streams import generator
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# The seed belongs to the graph, not to a run: every run sees the same graph.
+_SEED = 2020
+
+VERSION = 1
+"""Raise it when the same recipe makes another graph."""
+
+ROWS = 2**16
+"""Nodes that share a random stream for their features, labels and splits."""
+
+_CACHED = 1024  # rows of features that stay in the processor's cache
+
+_CAPS = {"inside": 8.0, "wide": 1000.0}
+_FULL = 0.4  # share of all pairs in a part that may be edges; what is beyond goes to the wider level
+
+RECIPE = Recipe(111_059_956, train=1_207_179, val=125_265, communities=131_072, mislabelled=0.06)
+TEST = 214_338
+"""Test nodes of the whole graph; other nodes have no label."""
+
+
+def load(info: DatasetInfo, data_root: Path) -> Graph:
+    """Draw a graph in memory, or read it from the cache; ``data_root`` is not used.
+
+    Raises:
+        InputError: it does not fit in memory; `gistgnn convert` writes it to a disk.
+    """
+    check_room(12 * info.nodes * info.features + 64 * info.edges, f"{info.name} in memory (convert it to a folder)")
+    blocks = Blocks(info)
+
+    def build() -> Graph:
+        with spinner("drawing", shown=True):
+            return _in_memory(blocks)
+
+    return cached(info.name, blocks.key, build)
+
+
+def _in_memory(blocks: Blocks) -> Graph:
+    nodes = [blocks.nodes(block) for block in range(blocks.node_blocks)]
+    ends = [blocks.edges(group) for group in range(blocks.groups)]
+    one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
+    x, y, split = (np.concatenate(part) for part in zip(*nodes, strict=True))
+    info = blocks.info
+    return Graph.build(
+        x,
+        np.stack([np.concatenate([one, other]), np.concatenate([other, one])]),
+        y,
+        **{name: split == number for number, name in enumerate(("train", "val", "test"), 1)},
+        num_classes=info.classes,
+        name=info.name,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The parts of a graph, each of which is drawn alone.
+
+    Args:
+        info: its name and sizes, of the whole graph or of a fraction.
+        recipe: everything else.
+    """
+
+    info: DatasetInfo
+    recipe: Recipe = RECIPE
+
+    @property
+    def key(self) -> str:
+        """All that decides the graph."""
+        info = self.info
+        return f"blocks {VERSION} {self.recipe} {TEST} {info.nodes} {info.edges} {info.features} {info.classes}"
+
+    @cached_property
+    def bounds(self) -> Ints:
+        """The bounds of the communities, by place: [communities + 1]."""
+        part = self.info.nodes / self.recipe.nodes
+        return community_bounds(
+            self.info.nodes, max(self.info.classes, round(self.recipe.communities * part ** (2 / 3)))
+        )
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of communities."""
+        return -(-(len(self.bounds) - 1) // self.recipe.group)
+
+    @cached_property
+    def _group_bounds(self) -> Ints:
+        return np.append(self.bounds[:-1][:: self.recipe.group], self.bounds[-1])
+
+    @property
+    def node_blocks(self) -> int:
+        """The number of blocks of nodes."""
+        return -(-self.info.nodes // ROWS)
+
+    def edges(self, group: int) -> tuple[Ints, Ints]:
+        """Draw the undirected edges that a group owns: both ends of each, [n] numbers of nodes.
+
+        No other group owns one of them: an edge between two groups is owned by the one from which the other is at most
+        half of all groups ahead.
+        """
+        rng = generator(_SEED, "block edges", group)
+        ahead = (self.groups - 1) // 2
+        inside, nearby, anywhere = self._counts(group)
+        keys = [
+            self._distinct(inside, lambda count: self._within_community(rng, group, count)),
+            self._distinct(nearby, lambda count: self._within_group(rng, group, count)),
+            self._distinct(anywhere, lambda count: self._to_other_groups(rng, group, ahead, count)),
+        ]
+        all_keys = np.concatenate(keys)
+        return self._number(all_keys // self.info.nodes), self._number(all_keys % self.info.nodes)
+
+    def nodes(self, block: int) -> tuple[npt.NDArray[np.float32], Ints, npt.NDArray[np.uint8]]:
+        """Draw the features [n, F], labels [n] and splits [n] of a block of nodes."""
+        info, recipe = self.info, self.recipe
+        numbers = np.arange(block * ROWS, min((block + 1) * ROWS, info.nodes))
+        community = np.searchsorted(self.bounds, self._place(numbers), "right") - 1
+        rng = generator(_SEED, "block nodes", block)
+        split = self._splits(rng, numbers)
+        labels = self._classes[community]
+        wrong = rng.random(len(labels)) < recipe.mislabelled
+        labels[wrong] = rng.integers(info.classes, size=int(wrong.sum()))
+        x = rng.standard_normal((len(numbers), info.features), np.float32)
+        latent = rng.standard_normal((len(numbers), recipe.latent), np.float32)
+        latent = latent * np.float32(recipe.spread) + self._centres[community]
+        for start in range(0, len(x), _CACHED):
+            rows, places = x[start : start + _CACHED], latent[start : start + _CACHED]
+            rows *= np.float32(recipe.noise)
+            for place, view in zip(places.T, self._views, strict=True):  # products of matrices would round differently
+                rows += place[:, None] * view
+        return x, np.where(split > 0, labels, -1), split
+
+    def _counts(self, group: int) -> tuple[int, int, int]:
+        """Return how many edges a group owns inside communities, between its own, and to other groups."""
+        info, recipe = self.info, self.recipe
+        total = self._share(info.edges // 2, group)
+        sizes = self._sizes(group)
+        nodes = int(sizes.sum())
+        pairs = int((sizes * (sizes - 1) // 2).sum())
+        inside = min(round(recipe.inside * total), int(_FULL * pairs))
+        both = min(
+            round((recipe.inside + recipe.nearby) * total), inside + int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
+        )
+        return inside, both - inside, total - both
+
+    def _share(self, total: int, group: int) -> int:
+        """Return a group's part of ``total``; the parts of all groups sum to it."""
+        first, last = self._group_bounds[group : group + 2].tolist()
+        return total * last // self.info.nodes - total * first // self.info.nodes
+
+    def _sizes(self, group: int) -> Ints:
+        """Return the sizes of a group's communities."""
+        first = group * self.recipe.group
+        return np.diff(self.bounds[first : first + self.recipe.group + 1])
+
+    def _distinct(self, count: int, draw: Callable[[int], tuple[Ints, Ints]]) -> Ints:
+        """Draw until there are ``count`` distinct keys of edges."""
+        keys = np.empty(0, np.int64)
+        while (missing := count - len(keys)) > 0:
+            one, other = draw(missing)
+            low, high = np.minimum(one, other), np.maximum(one, other)
+            keys = np.concatenate([keys, (low * self.info.nodes + high)[low != high]])
+            keys.sort()
+            keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+        return keys
+
+    def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
+        community = self._drawn(rng, group, count)
+        return self._pick(rng, community, "inside"), self._pick(rng, community, "inside")
+
+    def _within_group(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
+        one, other = (self._drawn(rng, group, count) for _ in range(2))
+        apart = one != other
+        return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
+
+    def _to_other_groups(self, rng: np.random.Generator, group: int, ahead: int, count: int) -> tuple[Ints, Ints]:
+        one = self._drawn(rng, group, count)
+        first, last = self._popular[self._first(group + 1)], self._popular[self._first(group + ahead + 1)]
+        other = np.searchsorted(self._popular, first + rng.random(count) * (last - first), "right") - 1
+        return self._pick(rng, one, "wide"), self._pick(rng, other % (len(self.bounds) - 1), "wide")
+
+    def _first(self, group: int) -> int:
+        """Return the first community of a group; group 0 comes again after the last one."""
+        communities = len(self.bounds) - 1
+        around, group = divmod(group, self.groups)
+        return around * communities + group * self.recipe.group
+
+    @cached_property
+    def _popular(self) -> Floats:
+        """The cumulated weights by which edges from other groups choose a community, twice around."""
+        sizes = np.diff(self.bounds)
+        weights = sizes * power_law(generator(_SEED, "block popularity"), len(sizes), cap=1000.0)
+        return cumulate(np.tile(weights, 2))
+
+    def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
+        """Draw communities of a group by size."""
+        start, end = self._group_bounds[group : group + 2]
+        place = start + (rng.random(count) * (end - start)).astype(np.int64)
+        return np.searchsorted(self.bounds, place, "right") - 1
+
+    def _pick(self, rng: np.random.Generator, community: Ints, level: str) -> Ints:
+        """Draw a node of each community by weight; return its place."""
+        start = self.bounds[community]
+        size = self.bounds[community + 1] - start
+        return start + np.minimum(
+            (weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64), size - 1
+        )
+
+    def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
+        """Draw which nodes of a block are in which split. Over all blocks the counts are those of the graph."""
+        nodes, begin, end = self.info.nodes, int(numbers[0]), int(numbers[-1]) + 1
+        order, taken = rng.permutation(len(numbers)), 0
+        split = np.zeros(len(numbers), np.uint8)
+        part = nodes / self.recipe.nodes
+        for number, total in enumerate((self.info.train, round(part * self.recipe.val), round(part * TEST)), 1):
+            count = total * end // nodes - total * begin // nodes
+            split[order[taken : taken + count]] = number
+            taken += count
+        return split
+
+    @cached_property
+    def _classes(self) -> Ints:
+        return community_classes(len(self.bounds) - 1, self.info.classes)
+
+    @cached_property
+    def _centres(self) -> npt.NDArray[np.float32]:
+        """The place of every community in the latent space: [communities, latent]."""
+        rng, recipe = generator(_SEED, "block centres"), self.recipe
+        means = rng.standard_normal((self.info.classes, recipe.latent), np.float32)
+        centres = rng.standard_normal((len(self._classes), recipe.latent), np.float32)
+        centres *= np.float32((1 - recipe.between) ** 0.5)
+        centres += np.float32(recipe.between**0.5) * means[self._classes]
+        return centres
+
+    @cached_property
+    def _views(self) -> npt.NDArray[np.float32]:
+        """The map of the latent space to features: [latent, F]."""
+        rng, shape = generator(_SEED, "block views"), (self.recipe.latent, self.info.features)
+        return rng.standard_normal(shape, np.float32) / np.float32(self.recipe.latent**0.5)
+
+    @cached_property
+    def _stride(self) -> int:
+        """A number without a common divisor with N, near its golden section: neighbours by place are far by number."""
+        stride = round(self.info.nodes * 0.6180339887)
+        while math.gcd(stride, self.info.nodes) > 1:
+            stride += 1
+        return stride
+
+    @cached_property
+    def _inverse(self) -> int:
+        return pow(self._stride, -1, self.info.nodes)
+
+    def _number(self, place: Ints) -> Ints:
+        return place * self._stride % self.info.nodes
+
+    def _place(self, number: Ints) -> Ints:
+        return number * self._inverse % self.info.nodes
+
+
+def edge_chunks(blocks: Blocks, rows: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the undirected edges of all groups, in blocks of at most ``rows``."""
+    held: list[tuple[Ints, Ints]] = []
+    for group in range(blocks.groups):
+        held.append(blocks.edges(group))
+        if sum(len(one) for one, _ in held) >= rows or group + 1 == blocks.groups:
+            one, other = (np.concatenate(side) for side in zip(*held, strict=True))
+            held = []
+            for start in range(0, len(one), rows):
+                yield one[start : start + rows], other[start : start + rows]

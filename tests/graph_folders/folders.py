@@ -1,0 +1,105 @@
+"""Graphs that are written to folders in very small steps."""
+
+import contextlib
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gistgnn.graphs import Graph, save_file
+from gistgnn.graphs.conversion import budget
+from tests.graphs.samples import TENSORS
+
+
+@contextlib.contextmanager
+def small_steps(edges: int = 5, keys: int = 7, features: int = 256, buckets: int = 3) -> Iterator[None]:
+    """Blocks of so many edges, at most so many keys in memory, blocks of so many bytes of features."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "_MOST_EDGES", edges)
+        patch.setattr(budget, "_MOST_KEYS", keys)
+        patch.setattr(budget, "_LARGEST_BLOCK", features)
+        patch.setattr(budget, "_MOST_BUCKETS", buckets)
+        yield
+
+
+def some_graph(nodes: int = 40, edges: int = 300, seed: int = 0, **changes: Any) -> Graph:
+    """A graph with self-loops, and nodes without edges."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(nodes)
+    return Graph.build(
+        **{
+            "x": rng.normal(size=(nodes, 3)).astype(np.float32),
+            "edge_index": rng.integers(0, nodes // 2, (2, edges)),
+            "y": np.arange(nodes) % 3,
+            "train": order[: nodes // 2],
+            "val": order[nodes // 2 : -5],
+            "test": order[-5:],
+            **changes,
+        }
+    )
+
+
+def assert_same(one: Graph, other: Graph) -> None:
+    for name in TENSORS:
+        left, right = getattr(one, name), getattr(other, name)
+        assert left.dtype == right.dtype, name
+        assert torch.equal(left, right), name
+    assert (one.num_classes, one.regression, one.num_edges) == (other.num_classes, other.regression, other.num_edges)
+    assert one.edge_data.keys() == other.edge_data.keys()
+    for name, value in one.edge_data.items():
+        assert torch.equal(value, other.edge_data[name]), name
+    assert one.checksum() == other.checksum()
+
+
+def npz(graph: Graph, path: Path) -> Path:
+    save_file(graph, path)
+    return path
+
+
+def csv_tables(graph: Graph, folder: Path, shuffled: bool = True, suffix: str = ".csv") -> tuple[Path, Path]:
+    """Write the edges, in another order, and the nodes as text."""
+    order = np.random.default_rng(1).permutation(graph.num_edges) if shuffled else np.arange(graph.num_edges)
+    edges = [f"{target},{source}" for source, target in graph.edge_index.T[order].tolist()]
+    split = np.full(graph.num_nodes, "", dtype=object)
+    for name in ("train", "val", "test"):
+        split[getattr(graph, name).numpy()] = name
+    labels = graph.y.reshape(graph.num_nodes, -1)
+    names = ["y"] if labels.shape[1] == 1 else [f"y{k}" for k in range(labels.shape[1])]
+    header = ",".join(["node", *names, *(f"f{k}" for k in range(graph.num_features)), "split"])
+    rows = [
+        ",".join(
+            map(str, [node, *(int(v) for v in labels[node]), *(repr(float(v)) for v in graph.x[node]), split[node]])
+        )
+        for node in range(graph.num_nodes)
+    ]
+    paths = folder / f"edges{suffix}", folder / f"nodes{suffix}"
+    for path, lines in zip(paths, (["target,source", *edges], [header, *rows]), strict=True):
+        data = "".join(f"{line}\n" for line in lines).encode()
+        path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    return paths
+
+
+def parquet_tables(graph: Graph, folder: Path, lists: bool) -> tuple[Path, Path]:
+    """Write the edges and the nodes as Parquet, with columns of lists or one column for each feature."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source, target = graph.edge_index.numpy()
+    pq.write_table(pa.table({"source": source, "target": target}), folder / "edges.parquet", row_group_size=17)
+    split = np.full(graph.num_nodes, None, dtype=object)
+    for name in ("train", "val", "test"):
+        split[getattr(graph, name).numpy()] = name
+    columns: dict[str, Any] = {"split": pa.array(split.tolist(), pa.string())}
+    x, y = graph.x.numpy(), graph.y.numpy()
+    if lists:
+        columns["x"] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
+        columns["y"] = y if y.ndim == 1 else pa.array(y.tolist())
+    else:
+        columns |= {f"f{k}": x[:, k] for k in range(x.shape[1])}
+        columns |= {"y": y} if y.ndim == 1 else {f"y{k}": y[:, k] for k in range(y.shape[1])}
+    pq.write_table(pa.table(columns), folder / "nodes.parquet", row_group_size=9)
+    return folder / "edges.parquet", folder / "nodes.parquet"

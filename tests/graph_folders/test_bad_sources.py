@@ -1,0 +1,236 @@
+"""Bad input of each kind and each source: one line that names the place, and nothing left behind."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gistgnn.graphs import DATASETS
+from gistgnn.graphs.conversion import convert
+from tests.graphs.raw_layouts import ogb
+from tests.helpers.refusals import refused
+
+from .folders import csv_tables, npz, parquet_tables, small_steps, some_graph
+
+
+def refuses(place: Path, source: Any, *parts: str, **options: Any) -> None:
+    """Expect an error, and the same files as before."""
+    before = sorted(place.rglob("*"))
+    with small_steps(), refused(*parts):
+        convert(source, place / "made", **options)
+    assert sorted(place.rglob("*")) == before
+
+
+def arrays() -> dict[str, Any]:
+    return {key: value.numpy().copy() for key, value in some_graph().tensors.items()}
+
+
+def put(name: str, place: Any, value: Any) -> dict[str, Any]:
+    array = arrays()[name]
+    array = array.astype(np.float64) if isinstance(value, float) else array
+    array[place] = value
+    return {name: array}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (put("edge_index", (0, 200), 40), "edge_index[0, 200] is 40; expected node numbers from 0 to 39"),
+        (put("edge_index", (1, 8), -1), "edge_index[1, 8] is -1; expected node numbers from 0 to 39"),
+        (put("edge_index", (1, 8), 0.5), "edge_index has dtype float64; expected integers"),
+        ({"edge_index": np.zeros((3, 2), int)}, "edge_index has shape [3, 2]; expected [2, edges]: transpose it"),
+        ({"edge_index": np.zeros((2, 0), int)}, "edge_index has no edges"),
+        (
+            put("x", (37, 1), np.nan),
+            "x[37, 1] is nan; expected finite float32 values: clean or impute the features of n",
+        ),
+        (put("x", (2, 0), 1e39), "x[2, 0] is inf"),
+        ({"x": np.zeros((40, 0))}, "x has shape [40, 0]; expected at least one node and one feature"),
+        ({"x": np.zeros(40)}, "x has shape [40]; expected [nodes, features]"),
+        ({"x": np.zeros((40, 2), complex)}, "x has dtype complex128"),
+        ({"x": np.full((40, 2), "a")}, "x has dtype <U1; expected a dense array of real numbers"),
+        (put("y", 30, -2), "y[30] is -2; expected labels from 0 up"),
+        (put("y", 30, 41), "y[30] is 41, which makes more classes than the 40 nodes"),
+        (put("y", 30, 0.5), "y[30] is 0.5; expected an integer label"),
+        ({"y": np.zeros(40, int)}, "y holds only the label 0; expected at least 2 classes"),
+        ({"y": np.full(40, -1)}, "y[0] is -1 (unlabelled), but train holds node 0"),
+        ({"y": np.full((40, 2), 2)}, "y[0, 0] is 2; expected 0 or 1"),
+        ({"y": np.zeros(39, int)}, "y has 39 rows and x has 40"),
+        ({"num_classes": np.array(2)}, "expected labels below num_classes, which is 2"),
+        ({"num_classes": np.array([2, 3])}, "num_classes has shape [2]"),
+        ({"train": np.zeros(40, bool)}, "train is empty"),
+        ({"train": np.zeros(39, bool)}, "train is a mask of length 39; expected 40"),
+        ({"train": np.ones(40, bool)}, "train and val share 15 nodes, the first is node"),
+        ({"train": np.array([3, 3])}, "train holds node 3 more than once"),
+        ({"val": np.array([3, 40])}, "val[1] is 40; expected node numbers from 0 to 39"),
+        ({"test": np.array([0.5])}, "test has dtype float64"),
+        ({"test": np.zeros((2, 2), bool)}, "test has shape [2, 2]"),
+    ],
+)
+def test_arrays_of_a_npz(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "graph.npz", **{**arrays(), **changes})
+    refuses(tmp_path, tmp_path / "graph.npz", f"{tmp_path / 'graph.npz'}: ", message)
+
+
+def test_a_damaged_npz(tmp_path: Path) -> None:
+    path = npz(some_graph(), tmp_path / "graph.npz")
+    whole = path.read_bytes()
+    at = whole.index(np.float32(some_graph().x[20, 0]).tobytes())
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    refuses(tmp_path, path, str(path), "is damaged", "Bad CRC-32")
+    path.write_bytes(whole[: len(whole) // 2])
+    refuses(tmp_path, path, str(path), "is damaged")
+    np.savez(path, **{key: value for key, value in arrays().items() if key != "y"})
+    refuses(tmp_path, path, str(path), "has no y; expected the arrays")
+    refuses(tmp_path, tmp_path / "other.npz", "no such file")
+
+
+def changed(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "text", "message"),
+    [
+        ("edges", 17, "3,40", "edges.csv, line 17: source is 40; expected node numbers from 0 to 39"),
+        ("edges", 200, "-1,3", "edges.csv, line 200: target is -1"),
+        ("edges", 17, "3,x", "edges.csv, line 17: source is 'x'; expected an integer"),
+        ("edges", 17, "3,1.0", "edges.csv, line 17: source is '1.0'; expected an integer"),
+        ("edges", 17, "3", "edges.csv, line 17: 1 values; expected 2"),
+        ("edges", 17, f"3,{10**30}", "edges.csv, line 17: source is '1000000"),
+        ("edges", 1, "from,to", "the columns are from, to; expected source and target alone"),
+        ("edges", 1, "source,target,weight", "edge data comes from a .npz or .pt"),
+        ("edges", 1, "source,source", "the column 'source' is there twice"),
+        ("nodes", 9, "7,1,0.5,nan,1,train", "nodes.csv, line 9: f1 is nan"),
+        ("nodes", 9, "7,1,0.5,,1,train", "nodes.csv, line 9: f1 is ''; expected a number"),
+        ("nodes", 9, "8,1,0.5,2,1,train", "nodes.csv, line 9: node is 8; expected 7: sort the rows by node"),
+        ("nodes", 9, "7,-3,0.5,2,1,train", "nodes.csv, line 9: y is -3; expected labels from 0 up"),
+        (
+            "nodes",
+            9,
+            "7,-1,0.5,2,1,train",
+            "nodes.csv, line 9: y is -1 (unlabelled), but train holds node 7; expected labelled nodes",
+        ),
+        ("nodes", 9, "7,1,0.5,2,1,training", "nodes.csv, line 9: split is 'training'; expected train, val, test"),
+        ("nodes", 1, "node,label,f0,f1,f2,split", "nodes.csv: there is no column y; expected y, split, and features"),
+        ("nodes", 1, "node,y,f0,f1,f2,part", "nodes.csv: there is no column split"),
+        ("nodes", 1, "", "nodes.csv: there is no line with the names of the columns"),
+    ],
+)
+def test_lines_of_a_table(file: str, line: int, text: str, message: str, tmp_path: Path) -> None:
+    paths = dict(zip(("edges", "nodes"), csv_tables(some_graph(), tmp_path), strict=True))
+    lines = paths[file].read_text().splitlines()
+    lines[line - 1] = text
+    paths[file].write_text("\n".join(lines) + "\n")
+    refuses(tmp_path, paths["edges"], str(tmp_path), message, nodes=paths["nodes"])
+
+
+def test_tables_that_are_none(tmp_path: Path) -> None:
+    edges, nodes = csv_tables(some_graph(), tmp_path)
+    refuses(tmp_path, edges, "give the table of nodes as well: --nodes TABLE")
+    refuses(tmp_path, "digits", "leave --nodes out", nodes=nodes)
+    refuses(tmp_path, edges, "absent.csv: no such file", nodes=tmp_path / "absent.csv")
+    refuses(
+        tmp_path, edges, "nodes.txt: expected a table in a .csv, .csv.gz, .parquet file", nodes=tmp_path / "nodes.txt"
+    )
+    (tmp_path / "empty").mkdir()
+    refuses(tmp_path, tmp_path / "empty", "no tables in this folder", nodes=nodes)
+    nodes.write_text(nodes.read_text().splitlines()[0] + "\n")
+    refuses(tmp_path, edges, "there are no nodes", nodes=nodes)
+    edges.write_text("source,target\n")
+    refuses(tmp_path, edges, "there are no edges", nodes=csv_tables(some_graph(), tmp_path / "empty")[1])
+
+
+def test_a_table_that_is_cut_or_no_text(tmp_path: Path) -> None:
+    edges, nodes = csv_tables(some_graph(), tmp_path, suffix=".csv.gz")
+    whole = edges.read_bytes()
+    edges.write_bytes(whole[: len(whole) // 2])
+    refuses(tmp_path, edges, "edges.csv.gz: cannot be read", "EOFError", nodes=nodes)
+    edges.write_bytes(gzip.compress(b"source,target\n1,\xff\xfe\n"))
+    refuses(tmp_path, edges, "edges.csv.gz: cannot be read", "UnicodeDecodeError", nodes=nodes)
+    edges.write_bytes(b"source,target\n1,2\n")
+    refuses(tmp_path, edges, "edges.csv.gz: cannot be read", "BadGzipFile", nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("x0", [1.0, None, 2.0], "row 2: x0 is missing; expected a number"),
+        ("x0", [1.0, 2.0, float("nan")], "row 3: x0 is nan"),
+        ("x0", ["a", "b", "c"], "the column x0 is string; expected numbers"),
+        ("y", [0, None, 1], "row 2: y is missing"),
+        ("split", ["train", "val", 1.0], "the column split is double; expected texts"),
+        ("split", ["train", "val", "tset"], "row 3: split is 'tset'"),
+        ("x", [[1.0], [2.0, 3.0], [4.0]], "row 2: x has 2 numbers; expected 1"),
+        ("x", [[1.0], [None], [4.0]], "row 2: x is missing"),
+    ],
+)
+def test_rows_in_parquet(name: str, values: list[Any], message: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    edges, _ = parquet_tables(some_graph(), tmp_path, lists=False)
+    columns: dict[str, Any] = {"x0": [1.0, 2.0, 3.0], "y": [0, 1, 0], "split": ["train", "val", "test"]}
+    columns |= {name: [1.0, 1.0, 1.0] if values[-1] == 1.0 and name == "split" else values}
+    columns = {key: value for key, value in columns.items() if name != "x" or key != "x0"}
+    pq.write_table(pa.table({"source": [0], "target": [1]}), edges)
+    pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
+    refuses(tmp_path, edges, f"{tmp_path / 'nodes.parquet'}", message, nodes=tmp_path / "nodes.parquet")
+
+
+def test_files_that_are_no_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges, nodes = parquet_tables(some_graph(), tmp_path, lists=False)
+    whole = edges.read_bytes()
+    edges.write_bytes(whole[:-20])
+    refuses(tmp_path, edges, "edges.parquet: is damaged, or no Parquet file", nodes=nodes)
+    edges.write_bytes(whole)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    refuses(tmp_path, edges, "pyarrow is not installed; run: pip install 'gistgnn[parquet]'", nodes=nodes)
+
+
+def test_raw_files_of_ogb(tmp_path: Path) -> None:
+    raw = tmp_path / "ogbn_mine"
+    ogb(raw, "time", 20)
+    edges, labels = (raw / "raw" / f"{name}.csv.gz" for name in ("edge", "node-label"))
+    good = edges.read_bytes()
+    edges.write_bytes(gzip.compress(b"0,1\n1,20\n"))
+    refuses(tmp_path, raw, f"{raw}: edge_index[1, 1] is 20; expected node numbers from 0 to 19")
+    edges.write_bytes(gzip.compress(b"0,1\n1,a\n"))
+    refuses(tmp_path, raw, f"{edges}, line 2: 1 is 'a'; expected an integer")
+    edges.write_bytes(good)
+    labels.write_bytes(gzip.compress(b"0\n1\n"))
+    refuses(tmp_path, raw, str(raw), "features and labels are of ", " 2 nodes from 0 on")
+    (raw / "split" / "time" / "valid.csv.gz").write_bytes(gzip.compress(b"0\n1\n"))
+    refuses(tmp_path, raw, "train and val share 2 nodes, the first is node 0")
+    (raw / "split" / "time" / "test.csv.gz").unlink()
+    refuses(tmp_path, raw, "test.csv.gz: no such file")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float64"}, "dtype is 'float64', expected one of float32, float16, int8"),
+        ({"memory": 2**20}, "memory is 1 MiB; expected at least"),
+        ({"memory": 0}, "memory is 0, expected a number > 0"),
+    ],
+)
+def test_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    refuses(tmp_path, some_graph(), message, **options)
+
+
+def test_features_that_float16_does_not_hold(tmp_path: Path) -> None:
+    graph = some_graph(**put("x", (7, 2), 1e5))
+    refuses(
+        tmp_path, npz(graph, tmp_path / "graph.npz"), "x[7, 2] is 100000.0, which float16 does not", dtype="float16"
+    )
+
+
+def test_names_that_are_nothing(tmp_path: Path) -> None:
+    refuses(tmp_path, "coraa", "is neither a data set nor a file (did you mean cora?)")
+    (tmp_path / "file.txt").touch()
+    refuses(tmp_path, tmp_path / "file.txt", "the suffix is '.txt'")
+    assert "cora" in DATASETS
