@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
 from benchmarks.graphs import communities
@@ -27,7 +28,7 @@ class Case:
         edges: edges of a batch, both directions counted.
         per_batch: q, clusters in a batch.
         clusters: c, clusters of the graph.
-        precision: "float32" or "bf16".
+        precision: "float32", "tf32" (float32 whose products a GPU may compute in TF32) or "bf16".
         device: the models' device.
         threads: torch's threads on the host.
         local_steps: ζ; the time for Θ is divided by it.
@@ -48,6 +49,10 @@ class Case:
     threads: int
     local_steps: int
     precompute: bool
+
+    def set_precision(self) -> None:
+        """Let torch compute products of float32 as the case says, in this process."""
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
 
     def sampler(self) -> ClusterBatches:
         """Return a sampler with its batches on the device."""
@@ -71,7 +76,8 @@ class Case:
 
     def training(self) -> Training:
         """Return Adam, as in the paper."""
-        return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=self.precision)
+        precision = "bf16" if self.precision == "bf16" else "float32"
+        return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=precision)
 
 
 def on_device(batch: Batch, device: str) -> Batch:
