@@ -25,18 +25,18 @@ class ReadySteps:
 
     Args:
         case: the shared settings.
-        sub_gcns: m.
+        gist: Θ and m sub-GCNs.
         captured: as CUDA graphs.
         seconds: of one measurement.
     """
 
-    def __init__(self, case: Case, sub_gcns: int, *, captured: bool, seconds: float) -> None:
+    def __init__(self, case: Case, gist: GIST, *, captured: bool, seconds: float) -> None:
         if captured and torch.device(case.device).type != "cuda":
             raise RuntimeError("CUDA graphs need a GPU")
-        self._case, self._m, self._clock, self._next = case, sub_gcns, Clock(case.device), 0
+        self._case, self._m, self._clock, self._next = case, gist.sub_gcns, Clock(case.device), 0
         with closing(case.sampler().batches(0, BATCHES)) as made:
             self._batches = list(made)
-        self._stack = Stack(GIST(case.build, case.hidden, sub_gcns, device=case.device).begin_round().subs)
+        self._stack = Stack(gist.begin_round().subs)
         self._optimizer = torch.optim.Adam(self._stack.parameters.values(), lr=LR, fused=True, capturable=captured)
         self._graphs = self._capture() if captured else []
         for _ in range(_WARM):

@@ -1,5 +1,6 @@
 """`Case`: one model at one width and precision on one machine."""
 
+import functools
 from dataclasses import dataclass, replace
 
 import torch
@@ -55,16 +56,9 @@ class Case:
         torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
 
     def sampler(self) -> ClusterBatches:
-        """Return a sampler with its batches on the device."""
-        whole, clusters = communities(
-            nodes=self.nodes,
-            edges=self.edges,
-            per_batch=self.per_batch,
-            clusters=self.clusters,
-            features=self.features,
-            classes=self.classes,
-        )
-        return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch, precompute=self.precompute)
+        """Return a sampler with its batches on the device; in one process, equal graphs have one sampler."""
+        sizes = {name: getattr(self, name) for name in ("nodes", "edges", "per_batch", "clusters")}
+        return _sampler(self.device, self.precompute, features=self.features, classes=self.classes, **sizes)
 
     def build(self, widths: tuple[int, ...]) -> nn.Module:
         """Build our model with these widths."""
@@ -78,6 +72,12 @@ class Case:
         """Return Adam, as in the paper."""
         precision = "bf16" if self.precision == "bf16" else "float32"
         return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=precision)
+
+
+@functools.lru_cache(maxsize=1)
+def _sampler(device: str, precompute: bool, **sizes: int) -> ClusterBatches:
+    whole, clusters = communities(**sizes)
+    return ClusterBatches(on_device(whole, device), clusters, sizes["per_batch"], precompute=precompute)
 
 
 def on_device(batch: Batch, device: str) -> Batch:

@@ -51,18 +51,18 @@ class Stage:
         return "pytest" in self.words
 
 
-_PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", "{json}")
+_PYTEST = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "--junitxml", "{json}")
 _TESTS, _RANKS = ("tests/cuda", "tests/sampling/test_clusters.py"), "tests/cuda/test_ranks.py"
 _MEASURE = ("--device", "{device}", "--seconds", "{seconds}", "--json", "{json}")
 STAGES = (
-    Stage("tests", "tests on the GPU", 0.25, (*_PYTEST, "-m", "cuda", *_TESTS, "--ignore", _RANKS)),
+    Stage("tests", "tests on the GPU", 0.27, (*_PYTEST, "-m", "cuda", *_TESTS, "--ignore", _RANKS)),
     Stage("ranks", "two ranks on one GPU", 0.08, (*_PYTEST, "-m", "cuda", _RANKS)),
-    Stage("steps", "steps", 0.38, ("-m", "benchmarks.gpu_steps", *_MEASURE)),
-    Stage("wide", "the widest models", 0.16, ("-m", "benchmarks.gpu_wide", *_MEASURE)),
+    Stage("steps", "steps", 0.31, ("-m", "benchmarks.gpu_steps", *_MEASURE)),
+    Stage("wide", "the widest models", 0.21, ("-m", "benchmarks.gpu_wide", *_MEASURE)),
     Stage("shapes", "the shapes of Tables 2 and 3", 0.13, ("-m", "benchmarks.gpu_shapes", *_MEASURE)),
 )
 _REHEARSED_TESTS = {
-    "tests": ("-k", "test_every_runner and gcn and auto", "tests/cuda/test_same_as_cpu.py"),
+    "tests": ("-k", "test_every_runner and pretended and gcn and auto", "tests/cuda/test_same_as_cpu.py"),
     "ranks": ("-k", "test_nccl_is_for", _RANKS),
 }
 
@@ -97,6 +97,8 @@ def run(stage: Stage, options: argparse.Namespace) -> dict[str, Any]:
         begun = time.monotonic()
         status, output = ended([sys.executable, *words], seconds + GRACE)
         found = read(results, tests=stage.tests)
+        if stage.tests and not results.exists():
+            found = read_lines(output)
     found |= {"title": stage.title, "seconds": time.monotonic() - begun, "share_seconds": seconds, "status": status}
     if status == "cut":
         found["failures"] = [*found.get("failures", []), f"it was ended after {seconds + GRACE:.0f} s"]
@@ -161,6 +163,13 @@ def read(results: Path, *, tests: bool) -> dict[str, Any]:
         "not_bit_for_bit": [name for name, same in bits.items() if not same],
         "compared_bit_for_bit": len(bits),
     }
+
+
+def read_lines(output: str) -> dict[str, Any]:
+    """Return how many tests have run, and which have failed, from the output of pytest that was cut."""
+    ended = [line.split() for line in output.splitlines() if "::" in line]
+    named = [(words[0], word) for words in ended for word in words[1:2] if word in ("PASSED", "FAILED", "ERROR")]
+    return {"tests": len(named), "failures": [name for name, outcome in named if outcome != "PASSED"]}
 
 
 def why(case: ElementTree.Element) -> str:

@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.pretended_gpu import pretended_gpu
 
-PRETENDED, REAL = "pretended", "cuda"
+from .runs import PRETENDED, REAL
 
 
 @pytest.fixture(params=[PRETENDED, pytest.param(REAL, marks=pytest.mark.cuda)])

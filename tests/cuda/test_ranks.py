@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
+from gistgnn import InputError
 from gistgnn.distributed import Ranks
 from gistgnn.distributed.ranks import each_has_a_gpu
 from tests.distributed.launch import on_ranks
@@ -35,6 +36,11 @@ def test_nccl_is_for_ranks_with_a_gpu_each() -> None:
     assert found("a", "") == [False, False]
     assert found("", "") == [False, False]
     assert found("a") == [True]
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_ranks_meet() -> None:
+    with pytest.raises(InputError, match="device is 'cuda:99', but torch finds"):
+        Ranks("cuda:99")
 
 
 def exchanged(ranks: Ranks, device: str) -> list[list[int]]:

@@ -11,7 +11,7 @@ import torch
 
 from tests.helpers.pretended_gpu import Place, here, waits
 
-from .conftest import PRETENDED
+from .runs import PRETENDED
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def counted_waits(gpu: str) -> Iterator[Counter[Place]]:
         return
 
     def seen(message: Any, *_: Any, **__: Any) -> None:
-        if "synchroniz" in str(message):
+        if "called a synchronizing CUDA operation" in str(message):
             found[here(sys._getframe(1))] += 1
 
     with warnings.catch_warnings():
