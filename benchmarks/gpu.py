@@ -10,6 +10,7 @@ other stages go on. Nothing is downloaded.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from benchmarks.gpu_machine import facts
+from benchmarks.gpu_machine import facts, nvidia_smi
 from benchmarks.gpu_report import as_markdown
 from gistgnn.io.whole_files import replacing
 
@@ -96,10 +97,19 @@ def run(stage: Stage, options: argparse.Namespace) -> dict[str, Any]:
             words = rehearsal(stage, words)
         begun = time.monotonic()
         status, output = ended([sys.executable, *words], seconds + GRACE)
-        found = read(results, tests=stage.tests)
+        try:
+            found = read(results, tests=stage.tests)
+        except (ValueError, ElementTree.ParseError):  # it was ended while it wrote
+            found = {"failures": ["its results are cut short"]}
         if stage.tests and not results.exists():
             found = read_lines(output)
-    found |= {"title": stage.title, "seconds": time.monotonic() - begun, "share_seconds": seconds, "status": status}
+    found |= {
+        "title": stage.title,
+        "nvidia_smi": nvidia_smi(),
+        "seconds": time.monotonic() - begun,
+        "share_seconds": seconds,
+        "status": status,
+    }
     if status == "cut":
         found["failures"] = [*found.get("failures", []), f"it was ended after {seconds + GRACE:.0f} s"]
     elif status and not found.get("failures"):
@@ -167,9 +177,8 @@ def read(results: Path, *, tests: bool) -> dict[str, Any]:
 
 def read_lines(output: str) -> dict[str, Any]:
     """Return how many tests have run, and which have failed, from the output of pytest that was cut."""
-    ended = [line.split() for line in output.splitlines() if "::" in line]
-    named = [(words[0], word) for words in ended for word in words[1:2] if word in ("PASSED", "FAILED", "ERROR")]
-    return {"tests": len(named), "failures": [name for name, outcome in named if outcome != "PASSED"]}
+    found = re.findall(r"^(\S+::.*) (PASSED|FAILED|ERROR)", output, flags=re.MULTILINE)
+    return {"tests": len(found), "failures": [name for name, outcome in found if outcome != "PASSED"]}
 
 
 def why(case: ElementTree.Element) -> str:

@@ -34,6 +34,10 @@ def machine_text(record: dict[str, Any]) -> str:
     machine, smi = record["machine"], record["machine"]["nvidia_smi"] or {}
     rows = [["command", f"`{record['command']}`"], ["GPU", str(machine["gpu"])]]
     rows += [[name.replace("_", " "), value] for name, value in smi.items()]
+    for stage in record["stages"].values():
+        if after := stage.get("nvidia_smi"):
+            clocks = ", ".join(after.get(name, "?") for name in ("clocks.sm", "clocks.mem", "temperature.gpu"))
+            rows.append([f"clocks and °C after {stage['title']}", clocks])
     rows += [[name, str(machine[name])] for name in ("cpu", "cores", "torch", "cuda", "cudnn", "python", "commit")]
     rows.append(["seconds", number(record["seconds"])])
     return table(["", ""], rows)

@@ -62,6 +62,17 @@ def test_a_stage_is_ended_when_its_time_is_over_and_keeps_what_it_has_written(mo
     assert found["failures"] == ["it was ended after 2 s"]
 
 
+def test_results_that_are_cut_short_do_not_end_the_command() -> None:
+    found = gpu.run(stage("""import sys; open(sys.argv[1], "w").write('{"rows": [')"""), options())
+    assert found["failures"] == ["its results are cut short"]
+
+
+def test_tests_that_were_cut_are_read_from_what_they_printed() -> None:
+    lines = "a.py::one PASSED [ 3%]\na.py::two[x y] FAILED [ 6%]\nb.py::three "
+    found = gpu.read_lines(lines)
+    assert (found["tests"], len(found["failures"])) == (2, 1)
+
+
 def test_a_stage_that_fails_is_listed_with_its_last_lines() -> None:
     found = gpu.run(stage("print('before'); raise SystemExit(3)"), options())
     assert found["status"] == 3

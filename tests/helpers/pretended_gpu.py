@@ -187,7 +187,8 @@ def here(frame: FrameType) -> Place:
     """Return the function of gistgnn that a stack frame is in; or the frame at the bottom of the stack."""
     while frame.f_back is not None and "/gistgnn/" not in frame.f_code.co_filename:
         frame = frame.f_back
-    return frame.f_code.co_filename.rpartition("/gistgnn/")[2], frame.f_code.co_qualname
+    function = frame.f_code.co_qualname.partition(".<locals>")[0]  # newer Pythons have no function for comprehensions
+    return frame.f_code.co_filename.rpartition("/gistgnn/")[2], function
 
 
 def waits() -> Counter[Place]:
