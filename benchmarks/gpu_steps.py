@@ -105,9 +105,13 @@ def measure(case: Case, *, rounds: int, tiny: bool) -> dict[str, Any]:
             free()
     for _ in range(rounds):
         samples["machine"]["step"].append(machine.measure())
-        for name, own in gauges.items():
-            for what in ("step", "stretch") if isinstance(own, Gauge) else ("step",):
-                samples[name][what].append(own.measure(what))
+        for name, own in list(gauges.items()):
+            try:
+                for what in ("step", "stretch") if isinstance(own, Gauge) else ("step",):
+                    samples[name][what].append(own.measure(what))
+            except Exception as error:
+                about[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+                del gauges[name]
     found = summarise(case, wanted, about, samples, EPOCH_STEPS)
     gauges.clear()
     free()

@@ -12,6 +12,6 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     Torch copies from ordinary memory only when the GPU has done all that it was asked before. So a thread that makes
     batches would wait for the steps that train. From page-locked memory the copy is put in line behind these steps.
     """
-    if device.type != "cuda" or tensor.device.type != "cpu" or tensor.nbytes > _MOST:
+    if device.type != "cuda" or tensor.device.type != "cpu" or not 0 < tensor.nbytes <= _MOST:
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
