@@ -133,7 +133,8 @@ def shapes_text(stage: dict[str, Any]) -> str:
 
 def said(row: dict[str, Any]) -> str:
     """Say how much of a graph was used, and how many steps were timed."""
-    return f"{row['dataset']} {row['hidden']:,}: {100 * row['fraction']:g} %, 3 rounds of {row['steps']} steps"
+    graph = f"{row['dataset']} {row['hidden']:,}: {100 * row['fraction']:g} %"
+    return f"{graph}, clusters by {row['clusters_by']}, 3 rounds of {row['steps']} steps"
 
 
 def judged(stages: dict[str, Any]) -> Iterator[dict[str, Any]]:
