@@ -27,11 +27,11 @@ CASES: list[Case] = [(model, m, state) for model in OURS for m, state in ((4, "c
 CASES += [(model, 4, "carry") for model in ("pyg gin batch_norm cat", "residual", "features", "jumping over x")]
 
 
-def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None, device: str = "cpu") -> tuple[GIST, Result]:
+def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None) -> tuple[GIST, Result]:
     model, m, state = case
     build, widths = every_model()[model]
     widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
-    gist = GIST(build, widths, m, store=store, ranks=ranks, device=device)
+    gist = GIST(build, widths, m, store=store, ranks=ranks)
     return gist, gist.fit(tiny_graph(), optimizer_state=state, **SETTINGS)
 
 
