@@ -64,6 +64,9 @@ class OnGPU(torch.Tensor):
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
+    def numpy(self, **_: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+
     device = property(lambda self: GPU)
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
@@ -103,8 +106,14 @@ def pretended_gpu() -> Iterator[None]:
         "max_memory_allocated": lambda device=None: 0,
         "get_device_name": lambda device=None: "a pretended GPU",
     }
+    make = torch.tensor
+
+    def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:  # torch's own does not ask a mode
+        return make(*args, **options) if device is None else make(*args, **options).to(device)
+
+    made = patch.object(torch, "tensor", tensor)
     pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    with patch.multiple(torch.cuda, **known), pinned, _Mode():
+    with patch.multiple(torch.cuda, **known), made, pinned, _Mode():
         yield
 
 
@@ -124,7 +133,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         plain["device"] = torch.device("cpu")
     if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:  # even from the CPU's view it is a copy
         plain_args = (plain_args[0].clone(), *plain_args[1:])
-    with _generator() if held and torch.Tag.nondeterministic_seeded in func.tags else nullcontext():
+    with _generator() if gpu and torch.Tag.nondeterministic_seeded in func.tags else nullcontext():
         found = func(*plain_args, **plain)
     return _returned(func, args, kwargs, found) if gpu else found
 
