@@ -31,9 +31,9 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.batches
 
-# Nothing is installed: it uses the Python that is active, with the torch for the machine's GPU.
+# Nothing is installed: it uses .venv if it is there, otherwise the Python that is active, with its torch.
 bench-gpu:
-	PYTHONPATH=src:. $(PYTHON) -m benchmarks.gpu
+	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
