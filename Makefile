@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types docs unit hooks bench clean
+.PHONY: demo test lint types docs unit hooks bench bench-gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gistgnn train --out runs/demo --overwrite
@@ -30,6 +30,10 @@ hooks: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.batches
+
+# Nothing is installed: it uses .venv if it is there, otherwise the Python that is active, with its torch.
+bench-gpu:
+	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

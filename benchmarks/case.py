@@ -1,7 +1,9 @@
 """`Case`: one model at one width and precision on one machine."""
 
+import functools
 from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
 from benchmarks.graphs import communities
@@ -28,7 +30,7 @@ class Case:
         edges: edges of a batch, both directions counted. Nodes and edges are of random graphs.
         per_batch: q, clusters in a batch.
         clusters: c, clusters of the graph.
-        precision: "float32" or "bf16".
+        precision: "float32", "tf32" (float32 whose products a GPU may compute in TF32) or "bf16".
         device: the models' device.
         threads: torch's threads on the host.
         local_steps: ζ; the time for Θ is divided by it.
@@ -54,20 +56,17 @@ class Case:
     dataset: str = ""
     data_root: str = "data"
 
+    def set_precision(self) -> None:
+        """Let torch compute products of float32 as the case says, in this process."""
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+
     def sampler(self) -> ClusterBatches:
-        """Return a sampler with its batches on the device."""
+        """Return a sampler with its batches on the device; in one process, equal random graphs have one sampler."""
         if self.dataset:
             given = on_device(whole_graph(load(self.dataset, self.data_root)), self.device)
             return ClusterSampling(self.clusters, self.per_batch, precompute=self.precompute).sampler(given, seed=0)
-        whole, clusters = communities(
-            nodes=self.nodes,
-            edges=self.edges,
-            per_batch=self.per_batch,
-            clusters=self.clusters,
-            features=self.features,
-            classes=self.classes,
-        )
-        return ClusterBatches(on_device(whole, self.device), clusters, self.per_batch, precompute=self.precompute)
+        sizes = {name: getattr(self, name) for name in ("nodes", "edges", "per_batch", "clusters")}
+        return _sampler(self.device, self.precompute, features=self.features, classes=self.classes, **sizes)
 
     def build(self, widths: tuple[int, ...]) -> nn.Module:
         """Build our model with these widths."""
@@ -79,7 +78,14 @@ class Case:
 
     def training(self) -> Training:
         """Return Adam, as in the paper."""
-        return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=self.precision)
+        precision = "bf16" if self.precision == "bf16" else "float32"
+        return Training(epochs=1, local_steps=self.local_steps, lr=LR, precision=precision)
+
+
+@functools.lru_cache(maxsize=1)
+def _sampler(device: str, precompute: bool, **sizes: int) -> ClusterBatches:
+    whole, clusters = communities(**sizes)
+    return ClusterBatches(on_device(whole, device), clusters, sizes["per_batch"], precompute=precompute)
 
 
 def on_device(batch: Batch, device: str) -> Batch:

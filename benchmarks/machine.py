@@ -21,11 +21,12 @@ class Machine:
     Args:
         case: the shared settings.
         sub_gcns: the values of m.
+        milliseconds: of one measurement of a part, at least.
     """
 
-    def __init__(self, case: Case, sub_gcns: list[int]) -> None:
+    def __init__(self, case: Case, sub_gcns: list[int], milliseconds: float = 50) -> None:
         keep_freed_memory()
-        self._case = case
+        self._case, self._milliseconds = case, milliseconds
         self.sampler = case.sampler()
         self.nodes, self.edges = _size(self.sampler, case)
         self._parts: dict[str, Callable[[], object]] = {}
@@ -84,12 +85,12 @@ class Machine:
         return {name: value / BATCHES for name, value in clock.read().items()}
 
     def _calibrate(self, run: Callable[[], object]) -> int:
-        """Return the number of repetitions that take about 50 ms."""
+        """Return the number of repetitions that take as long as one measurement."""
         run()
         clock = Clock(self._case.device)
         with clock.span("once"):
             run()
-        return max(1, math.ceil(50 / max(clock.read()["once"], 1e-3)))
+        return max(1, math.ceil(self._milliseconds / max(clock.read()["once"], 1e-3)))
 
 
 def product_name(shape: tuple[str, int, int, int]) -> str:

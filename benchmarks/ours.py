@@ -28,16 +28,17 @@ class GISTContender:
         case: the shared settings.
         runner: "in-turn", "auto" or "fused".
         sub_gcns: m; 1 is the baseline.
+        gist: Θ and the sub-GCNs, which several contenders of a process may share; None: its own.
     """
 
-    def __init__(self, case: Case, runner: str, sub_gcns: int) -> None:
+    def __init__(self, case: Case, runner: str, sub_gcns: int, gist: GIST | None = None) -> None:
         keep_freed_memory()
         self._case, self.sub_gcns = case, sub_gcns
         self._fused = runner == "fused"
         self.steps_per_pass = 1 if runner == "in-turn" else sub_gcns
         self.sampler = case.sampler()
         self._training = case.training()
-        self._gist = GIST(case.build, case.hidden, sub_gcns, device=case.device)
+        self._gist = gist or GIST(case.build, case.hidden, sub_gcns, device=case.device)
         self._runner = make_runner(runner)
         self._position = 0
         self._models: list[Stack | Any] = []  # that train on a batch one after another

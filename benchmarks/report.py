@@ -31,7 +31,7 @@ def summarise(
     for spec in specs[1:]:
         result = about[spec.name]
         if "error" not in result:
-            batch_ms = medians["batch"] / (spec.sub_gcns[0] if spec.variant == "fused" else 1)
+            batch_ms = medians["batch"] / (1 if spec.variant == "in-turn" else spec.sub_gcns[0])
             result = result | contender(case, spec.sub_gcns[0], samples[spec.name], epoch_steps, batch_ms)
             result["over_floor"] = result["step_ms"]["median"] / floor[spec.sub_gcns[0]].total
             result["over_products"] = result["step_ms"]["median"] / floor[spec.sub_gcns[0]].products
@@ -61,7 +61,8 @@ def contender(case: Case, sub_gcns: int, samples: dict[str, Any], epoch_steps: i
         batch_ms: milliseconds of batches per step, made while nothing else runs.
     """
     step = quartiles([s["step"] for s in samples["step"]])
-    phases = {p: quartiles([s[p] for s in samples["step"]])["median"] for p in PHASES}
+    known = [p for p in PHASES if p in samples["step"][0]]  # a CUDA graph has none
+    phases = {p: quartiles([s[p] for s in samples["step"]])["median"] for p in known}
     result = {"step_ms": step, "phases_ms": phases}
     if not samples["stretch"]:
         return result
@@ -94,16 +95,20 @@ def ratios(contenders: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def print_case(case: dict[str, Any]) -> None:
     """Print the tables of a case."""
+    print(case_text(case))
+
+
+def case_text(case: dict[str, Any]) -> str:
+    """Return the tables of a case in Markdown."""
     batch = case["batch"]
-    print(
+    about = (
         f"## {title(case)}\n\nA batch: {batch['nodes']:,} nodes, {batch['edges']:,} edges, "
         f"{case['features']} features, {case['classes']} classes; "
-        f"cut in {number(batch['ms'])} ms, its operators prepared in {number(batch['operators_ms'])} ms.\n"
+        f"cut in {number(batch['ms'])} ms, its operators prepared in {number(batch['operators_ms'])} ms."
     )
-    print(_steps_table(case), _epochs_table(case), _floors_table(case), sep="\n\n", end="\n\n")
-    for name, result in case["contenders"].items():
-        if "error" in result:
-            print(f"- {name}: not measured: {result['error']}\n")
+    errors = [(name, result["error"]) for name, result in case["contenders"].items() if "error" in result]
+    lacking = [f"- {name}: not measured: {error}" for name, error in errors]
+    return "\n\n".join([about, _steps_table(case), _epochs_table(case), _floors_table(case), *lacking]) + "\n"
 
 
 def _steps_table(case: dict[str, Any]) -> str:
@@ -118,7 +123,7 @@ def _steps_table(case: dict[str, Any]) -> str:
                     spread(result["step_ms"]),
                     f"{result['over_floor']:.2f}×",
                     *(f"{ratio[key]:.2f}×" if key in ratio else "—" for key in (f"vs {PYG}", f"vs {BASELINE}")),
-                    *(number(result["phases_ms"][p]) for p in PHASES),
+                    *(number(result["phases_ms"].get(p)) for p in PHASES),
                 ]
             )
     return table(head, rows)

@@ -92,7 +92,7 @@ def parse() -> argparse.Namespace:
     add("--clusters", type=int, default=60, help="clusters of the graph")
     add("--clusters-per-batch", type=int, default=10)
     add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
-    add("--precision", nargs="+", choices=("float32", "bf16"), default=["float32"])
+    add("--precision", nargs="+", choices=("float32", "tf32", "bf16"), default=["float32"])
     add("--device", default="cpu")
     add("--threads", type=int, default=os.cpu_count())
     add("--repeat", type=int, default=7, help="rounds over all contenders")

@@ -119,6 +119,7 @@ def _serve(end: Connection, spec: Spec, case: Case, pace: Pace) -> None:
 
 def _open(spec: Spec, case: Case, pace: Pace) -> Any:
     torch.set_num_threads(case.threads)
+    case.set_precision()
     if spec.kind == "machine":
         machine = Machine(case, list(spec.sub_gcns))
         return lambda _: machine.measure(), {"nodes": machine.nodes, "edges": machine.edges}

@@ -3,7 +3,23 @@ from pathlib import Path
 import pytest
 import torch
 
+NO_GPU = "The tests marked cuda were not run: torch finds no GPU here. `make bench-gpu` runs them where there is one."
+
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that need a GPU where there is none; a line at the end says so."""
+    if torch.cuda.is_available():
+        return
+    without = [item for item in items if item.get_closest_marker("cuda")]
+    config.hook.pytest_deselected(items=without)
+    items[:] = [item for item in items if not item.get_closest_marker("cuda")]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not torch.cuda.is_available():
+        terminalreporter.write_line(NO_GPU)
 
 
 @pytest.fixture(scope="session")

@@ -76,3 +76,8 @@ def reason(error: BaseException) -> str:
         text = text[:_LONGEST].rstrip() + "..."
     name = type(error).__name__
     return f"{name}: {text}" if text else name
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Tell whether Python, NumPy or torch could not get memory; torch says it in words alone, or by its own class."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate mem" in str(error)

@@ -207,9 +207,8 @@ class Round:
         sub, optimizer = self._loaded[i], self._optimizers.get(i)
         if optimizer is not None:
             _check_states(sub, optimizer)
-        for name, tensor in named_tensors(sub).items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
+        if name := _not_finite(sub):
+            raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         trained = Trained.of(sub, optimizer)
         for name, scale in self._manner.scales.items():
             trained.tensors[name] = trained.tensors[name] / scale
@@ -219,6 +218,16 @@ class Round:
             self._kept.add(i)
             del self._loaded[i]
             self._optimizers.pop(i, None)
+
+
+def _not_finite(sub: nn.Module) -> str | None:
+    """Return the first parameter or buffer that has a value that is not finite; None: all are. A GPU is asked once."""
+    finite = {
+        name: torch.isfinite(tensor).all() for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()
+    }
+    if not finite or bool(torch.stack(list(finite.values())).all()):
+        return None
+    return next(name for name, flag in finite.items() if not flag)
 
 
 def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:

@@ -20,6 +20,7 @@ def on_ranks(
     only: Sequence[int] = (),
     timeout: float = 100,
     patience: float = 60,
+    device: str = "cpu",
 ) -> list[Any]:
     """Run `work(ranks, *args)` on every one of some ranks, and return what each returns, in order.
 
@@ -30,6 +31,7 @@ def on_ranks(
         only: the ranks that are listened to, where others die; none: all.
         timeout: in seconds, for each.
         patience: seconds that a rank waits for another.
+        device: of every rank.
 
     Raises:
         Exception: what the work raises on a rank.
@@ -40,7 +42,7 @@ def on_ranks(
         port = probe.getsockname()[1]
     ends = [context.Pipe(duplex=False) for _ in range(count)]
     processes = [
-        context.Process(target=_rank, args=(rank, count, port, end, work, args, patience), daemon=True)
+        context.Process(target=_rank, args=(rank, count, port, end, work, args, patience, device), daemon=True)
         for rank, (_, end) in enumerate(ends)
     ]
     for process in processes:
@@ -69,11 +71,12 @@ def _rank(
     work: Callable[..., Any],
     args: tuple[Any, ...],
     patience: float,
+    device: str,
 ) -> None:
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     try:
-        ranks = Ranks(timeout=patience)
+        ranks = Ranks(device, timeout=patience)
         found = work(ranks, *args)
     except Exception as error:
         found = error

@@ -12,6 +12,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from gistgnn.errors import InputError
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import as_adjacency
+from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
 
@@ -168,3 +169,19 @@ def test_bad_arguments(build, message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("loops", [0, 1, 5])
+def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loops: int) -> None:
+    rng = torch.Generator().manual_seed(loops)
+    row, col = torch.randint(9, (2, 30), generator=rng)
+    row, col = row[row != col], col[row != col]
+    row, col = torch.cat([row, torch.arange(loops)]), torch.cat([col, torch.arange(loops)])
+    pattern, _ = Pattern.from_entries(row, col, (9, 9))
+    known = Pattern(pattern.rowptr, pattern.col, pattern.shape)
+    known.loops = loops
+    (one, mask, place), (other, kept, again) = pattern.looped(), known.looped()
+    assert torch.equal(mask.nonzero().squeeze(1), kept)
+    assert torch.equal(one.rowptr, other.rowptr)
+    assert torch.equal(one.col, other.col)
+    assert torch.equal(place, again)

@@ -169,9 +169,7 @@ def test_settings_make_the_sampler() -> None:
     assert any("not symmetric" in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif("not torch.cuda.is_available()"))]
-)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_batches_are_where_the_graph_is(device: str) -> None:
     graph = GRAPH.to(device)
     sampler = ClusterSampling(10, 3).sampler(whole_graph(graph), 0)

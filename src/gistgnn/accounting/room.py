@@ -64,10 +64,11 @@ def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | N
     features = sum(count for axis, count in enumerate(counts) if axis != input_axis)
     needed = slice_bytes(spec, [tuple(map(torch.arange, counts))])[0] + 4 * nodes * features
     there = available_bytes(spec.device)
+    where = "GPU memory" if spec.device.type == "cuda" else "memory"
     if needed > there:
         raise InputError(
             f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which takes {size(needed)} of "
-            f"memory; {size(there)} are free: make the widths smaller, or raise sub_gcns"
+            f"{where}; {size(there)} are free: make the widths smaller, or raise sub_gcns"
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from gistgnn.cli import compare, convert, datasets, evaluate, list_runs, partition_graph, plan, reproduce, theory, train
 from gistgnn.cli.parser import BAD_INPUT, Parser
 from gistgnn.cli.signals import Interrupted, leads, raising, say, status_of
-from gistgnn.errors import GistError, one_line, reason
+from gistgnn.errors import GistError, lacks_memory, one_line, reason
 
 BROKEN_PIPE = 141  # exit status
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (MemoryError, RuntimeError) as error:
-        if not _lacks_memory(error):
+        if not lacks_memory(error):
             raise
         print(f"gistgnn: error: out of memory ({one_line(reason(error))}): make the run smaller", file=sys.stderr)
         return BAD_INPUT
@@ -93,11 +93,6 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Whether Python, NumPy or torch could not get memory; torch says it in words alone, or by a class of its own."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate mem" in str(error)
 
 
 if __name__ == "__main__":

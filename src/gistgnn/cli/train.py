@@ -3,7 +3,7 @@
 import argparse
 import json
 import signal
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,11 @@ from gistgnn.cli.process import joined, load_torch
 from gistgnn.cli.run_directory import finished_run, run_directory
 from gistgnn.cli.signals import Stop, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
-from gistgnn.errors import DivergedError, printable
+from gistgnn.errors import DivergedError, lacks_memory, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from gistgnn.distributed import World
@@ -119,7 +119,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
             begin = _announce(f"{_title(config, graph)}; the results go to {out}")
             hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
             limit = seconds_left(args.max_seconds)
-            result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
+            with _planned(config, graph):
+                result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
         except DivergedError as error:
             diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
@@ -191,6 +192,21 @@ def _read_graph(
         require_room(config, GraphSizes.of_graph(graph), resources)
     scale = config.scale(graph)
     return scale.graph(graph) if scale else graph, scale
+
+
+@contextmanager
+def _planned(config: "RunConfig", graph: "Graph") -> "Iterator[None]":
+    """Give an error for want of memory within the block the numbers of the run's plan."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        import torch
+
+        from gistgnn.planning import GraphSizes, out_of_memory
+
+        raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
 
 
 def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":

@@ -17,6 +17,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
 from gistgnn.distributed.world import Traffic, World
 from gistgnn.errors import InputError, RankLostError, reason
+from gistgnn.utils.machine import usable_device
 
 TIMEOUT = 1800.0  # seconds to wait for another rank, which may have more steps to do, or may evaluate
 _ANSWER = 3.0  # of these seconds, those in which ranks answer after an exchange has failed
@@ -31,13 +32,14 @@ class Ranks(World):
     """The W processes that torchrun has started. They exchange tensors and JSON, never pickles.
 
     Args:
-        device: where the tensors are that `exchange` moves. NCCL moves tensors of a GPU, Gloo all others.
+        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others; those of GPUs that several
+            ranks share go through the host.
         timeout: seconds to wait for another rank.
         interface: the network interface, such as "eth0", that this rank listens on and reaches the others through;
             None: the interface of the machine's name.
 
     Raises:
-        InputError: there is no such interface.
+        InputError: there is no such interface, or no such GPU.
         RankLostError: the others cannot be reached.
     """
 
@@ -46,7 +48,7 @@ class Ranks(World):
     def __init__(
         self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
     ) -> None:
-        self._device = torch.device(device)
+        self._device = usable_device(device)
         if interface is not None:
             _bind_to(interface)
         self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
@@ -54,6 +56,7 @@ class Ranks(World):
         self._kept: Store | None = None  # outlives a restart
         if not dist.is_initialized():
             self._begin()
+        self._by_gpu = dist.get_backend() == "nccl"
         self._store = dist.distributed_c10d._get_default_store()
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self._messages = dist.new_group(backend="gloo", timeout=self._patience)
@@ -94,16 +97,18 @@ class Ranks(World):
             sizes: how many bytes each rank sends to this one.
 
         Returns:
-            The bytes that each rank has sent.
+            The bytes that each rank has sent, on the device of the parts.
 
         Raises:
             RankLostError: a rank has died or hangs.
         """
         begun = time.perf_counter()
-        given = [len(part) for part in parts]
-        arrived = torch.empty(sum(sizes), dtype=torch.uint8, device=self._device)
+        given, home = [len(part) for part in parts], parts[0].device
+        sent = torch.cat(list(parts)).to(self._device if self._by_gpu else "cpu")
+        arrived = sent.new_empty(sum(sizes))
         with self.talking():
-            dist.all_to_all_single(arrived, torch.cat(list(parts)), list(sizes), given)
+            dist.all_to_all_single(arrived, sent, list(sizes), given)
+        arrived = arrived.to(home)
         self.traffic.sent += sum(given) - given[self.rank]
         self.traffic.received += sum(sizes) - sizes[self.rank]
         self.traffic.seconds += time.perf_counter() - begun
@@ -157,7 +162,8 @@ class Ranks(World):
             torch.cuda.set_device(self._device)
         try:
             store, self._kept, rank, count = meet(timedelta(seconds=self._timeout))
-            backend = "nccl" if gpu else "gloo"
+            own = gpu_name(self._device) if gpu else ""
+            backend = "nccl" if each_has_a_gpu(store, rank, count, own) else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
         except (RuntimeError, ValueError) as error:
             why = str(error) if isinstance(error, NobodyCameError) else reason(error)
@@ -180,6 +186,25 @@ class Ranks(World):
         if one:
             return f"rank {names} does not answer: it has ended, hangs {timeout}, {last} it printed last"
         return f"ranks {names} do not answer: they have ended, hang {timeout}, {last} they printed last"
+
+
+def each_has_a_gpu(store: Store, rank: int, count: int, own: str) -> bool:
+    """Tell whether every rank has a GPU that no other rank has, which NCCL needs; all ranks call this.
+
+    Args:
+        store: of this start.
+        rank: of this process.
+        count: how many ranks there are.
+        own: a name of this rank's GPU that no other GPU has; "": it has none.
+    """
+    store.set(f"gpu/{rank}", own)
+    names = [store.get(f"gpu/{other}").decode() for other in range(count)]  # waits for the other rank
+    return all(names) and len(set(names)) == count
+
+
+def gpu_name(device: torch.device) -> str:
+    """Return a name of a GPU that no other has, also of another machine."""
+    return str(torch.cuda.get_device_properties(device).uuid)
 
 
 def _bind_to(interface: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.nn.function import has_values_here
+from gistgnn.utils.transfer import to_device
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
 # later product would affect other threads.
@@ -24,7 +25,12 @@ class Pattern:
 
     ``rowptr``: [R + 1] and ``col``: [nnz] are int32 if the shape and the number of entries fit: the CPU's products
     then need no conversion. ``shape`` is (R, C).
+
+    Attributes:
+        loops: the number of entries (i, i), where it is known without asking a GPU; None: it is not.
     """
+
+    loops: int | None = None
 
     def __init__(self, rowptr: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
         self.rowptr, self.col, self.shape = rowptr, col, shape
@@ -93,9 +99,9 @@ class Pattern:
         return self.looped()[0]
 
     def looped(self) -> tuple[Pattern, Tensor, Tensor]:
-        """Return `with_self_loops`, the mask [nnz] of the entries it keeps, and the places where it puts them."""
+        """Return `with_self_loops`, an index of the entries it keeps (a mask, or places), and where it puts them."""
         size = self.shape[0]
-        keep = self.row != self.col
+        keep = self._off_diagonal()
         row, col = self.row[keep], self.col[keep]
         nodes = torch.arange(size, dtype=col.dtype, device=col.device)
         # An entry moves back by one place per earlier row, for that row's self-loop: no second sort.
@@ -107,6 +113,17 @@ class Pattern:
         looped[bounds] = nodes.to(dtype)
         rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
         return Pattern(rowptr, looped, self.shape), keep, place
+
+    def _off_diagonal(self) -> Tensor:
+        """Return an index of the entries that are not (i, i): a mask [nnz], or their places if it is known how many."""
+        off = self.row != self.col
+        if self.loops is None:
+            return off
+        # A mask would make the host wait for the GPU, to count them. The others share one place, at the end.
+        count = self.nnz - self.loops
+        place = torch.where(off, off.cumsum(0) - 1, count)
+        entries = torch.arange(self.nnz, device=place.device)
+        return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]
 
     def pieces(self, limit: int) -> Iterator[tuple[Pattern, slice]]:
         """Cut the pattern into pieces of at most ``limit`` consecutive entries; yield each with the slice it holds."""
@@ -152,7 +169,10 @@ class Pattern:
         """Return the pattern on another device."""
         if device == self.col.device:
             return self
-        return Pattern(self.rowptr.to(device), self.col.to(device), self.shape)
+        moved = Pattern(to_device(self.rowptr, device), to_device(self.col, device), self.shape)
+        if self.col.device.type == "cpu":
+            moved.loops = int(torch.count_nonzero(self.row == self.col))
+        return moved
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

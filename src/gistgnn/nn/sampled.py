@@ -15,6 +15,7 @@ from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.nn.weights import looped, row_sums, with_self
+from gistgnn.utils.transfer import to_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Degrees:
 
     def to(self, device: torch.device) -> Degrees:
         """Return the degrees on another device."""
-        return self._map(lambda tensor: tensor.to(device))
+        return self._map(lambda tensor: to_device(tensor, device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Degrees:
         others = (None if tensor is None else change(tensor) for tensor in (self.row_sums, self.loops))
@@ -154,7 +155,7 @@ class SampledAdjacency(Adjacency):
         if device == self.device:
             return self
         pattern, degrees = self.pattern.to(device), self.degrees.to(device)
-        weight = None if self.weight is None else self.weight.to(device)
+        weight = None if self.weight is None else to_device(self.weight, device)
         above = [layer.to(device) for layer in self.above]
         return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
 

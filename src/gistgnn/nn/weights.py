@@ -38,8 +38,8 @@ def loop_weights(pattern: Pattern, weight: Tensor) -> Tensor:
 def with_self(pattern: Pattern, weight: Tensor | None, dtype: torch.dtype) -> SparseMatrix:
     """Return A + I: [R, C]. A given self-loop counts beside the 1 of I; ``weight``: [nnz], None: 1."""
     weight = torch.ones(pattern.nnz, dtype=dtype, device=pattern.col.device) if weight is None else weight
-    given = pattern.row == pattern.col
-    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row[given], weight[given])
+    given = torch.where(pattern.row == pattern.col, weight, 0)
+    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, given)
     return SparseMatrix.from_pattern(*looped(pattern, weight, loops))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from gistgnn.errors import InputError
+import torch
+
+from gistgnn.errors import InputError, reason
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
 from gistgnn.nn.gnn import Layer
@@ -16,6 +18,7 @@ from gistgnn.planning.phases import PhaseOption
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import peak_memory_bytes
 
 _TRIED = (1, 2, 4, 8, 16, 32)
 _AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
@@ -34,7 +37,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     m, method, config = config.sub_gcns, config.method, config.planned
     if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
         return
-    options = _options(config, sizes, resources, config.sub_gcns, config.store)
+    options = _options(config, sizes, resources, config.sub_gcns)
     if not (lacking := [option for option in options if option.lacking]):
         return
     option, short = lacking[0], lacking[0].lacking[0]
@@ -51,10 +54,33 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
     raise InputError(f"{run} needs {needed} of {where}, {there} are available: {ways}; --memory GIB allows more")
 
 
+def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, error: Exception) -> InputError:
+    """Return the error of a run that could not get memory, in one line with what its plan says.
+
+    Args:
+        config: the run.
+        sizes: of its graph.
+        device: where its sub-GCNs train.
+        error: what torch, NumPy or Python has raised.
+    """
+    where = "GPU memory" if device.type == "cuda" else "memory"
+    parts = [f"it held up to {size(peak_memory_bytes(device))}"]
+    if device.type == "cuda":
+        parts.append(f"the GPU has {size(torch.cuda.mem_get_info(device)[1])}")
+    try:
+        options = _options(config.planned, sizes, replace(Resources.here(str(device)), base=0), config.planned.sub_gcns)
+        option = max(options, key=lambda option: option.peaks[device.type])
+        parts.insert(0, f"its plan has {size(option.peaks[device.type])} for it, in its {option.phase} stage")
+    except InputError:
+        parts.insert(0, "there is no plan of such a run")
+    ways = "raise --sub-gcns, make --hidden smaller, or end other programs that take memory there"
+    return InputError(f"out of {where} ({reason(error)}): {', '.join(parts)}; {ways}")
+
+
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     """Return the most memory that a run takes on its device, beside the process itself, by a rehearsal."""
     resources = replace(Resources.here(config.device), base=0)
-    options = _options(config.planned, sizes, resources, config.planned.sub_gcns, config.store)
+    options = _options(config.planned, sizes, resources, config.planned.sub_gcns)
     return max(option.peaks["cuda" if config.device != "cpu" else "cpu"] for option in options)
 
 
@@ -86,6 +112,8 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
     return f"{none if method == 'gist' else ''}{', or '.join(ways)}"
 
 
-def _options(config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str) -> tuple[Option, ...]:
-    """Return what a run takes; with phases, what each takes."""
-    return make_plan(config, sizes, resources, [m], [store], timed=False).options
+def _options(
+    config: RunConfig, sizes: GraphSizes, resources: Resources, m: int, store: str | None = None
+) -> tuple[Option, ...]:
+    """Return what a run takes; with phases, what each takes. Its store is that of the run, unless one is given."""
+    return make_plan(config, sizes, resources, [m], [store or config.store], timed=False).options

@@ -20,6 +20,7 @@ from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.utils.checks import check_count, check_flag, shown
+from gistgnn.utils.transfer import to_device
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -142,8 +143,8 @@ class ClusterBatches(RandomBatches):
 class Renumbered:
     """A copy of a graph with its nodes in the order of its clusters; it gives the subgraph of some clusters.
 
-    The structure stays on the host, in the CSR form of `Pattern`: ``rowptr`` [N + 1], ``col`` [E]. x, y and the mask
-    of the training nodes are on the graph's device.
+    The structure stays on the host, in the CSR form of `Pattern`: ``rowptr`` [N + 1], ``col`` [E]. The mask of
+    the training nodes is there too. x and y are on the graph's device.
     """
 
     def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool, share: Share = unshared) -> None:
@@ -166,10 +167,10 @@ class Renumbered:
             _joined(self.x, ranges),
             pattern.to(self.x.device),
             _joined(self.y, ranges),
-            _joined(self.train, ranges).nonzero().squeeze(1),
+            to_device(_joined(self.train, ranges).nonzero().squeeze(1), self.x.device),
             self._product(ranges) if self._whole else None,
             self._sparse,
-            edge_data={name: value.to(self.x.device) for name, value in data.items()},
+            edge_data={name: to_device(value, self.x.device) for name, value in data.items()},
         )
 
     def _product(self, ranges: list[tuple[int, int]]) -> Callable[[Operator], Tensor]:
@@ -226,7 +227,7 @@ def _renumbered(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
     return {
         "x": whole.x.index_select(0, order),
         "y": whole.y.index_select(0, order),
-        "train": train.index_select(0, order),
+        "train": train.index_select(0, order).cpu(),  # counting nodes on a GPU would wait for it
         "rowptr": torch.from_numpy(rows.indptr),
         "col": torch.from_numpy(place[rows.indices]),
         **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.entry_data.items()},

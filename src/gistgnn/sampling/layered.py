@@ -16,6 +16,7 @@ from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure
 from gistgnn.utils.checks import check_count, check_kind
+from gistgnn.utils.transfer import to_device
 
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 
@@ -55,7 +56,7 @@ class LayeredBatches(RandomBatches):
         return Batch(
             self.structure.features(torch.from_numpy(nodes)),
             adj.to(y.device),
-            y.index_select(0, torch.from_numpy(outputs).to(y.device)),
+            y.index_select(0, to_device(torch.from_numpy(outputs), y.device)),
             torch.arange(len(outputs), device=y.device),
             sparse=self.structure.sparse,
             edge_data=edge_data,

@@ -20,6 +20,7 @@ from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling, check_draws
 from gistgnn.sampling.structure import Structure, pattern_of
+from gistgnn.utils.transfer import to_device
 
 
 class SaintBatches(RandomBatches):
@@ -66,10 +67,10 @@ class SaintBatches(RandomBatches):
         return Batch(
             self._structure.features(where),
             adj.to(y.device),
-            y.index_select(0, where.to(y.device)),
-            torch.from_numpy(np.flatnonzero(trains)).to(y.device),
+            y.index_select(0, to_device(where, y.device)),
+            to_device(torch.from_numpy(np.flatnonzero(trains)), y.device),
             sparse=self._structure.sparse,
-            loss_weights=torch.from_numpy(weight).to(y.device, adj.dtype),
+            loss_weights=to_device(torch.from_numpy(weight).to(adj.dtype), y.device),
             edge_data=data,
         )
 

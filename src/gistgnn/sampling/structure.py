@@ -15,6 +15,7 @@ from gistgnn.nn.sampled import Degrees
 from gistgnn.nn.weights import check_weights, loop_weights, row_sums, without_zeros
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
+from gistgnn.utils.transfer import to_device
 
 
 class Structure:
@@ -77,7 +78,7 @@ class Structure:
         if not self.edge_data:
             return {}
         places = torch.from_numpy(entries)
-        return {name: value.index_select(0, places).to(self._device) for name, value in self.edge_data.items()}
+        return {name: to_device(value.index_select(0, places), self._device) for name, value in self.edge_data.items()}
 
     @cached_property
     def column_squares(self) -> Array:
@@ -119,7 +120,7 @@ class Structure:
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
-        nodes = nodes.to(self._device)
+        nodes = to_device(nodes, self._device)
         if isinstance(self._features, Tensor):
             return self._features.index_select(0, nodes)
         return self._features.select_rows(nodes).csr

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gistgnn.layout.axes import Dim, Layout, Widths
 from gistgnn.partition import Blocks
+from gistgnn.utils.transfer import to_device
 
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
 
@@ -68,7 +69,7 @@ def index_of(tensor: Tensor, cut: Cut) -> tuple[Tensor | slice, ...]:
     for i in range(chosen[0], chosen[-1] + 1) if chosen else ():  # a slice between index tensors would move dimensions
         positions = cut[i]
         positions = torch.arange(tensor.shape[i]) if positions is None else positions
-        index[i] = positions.to(tensor.device).view(-1, *[1] * (chosen[-1] - i))
+        index[i] = to_device(positions, tensor.device).view(-1, *[1] * (chosen[-1] - i))
     return tuple(index)
 
 

@@ -19,7 +19,7 @@ def describe_machine(device: str = "cpu", threads: int | None = None) -> str:
 
 
 def usable_device(name: str | torch.device) -> torch.device:
-    """Return a device.
+    """Return a device; "cuda" alone is the GPU that torch uses now, by its number: threads begin with GPU 0.
 
     Raises:
         InputError: torch knows no such device, or finds no such GPU.
@@ -35,6 +35,8 @@ def usable_device(name: str | torch.device) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = plural(torch.cuda.device_count(), "GPU")
         raise InputError(f"device is '{device}', but torch finds {found} here: use device='cpu'")
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
     return device
 
 

@@ -1,0 +1,93 @@
+"""Too little memory is one line with the plan's numbers: before the run where that is certain, otherwise when it is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gistgnn import GIST, InputError
+from gistgnn.cli.main import main
+from gistgnn.runners.auto import Auto
+from gistgnn.theta import Store
+from tests.cli.in_process import run
+
+from .runs import PRETENDED, fit, make
+
+FAILED = "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total capacity of 8.00 GiB."
+RUN = ("train", "--dataset", "digits", "--model", "gcn", "--hidden", "1024", "1024", "--sub-gcns", "2", "--epochs", "2")
+
+
+def last_line(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The last line of a command that ends with status 2, and without a trace."""
+    capsys.readouterr()
+    assert run(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    return err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("store", ["memory", "host"])
+def test_a_model_that_is_too_wide_is_refused_before_it_is_made(gpu: str, store: str) -> None:
+    where = "GPU memory" if store == "memory" else "memory"
+    gist = GIST(make("gcn none 2", "cuda").build, (2_000_000, 2_000_000), 4, device="cuda", store=store)  # 16 TB
+    with pytest.raises(InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"):
+        gist.model()
+
+
+def test_a_step_that_is_too_wide_is_refused_before_it_is_taken(gpu: str, tmp_path: Path) -> None:
+    build = make("gcn none 2", "cuda").build
+    wide = GIST(build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta"))
+    with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory; .* are free"):
+        fit(wide)
+
+
+def test_an_allocation_that_fails_is_one_line_with_the_plan(
+    gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (*RUN, "--out", tmp_path / "run", "--device", "cuda:0")
+    if gpu == PRETENDED:
+        fail_once(monkeypatch, torch.OutOfMemoryError(FAILED))
+        line = last_line(capsys, *arguments)
+    else:
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(2**25 / torch.cuda.mem_get_info()[1])
+        try:
+            line = last_line(capsys, *arguments)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+    for part in ("error: out of GPU memory (OutOfMemoryError: CUDA out of memory", "its plan has", "the GPU has"):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError(FAILED), MemoryError(), RuntimeError("can't allocate memory")], ids=repr
+)
+def test_the_line_names_plan_peak_and_advice(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_once(monkeypatch, error)
+    line = last_line(capsys, *RUN, "--out", tmp_path / "run", "--device", "cpu")
+    assert line.startswith(f"gistgnn: error: out of memory ({type(error).__name__}")
+    assert "its plan has" in line
+    assert "in its training stage, it held up to" in line
+    assert "raise --sub-gcns" in line
+
+
+def test_another_error_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_once(monkeypatch, RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        main([*RUN, "--out", str(tmp_path / "run"), "--device", "cpu"])
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the first round that is trained fail; a plan trains rounds afterwards, on tensors without values."""
+    errors, train = [error], Auto.__call__
+
+    def call(self: Auto, *args: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return train(self, *args)
+
+    monkeypatch.setattr(Auto, "__call__", call)

@@ -1,0 +1,64 @@
+"""A run that is resumed on a GPU, or on another device, goes on as if it had not been stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gistgnn import Saving
+from tests.helpers.resuming import after
+
+from .runs import PRETENDED, close, fit, left, make, pairs, same
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "sgd": {},
+    "adam": {"optimizer": "adam", "momentum": 0.0, "lr": 1e-4},
+    "reset": {"optimizer_state": "reset"},
+}
+PATHS = [["cpu", "cuda", "cuda"], ["cuda", "cpu", "cpu"], ["cpu", "cuda", "cpu"]]
+
+
+def interrupted(devices: list[str], kind: str, folder: Path, dropout: float = 0.0, **options: Any) -> dict[str, Tensor]:
+    """A run that stops after every round, each of its rounds on the next device."""
+    found: dict[str, Tensor] = {}
+    for place, device in enumerate(devices):
+        gist = make("gcn batch 2", device, folder, kind, dropout=dropout)
+        stop = after(1) if place < len(devices) - 1 else (lambda: False)
+        fit(gist, stop=stop, saving=Saving(folder / "checkpoints", resume=True), **options)
+        found = left(gist)
+        if kind == "disk":
+            gist.theta.close()  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["memory", "host", "disk"])
+@pytest.mark.parametrize(("gpu", "optimizer"), pairs(OPTIMIZERS, ["adam"]), indirect=["gpu"])
+def test_a_resumed_run_with_dropout_is_the_unbroken_one(gpu: str, kind: str, optimizer: str, tmp_path: Path) -> None:
+    options = OPTIMIZERS[optimizer]
+    unbroken = make("gcn batch 2", "cuda", tmp_path / "unbroken", kind, dropout=0.4)
+    fit(unbroken, **options)
+    expected = left(unbroken)
+    resumed = interrupted(["cuda"] * 3, kind, tmp_path / "resumed", dropout=0.4, **options)
+    close(resumed, expected)
+    assert same(resumed, expected) or gpu != PRETENDED
+
+
+@pytest.mark.parametrize(("gpu", "devices"), pairs(PATHS, PATHS[2:]), indirect=["gpu"])
+@pytest.mark.parametrize("kind", ["memory", "host", "disk"])
+def test_a_checkpoint_goes_on_on_another_device(gpu: str, kind: str, devices: list[str], tmp_path: Path) -> None:
+    unbroken = make("gcn batch 2", "cpu", tmp_path / "unbroken", kind)
+    fit(unbroken)
+    close(interrupted(devices, kind, tmp_path / "resumed"), left(unbroken))
+
+
+@pytest.mark.parametrize("runner", ["auto", "in-turn", "fused"])
+def test_dropout_follows_from_the_seed(gpu: str, runner: str) -> None:
+    one, other, without = (make("gcn batch 2", "cuda", dropout=dropout) for dropout in (0.4, 0.4, 1e-9))
+    for gist in (one, other, without):
+        torch.rand(3, device="cuda")  # moves the generator that others use
+        fit(gist, runner=runner)
+    close(left(other), left(one))
+    assert same(left(other), left(one)) or gpu != PRETENDED
+    assert not same(left(without), left(one))

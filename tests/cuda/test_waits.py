@@ -1,0 +1,110 @@
+"""The host does not wait for the GPU in a step; around the steps, in places that are listed here."""
+
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+from gistgnn.runners.fused import Group, by_shape
+from gistgnn.runners.registry import RUNNERS, make_runner
+from gistgnn.sampling import FullGraph, Sampler, whole_graph
+from gistgnn.sampling.registry import SAMPLERS
+from gistgnn.schedule import Stretch
+from gistgnn.settings import Training
+from gistgnn.subtrain import subtrain
+from tests.helpers.models import OURS, PYG
+from tests.helpers.pretended_gpu import Place
+
+from .runs import GRAPH, SAMPLING, M, make, pairs
+from .waits import counted_waits, no_waits
+
+COUNTING = ("gat",)  # PyG's layers that count self-loops in each call, and so wait
+MODELS = [f"{name} layer 2" for name in OURS]
+MODELS += [*(f"pyg {name} layer_norm None" for name in PYG if name not in COUNTING), "features"]
+FEW = ["gcn layer 2", "pyg gcn layer_norm None"]
+TRAINING = Training(9, optimizer="adam", clip_norm=1.0)
+ENDLESS = 10**6  # steps of the whole run
+
+AT_THE_END: dict[Place, str] = {
+    ("runners/in_turn.py", "InTurn.__call__"): "the mean loss of a sub-GCN",
+    ("runners/auto.py", "Auto.__call__"): "the mean loss of every sub-GCN",
+    ("runners/fused.py", "Fused.__call__"): "the mean losses",
+}
+
+
+def waits_of(gpu: str, model: str, runner: str, sampler: Sampler, steps: int) -> dict[Place, int]:
+    """Where a round waits while its sub-GCNs train; the first round, which prepares things, does not count."""
+    gist, run = make(model, "cuda"), make_runner(runner)
+    found: dict[Place, int] = {}
+    for number in range(2):
+        round_ = gist.begin_round()
+        with counted_waits(gpu) as seen:
+            losses = run(round_, sampler, TRAINING, Stretch(number * steps, steps, ENDLESS), 0)
+        round_.aggregate(losses)
+        found = dict(seen)
+    return found
+
+
+@pytest.mark.parametrize(("gpu", "model"), pairs(MODELS, FEW), indirect=["gpu"])
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_no_step_waits(gpu: str, runner: str, model: str) -> None:
+    """More steps make no more waits, and those that there are belong to the end of the round."""
+    full = FullGraph(whole_graph(GRAPH.to("cuda:0")))
+    few, many = (waits_of(gpu, model, runner, full, steps) for steps in (1, 3))
+    assert few == many
+    assert few.keys() <= AT_THE_END.keys()
+    assert sum(few.values()) <= M
+
+
+@pytest.mark.parametrize(("gpu", "model"), pairs(MODELS, MODELS), indirect=["gpu"])
+def test_a_step_runs_where_waiting_is_an_error(gpu: str, model: str) -> None:
+    batch = whole_graph(GRAPH.to("cuda:0"))
+    gist = make(model, "cuda")
+    round_ = gist.begin_round()
+    sub = round_.subs[0]
+    optimizer = TRAINING.make_optimizer(sub.parameters())
+    step = partial(subtrain, sub, optimizer, [batch] * 2, TRAINING, lambda _: 0.01)
+    step()
+    with no_waits(gpu):
+        step()
+    round_ = gist.begin_round()
+    group = Group(round_, by_shape(round_.subs)[0], TRAINING)
+    group.step(batch, 0.01)
+    with no_waits(gpu):
+        group.step(batch, 0.01)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_making_batches_does_not_wait(gpu: str, sampler: str) -> None:
+    """A thread makes them while others train: it would wait for all that these have asked of the GPU."""
+    batches_of = SAMPLERS[sampler](**SAMPLING[sampler]).sampler(whole_graph(GRAPH.to("cuda:0")), 0, layers=3)
+    with closing(batches_of.batches(0, 2)) as batches:
+        list(batches)
+    with counted_waits(gpu) as found, closing(batches_of.batches(2, 3)) as batches:
+        assert len(list(batches)) == 3
+    assert not found
+
+
+@pytest.mark.parametrize("model", ["gcn layer 2", "graphsage layer 2", "gat layer 2", "gin layer 2"])
+def test_a_step_on_a_new_batch_does_not_wait(gpu: str, model: str) -> None:
+    """The operators of a batch are computed in the step that uses them first."""
+    sampler = SAMPLERS["clusters"](**SAMPLING["clusters"]).sampler(whole_graph(GRAPH.to("cuda:0")), 0)
+    gist = make(model, "cuda", m=1)
+    sub = gist.begin_round().subs[0]
+    optimizer = TRAINING.make_optimizer(sub.parameters())
+    with closing(sampler.batches(0, 4)) as batches:
+        first, *others = list(batches)
+    subtrain(sub, optimizer, [first], TRAINING, lambda _: 0.01)
+    with counted_waits(gpu) as found:
+        subtrain(sub, optimizer, others, TRAINING, lambda _: 0.01)
+    assert not found
+
+
+@pytest.mark.parametrize("m", [1, M])
+def test_taking_and_merging_wait_once_for_each_sub_gcn(gpu: str, m: int) -> None:
+    """Whether its values are finite is asked; slices are taken and written without waiting."""
+    gist = make("gcn layer 2", "cuda", m=m)
+    gist.begin_round().aggregate()
+    with counted_waits(gpu) as found:
+        gist.begin_round().aggregate()
+    assert dict(found) == {("round.py", "_not_finite"): m}

@@ -1,0 +1,217 @@
+"""A pretended GPU: it computes on the CPU, and refuses what CUDA refuses.
+
+Tensors on it are said to be on "cuda:0". An operation on tensors of both devices is refused, as is `numpy()`; the
+device has random numbers of its own; and operations that make the host wait for a GPU are counted. So tests of the
+code for GPUs run anywhere. What it cannot show: CUDA's kernels, their rounding and order of sums, streams, and memory.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+Place = tuple[str, str]  # a file of gistgnn, and a function in it
+GPU = torch.device("cuda:0")
+BYTES = 8 * 2**30
+_LIKE = "lazy"  # a device of torch for which autograd needs no driver; GPU for Python
+_aten = torch.ops.aten
+_COPIES = {_aten._to_copy.default, _aten.copy_.default}
+_TAKES_INDICES = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default}
+_WAITS = {
+    _aten._local_scalar_dense.default,
+    _aten.nonzero.default,
+    _aten.equal.default,
+    _aten.masked_select.default,
+    _aten._unique2.default,
+    _aten.bincount.default,
+}
+_REPEAT = _aten.repeat_interleave.Tensor
+_SPARSE = "sparse_compressed_tensor"
+
+
+class OnGPU(torch.Tensor):
+    """A tensor on the pretended GPU; `held` has its values."""
+
+    held: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor) -> "OnGPU":
+        strides = held.stride() if held.layout is torch.strided else None
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, strides=strides, dtype=held.dtype, device=_LIKE)
+        made.held = held
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnGPU":
+        copy = self.detach().clone().requires_grad_(self.requires_grad)
+        if getattr(self, "_is_param", False):
+            copy._is_param = True
+        memo[id(self)] = copy
+        return copy
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def numpy(self, **_: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+
+    device = property(lambda self: GPU)
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
+    layout = property(lambda self: self.held.layout)
+
+
+class _Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+class _State:
+    """The generator of the pretended GPU, and where the host has waited for it."""
+
+    generator = torch.Generator()
+    waits: ClassVar[Counter[Place]] = Counter()
+
+
+@contextmanager
+def pretended_gpu() -> Iterator[None]:
+    """Within the block there is one GPU, also for code that asks torch."""
+    _State.waits = Counter()
+    known: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda device: None,
+        "_lazy_init": lambda: None,
+        "device": lambda device: nullcontext(),
+        "synchronize": lambda device=None: None,
+        "manual_seed": _State.generator.manual_seed,
+        "get_rng_state": lambda device=None: _State.generator.get_state(),
+        "set_rng_state": lambda state, device=None: _State.generator.set_state(state),
+        "mem_get_info": lambda device=None: (BYTES, BYTES),
+        "memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "get_device_name": lambda device=None: "a pretended GPU",
+    }
+    make = torch.tensor
+
+    def tensor(*args: Any, device: Any = None, **options: Any) -> torch.Tensor:  # torch's own does not ask a mode
+        return make(*args, **options) if device is None else make(*args, **options).to(device)
+
+    made = patch.object(torch, "tensor", tensor)
+    pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    with patch.multiple(torch.cuda, **known), made, pinned, _Mode():
+        yield
+
+
+def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
+    held = any(isinstance(tensor, OnGPU) for tensor in tensors)
+    device = kwargs.get("device")
+    named = device is not None and _SPARSE not in func.name()
+    gpu = torch.device(device).type in ("cuda", _LIKE) if named else held
+    if not held and not gpu:
+        return func(*args, **kwargs)
+    _check(func, args, kwargs, tensors)
+    if _waits(func, args, kwargs, gpu=gpu):
+        _State.waits[here(sys._getframe(1))] += 1
+    plain_args, plain = tree_map(lambda value: value.held if isinstance(value, OnGPU) else value, (args, kwargs))
+    if device is not None and gpu:
+        plain["device"] = torch.device("cpu")
+    if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:  # even from the CPU's view it is a copy
+        plain_args = (plain_args[0].clone(), *plain_args[1:])
+    with _generator() if gpu and torch.Tag.nondeterministic_seeded in func.tags else nullcontext():
+        found = func(*plain_args, **plain)
+    return _returned(func, args, kwargs, found) if gpu else found
+
+
+def _returned(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
+    """Wrap what an operation returns; what it has changed in place is the argument itself."""
+    changed = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            if isinstance(value, torch.Tensor):
+                if isinstance(value, OnGPU) and value.shape != value.held.shape:
+                    value.data = OnGPU(value.held)  # the shape has changed in place
+                changed.append(value)
+    if changed and isinstance(found, torch.Tensor):
+        return changed[0]
+    return tree_map(lambda value: OnGPU(value) if isinstance(value, torch.Tensor) else value, found)
+
+
+def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    """Refuse tensors of the host beside tensors of the GPU, as torch does."""
+    if func in _COPIES or not any(isinstance(tensor, OnGPU) for tensor in tensors):
+        return
+    if func in _TAKES_INDICES:  # indices may be on the host
+        tensors = [value for value in (args[0], *args[2:]) if isinstance(value, torch.Tensor)]
+    in_lists = {
+        id(value)
+        for listed in (*args, *kwargs.values())
+        if isinstance(listed, (list, tuple))
+        for value in listed
+        if func not in _TAKES_INDICES
+    }
+    for tensor in tensors:
+        if not isinstance(tensor, OnGPU) and (tensor.dim() or id(tensor) in in_lists) and _differ(tensors):
+            raise RuntimeError(f"Expected all tensors to be on the same device, but {func} got {GPU} and cpu")
+
+
+def _differ(tensors: list[torch.Tensor]) -> bool:
+    return len({isinstance(tensor, OnGPU) for tensor in tensors}) == 2
+
+
+def _waits(func: Any, args: Any, kwargs: dict[str, Any], *, gpu: bool) -> bool:
+    """Tell whether CUDA would make the host wait, as `torch.cuda.set_sync_debug_mode` counts it."""
+    if func in _COPIES and not args[0].numel():
+        return False
+    if func is _aten._to_copy.default:
+        return isinstance(args[0], OnGPU) != gpu and not kwargs.get("non_blocking", False)
+    if func is _aten.copy_.default:
+        return _differ(list(args[:2])) and not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    if func in _TAKES_INDICES:
+        masks = [each for each in args[1] if each is not None and each.dtype in (torch.bool, torch.uint8)]
+        hosts = [each for each in args[1] if each is not None and not isinstance(each, OnGPU)]
+        return bool(masks or hosts)
+    if func is _REPEAT:
+        return kwargs.get("output_size") is None
+    return func in _WAITS
+
+
+def here(frame: FrameType) -> Place:
+    """Return the function of gistgnn that a stack frame is in; or the frame at the bottom of the stack."""
+    while frame.f_back is not None and "/gistgnn/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    function = frame.f_code.co_qualname.partition(".<locals>")[0]  # newer Pythons have no function for comprehensions
+    return frame.f_code.co_filename.rpartition("/gistgnn/")[2], function
+
+
+def waits() -> Counter[Place]:
+    """Where the host has waited for the pretended GPU so far."""
+    return _State.waits
+
+
+@contextmanager
+def _generator() -> Iterator[None]:
+    """Within the block torch's generator is that of the pretended GPU."""
+    host = torch.default_generator.get_state()
+    torch.default_generator.set_state(_State.generator.get_state())
+    try:
+        yield
+    finally:
+        _State.generator.set_state(torch.default_generator.get_state())
+        torch.default_generator.set_state(host)
