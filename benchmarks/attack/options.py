@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": (8, "DIR --device cpu --output out.csv"),
     "datasets": (3, "own.npz"),
     "partition": (6, "--dataset own.npz --clusters 4"),
+    "convert": (8, "own.npz out"),
     "reproduce": (3, "--rehearse"),  # any experiment
     "theory check": (6, "--dataset karate"),
 }

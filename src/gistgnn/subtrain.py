@@ -67,6 +67,7 @@ def subtrain(
         begin_step(optimizer, rate(k))
         losses.append(backward(sub, batch, training))
         optimizer.step()
+    optimizer.zero_grad(set_to_none=True)  # the next sub-GCN has its own
     return torch.stack(losses).mean() if losses else None
 
 

@@ -28,7 +28,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {  # keywords of `fit` on rank
     "local_steps": ({"local_steps": 3}, "local_steps is 2 on rank 0 and 3 on rank 1"),
     "epochs": ({"epochs": 9}, "epochs is 8 on rank 0 and 9 on rank 1"),
     "patience": ({"patience": 3}, "patience is None on rank 0 and 3 on rank 1"),
-    "evaluate_every": ({"evaluate_every": 2}, "evaluate_every is auto on rank 0 and 2 on rank 1"),
+    "evaluate_every": ({"evaluate_every": 2}, "evaluate_every is 'auto' on rank 0 and 2 on rank 1"),
     "inductive": ({"inductive": True}, "inductive is False on rank 0 and True on rank 1"),
     "runner": ({"runner": "fused"}, "runner is 'auto' on rank 0 and 'fused' on rank 1"),
     "sampler": ({"sampler": ClusterSampling(4, 2, "random")}, "sampler is None on rank 0 and 'given' on rank 1"),

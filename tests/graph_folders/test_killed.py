@@ -52,7 +52,7 @@ def test_a_killed_conversion_goes_on_to_the_same_folder(seed: int, tmp_path: Pat
         process = Forked(tmp_path, slowly, str(path), str(made))
         while process.poll() is None and not (tmp_path / "started").exists():
             time.sleep(0.002)
-        time.sleep(rng.random() * 0.4)
+        time.sleep(rng.random() * (0.4 if kills else 0.02))  # one kill at least
         if process.poll() is None and kills < 6:
             process.send_signal(signal.SIGKILL)
             kills += 1

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.gnn import GNN, Layer, Propagation, project
 from gistgnn.nn.linear import linear
@@ -50,6 +51,7 @@ class SAGELayer(Propagation):
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
         plain = torch.is_autocast_enabled(self.weight.device.type)  # it chooses the types of torch's functions alone
         plain |= type(self).update is not SAGELayer.update  # a subclass's own
+        plain |= isinstance(self.weight, StoredTensor)  # which is read block by block
         if isinstance(x, Tensor) and adj.caches(x):
             joined = adj.joined(self.operator, x)
             return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
