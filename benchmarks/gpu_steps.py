@@ -24,7 +24,7 @@ from benchmarks.machine import Machine
 from benchmarks.ours import GISTContender
 from benchmarks.report import summarise
 from benchmarks.steps import contenders
-from benchmarks.worker import Gauge, Spec
+from benchmarks.worker import Gauge, Pace, Spec
 from gistgnn import GIST
 
 MODELS, WIDTHS = ("graphsage", "gcn", "gat"), (4096, 1024, 8192)
@@ -132,10 +132,10 @@ def gauge(spec: Spec, case: Case, gist: GIST | None, seconds: float) -> Any:
     if gist is None:
         from benchmarks.pyg import PyGContender
 
-        return Gauge(PyGContender(case, spec.variant), case, seconds)
+        return Gauge(PyGContender(case, spec.variant), case, Pace(seconds))
     if spec.kind == "ready":
         return ReadySteps(case, gist, captured=spec.variant == "captured", seconds=seconds)
-    return Gauge(GISTContender(case, spec.variant, spec.sub_gcns[0], gist), case, seconds)
+    return Gauge(GISTContender(case, spec.variant, spec.sub_gcns[0], gist), case, Pace(seconds))
 
 
 def reset_peak(device: torch.device) -> int:

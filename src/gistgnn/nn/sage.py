@@ -49,7 +49,8 @@ class SAGELayer(Propagation):
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
-        plain = torch.is_autocast_enabled(self.weight.device.type)  # it chooses the types of torch's functions alone
+        place = self.weight.device.type
+        plain = torch.amp.is_autocast_available(place) and torch.is_autocast_enabled(place)  # torch's functions alone
         plain |= type(self).update is not SAGELayer.update  # a subclass's own
         plain |= isinstance(self.weight, StoredTensor)  # which is read block by block
         if isinstance(x, Tensor) and adj.caches(x):
