@@ -180,15 +180,13 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
             extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
-        if name == "evaluate_every":
-            extra |= {"type": count_or_auto}
-        if name in _LOSS and name != "label_smoothing":
-            extra |= {"type": str}
+        if name == "evaluate_every" or (name in _LOSS and name != "label_smoothing"):
+            extra |= {"type": count_or_auto if name == "evaluate_every" else str}
         if name == "class_weights":
             extra |= {"nargs": "+"}
         if name == "lr":
-            narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much"
-            shown = f"{Training.lr:g}; {narrow}, at most {HIGHEST_LR:g}; with --budget {BUDGET_LR:g}"
+            narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
+            shown = f"{Training.lr:g}; {narrow}; with --budget {BUDGET_LR:g}"
             extra |= {"type": float, "default": None, "shown": shown}
         add_field(group, Training, name, text, **extra)
 
