@@ -132,6 +132,20 @@ def test_both_orders_of_a_product_are_equal(d_in: int, d_out: int, kept: bool) -
         torch.testing.assert_close(sage(features, adj), expected)
 
 
+@pytest.mark.parametrize("step", ["message", "aggregate", "update"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_subclass_of_sage_keeps_each_step_of_its_own(step: str, kept: bool) -> None:
+    adj, x = Adjacency(random_graph(7, 20, 0), 7, torch.float64), torch.randn(7, 3).double()
+    if kept:
+        adj.cache_products(x)
+    own = type("Own", (SAGELayer,), {step: lambda self, *given: 2 * getattr(SAGELayer, step)(self, *given)})
+    layer, plain = randomise(own(3, 4)), SAGELayer(3, 4).double()
+    plain.load_state_dict(layer.state_dict())
+    doubled = {"message": 2 * (plain(x, adj) - plain.update(x, 0 * x)) + plain.update(x, 0 * x)}
+    doubled |= {"aggregate": doubled["message"], "update": 2 * plain(x, adj)}
+    torch.testing.assert_close(layer(x, adj), doubled[step])
+
+
 def test_a_cached_product_is_computed_once_and_only_for_the_same_tensor() -> None:
     adj, asked = Adjacency(random_graph(7, 20, 0), 7), []
     x = torch.randn(7, 3)

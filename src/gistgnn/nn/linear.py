@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.nn.function import Function
 from gistgnn.nn.sparse import SparseMatrix, add_product, multiply
 
@@ -21,10 +23,21 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
         weight: W, [d_out, d], or [d_out, 2d] with a matrix.
         bias: b, [d_out].
         h: H, [C, d].
-        matrix: A, [N, C].
+        matrix: A, [N, C]; only for a weight that `fits`.
     """
+    if matrix is None and not fits(weight):
+        return F.linear(h, weight, bias)
     out: Tensor = _Linear.apply(weight, bias, h, matrix)[0]
     return out
+
+
+def fits(weight: Tensor) -> bool:
+    """Tell whether the products of a weight can be one function: not in files, which are read block by block, and not
+    under autocast, which chooses the types of torch's own functions alone.
+    """
+    device = weight.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return not autocast and not isinstance(weight, StoredTensor)
 
 
 class _Linear(Function):

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.nn.adjacency import Adjacency
 from gistgnn.nn.gnn import GNN, Layer, Propagation, project
-from gistgnn.nn.linear import linear
+from gistgnn.nn.linear import fits, linear
 from gistgnn.nn.sparse import SparseMatrix
 
 
@@ -49,16 +48,13 @@ class SAGELayer(Propagation):
 
     def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
         """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
-        place = self.weight.device.type
-        plain = torch.amp.is_autocast_available(place) and torch.is_autocast_enabled(place)  # torch's functions alone
-        plain |= type(self).update is not SAGELayer.update  # a subclass's own
-        plain |= isinstance(self.weight, StoredTensor)  # which is read block by block
-        if isinstance(x, Tensor) and adj.caches(x):
-            joined = adj.joined(self.operator, x)
-            return project(joined, self.weight, self.bias) if plain else linear(self.weight, self.bias, joined)
-        if plain or not isinstance(x, Tensor):
+        if type(self) is not SAGELayer or not isinstance(x, Tensor):  # a subclass may have steps of its own
             return super().forward(x, adj)
-        return linear(self.weight, self.bias, x, getattr(adj, self.operator))
+        if adj.caches(x):
+            return linear(self.weight, self.bias, adj.joined(self.operator, x))
+        if fits(self.weight):
+            return linear(self.weight, self.bias, x, getattr(adj, self.operator))
+        return super().forward(x, adj)
 
 
 class GraphSAGE(GNN):
