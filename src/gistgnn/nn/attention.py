@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gistgnn.nn.blocks import blocks
+from gistgnn.nn.dropout import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
 from gistgnn.nn.pattern import Pattern
 
@@ -19,7 +20,6 @@ PIECE = 2**20  # numbers of the features of entries that are held at once: a few
 TOGETHER = 2**22  # entries of all heads that one product sums: more gain nothing, and each has 16 bytes of indices
 LARGEST_SCORE = 40.0  # exp needs no shift: exp(±40), and sums and quotients of them, are far within float32
 TINY = 1e-30  # below every denominator of a row with entries
-_DRAWS = 2**16  # values of a random draw for dropout
 
 
 def edge_scores(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
@@ -168,7 +168,7 @@ class _Attend(_Together):
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
         used = weights * _kept(weights, dropout) if dropout else weights
-        out = _product(pattern, used, features, 1 / _share_kept(dropout)).mul_(scale)
+        out = _product(pattern, used, features, _scale(dropout)).mul_(scale)
         return out, weights, used, scale
 
     @staticmethod
@@ -185,7 +185,7 @@ class _Attend(_Together):
             return None, None, None, None
         features, out, weights, used, scale = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
-        factor, grad = 1 / _share_kept(ctx.dropout), torch.mul(grad, scale, out=torch.empty_like(out))
+        factor, grad = _scale(ctx.dropout), torch.mul(grad, scale, out=torch.empty_like(out))
         to_features = to_scores = None
         if ctx.needs_input_grad[0]:
             transposed, order = pattern.transpose
@@ -209,20 +209,16 @@ def _exponentials(scores: Tensor, pattern: Pattern) -> Tensor:
     return (scores - peak.index_select(1, row)).exp_()
 
 
-def _share_kept(dropout: float) -> float:
-    """Return the probability of keeping a weight: 1 − ``dropout``, which is rounded to a multiple of 2^-16."""
-    return 1 - min(round(dropout * _DRAWS), _DRAWS - 1) / _DRAWS
-
-
 def _kept(weights: Tensor, dropout: float) -> Tensor:
     """Draw a tensor like ``weights`` of 1 for what is kept and 0 for what is dropped."""
     if weights.device.type != "cpu":
-        return torch.empty_like(weights).bernoulli_(_share_kept(dropout))
-    words = torch.empty((weights.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    draws = words.view(torch.int16)[: weights.numel()].view(weights.shape).to(weights.dtype)
-    # Whole numbers from -2^15: those from `first` on become 1. Faster than a comparison and a conversion of its result.
-    first = round((1 - _share_kept(dropout)) * _DRAWS) - _DRAWS // 2
-    return draws.sub_(first - 1).clamp_(0, 1)
+        return torch.empty_like(weights).bernoulli_(1 / _scale(dropout))
+    return draw_kept(weights, rounded(dropout))
+
+
+def _scale(dropout: float) -> float:
+    """Return the factor of the weights that are kept."""
+    return scale_of(rounded(dropout))
 
 
 def _pieces(pattern: Pattern, width: int) -> Iterator[slice]:

@@ -82,11 +82,11 @@ def convert(
         found: Source = GraphSource(source)
     else:
         found = find_source(source, None if nodes is None else Path(nodes), data_root)
+        if not isinstance(found, GraphSource):  # a graph in memory is not counted, but what others have read is
+            held = Budget.held()
     target, both = Path(folder).expanduser(), found.undirected if undirected is None else undirected
     if isinstance(found, GraphSource) and found.graph.edge_data and both:
         raise InputError(f"{found.name} has edge data: its edges cannot be made undirected; leave --undirected out")
-    if not isinstance(found, GraphSource):  # a graph in memory is not counted, but what other sources have read is
-        held = Budget.held()
     budget = Budget.within(memory or max(DEFAULT, held + DEFAULT // 2), held, found.nodes or 0)
     identity = {"name": found.name, "key": found.key, "dtype": dtype, "undirected": both}
     with making(target, identity) as work:
@@ -102,13 +102,15 @@ class _Passes:
         self._source, self._work, self._dtype = source, work, dtype
         self._undirected, self._budget = undirected, budget
         self._seconds: dict[str, float] = {}
+        self._shown: TaskProgress | None = None
 
     def run(self, progress: bool) -> Converted:
         edge_data = isinstance(self._source, GraphSource) and bool(self._source.graph.edge_data)
         passes = ["range"] * (self._dtype == "int8") + ["nodes"] + (["data"] if edge_data else ["edges", "sort"])
         self._require_disk(self._source.nodes or 0)
-        with TaskProgress(f"converting {self._source.name}", len(passes)) if progress else _Silent() as shown:
-            self._shown = shown
+        tasks = TaskProgress(f"converting {self._source.name}", len(passes)) if progress else None
+        with tasks or contextlib.nullcontext():
+            self._shown = tasks
             for name in passes:
                 start = time.perf_counter()
                 if self._work.reached(f"{name} done") is None:
@@ -116,10 +118,16 @@ class _Passes:
                         value = getattr(self, f"_{name}")()
                     self._work.record(f"{name} done", value)
                     self._seconds[name] = time.perf_counter() - start
-                shown.advance()
+                if tasks:
+                    tasks.advance()
         manifest = self._manifest("data" if edge_data else "sort")
         self._work.publish(manifest)
         return Converted(manifest, self._seconds)
+
+    def _within(self, share: float) -> None:
+        """Show the share of the running pass that is done."""
+        if self._shown:
+            self._shown.within(min(share, 1))
 
     def _range(self) -> Any:
         return largest_features(self._source, self._rows, self._nodes_seen)
@@ -142,13 +150,13 @@ class _Passes:
             self._work.folder,
             self._undirected,
             rows,
-            lambda done: self._shown.within(min(done / max(self._source.edges, 1), 1)),
+            lambda done: self._within(done / max(self._source.edges, 1)),
         )
         return {"given": given, "width": buckets.width}
 
     def _sort(self) -> Any:
         buckets = Buckets(self._nodes_done["nodes"], self._work.reached("edges done")["width"])
-        return _plain(sort_buckets(buckets, self._work, self._budget.keys, self._shown.within))
+        return _plain(sort_buckets(buckets, self._work, self._budget.keys, self._within))
 
     def _data(self) -> Any:
         assert isinstance(self._source, GraphSource)
@@ -168,7 +176,7 @@ class _Passes:
 
     def _nodes_seen(self, done: int) -> None:
         if self._source.nodes:
-            self._shown.within(min(done / self._source.nodes, 1))
+            self._within(done / self._source.nodes)
 
     def _manifest(self, edges: str) -> Manifest:
         nodes = self._nodes_done
@@ -207,22 +215,6 @@ class _Passes:
             if full or not place or str(error).startswith(place):
                 raise
             raise InputError(f"{place}: {error}") from error
-
-
-class _Silent:
-    """Shows nothing, in the place of `TaskProgress`."""
-
-    def __enter__(self) -> _Silent:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def advance(self) -> None:
-        pass
-
-    def within(self, tasks: float) -> None:
-        pass
 
 
 def _plain(arrays: dict[str, StoredArray]) -> dict[str, Any]:
