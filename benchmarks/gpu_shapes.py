@@ -4,18 +4,20 @@ The graphs are drawn on the machine, so a fraction of them is used, with as many
 A batch is then as large as one of the whole graph. Only some steps are run; the time of all epochs is extrapolated.
 """
 
-import argparse
-import json
+import functools
 import os
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.gpu_stage import Measurement, measure_all, parse
 from benchmarks.tables import quartiles
 from gistgnn import GIST
 from gistgnn.graphs import Graph, load
@@ -67,25 +69,18 @@ TINY = (Shape(2, "synthetic:amazon2m", 0.001, 15_000, 5, 16, 400, 10, 2),)
 
 
 def main() -> None:
-    """Measure every shape with every m until the time is over, and write what there is after each."""
-    options = parse()
-    until = time.monotonic() + options.seconds
-    record: dict[str, Any] = {"rows": [], "failures": [], "not_measured": []}
+    """Measure every shape with every m."""
+    options = parse("gpu_shapes", __doc__, 70)
     with tempfile.TemporaryDirectory() as cache:
-        for shape in TINY if options.rehearse else SHAPES:
-            graph: Graph | None = None
-            for m in (1, 2) if options.rehearse else (1, 2, 4, 8):
-                name = f"{shape.dataset} {shape.hidden} m={m}"
-                if time.monotonic() > until:
-                    record["not_measured"].append(name)
-                    continue
-                try:
-                    if graph is None:
-                        graph, sampler = prepare(shape, options.device, Path(cache))
-                    record["rows"].append(measure(shape, m, graph, sampler, options.device))
-                except Exception as error:  # one row must not cost the others
-                    record["failures"].append(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
-                options.json.write_text(json.dumps(record, indent=1))
+        measure_all(options, "rows", wanted(options.device, Path(cache), rehearse=options.rehearse))
+
+
+def wanted(device: str, cache: Path, *, rehearse: bool) -> Iterator[Measurement]:
+    """Yield what is to be measured; a graph is drawn for its first measurement."""
+    for shape in TINY if rehearse else SHAPES:
+        prepared = functools.cache(partial(prepare, shape, device, cache))
+        for m in (1, 2) if rehearse else (1, 2, 4, 8):
+            yield f"{shape.dataset} {shape.hidden} m={m}", partial(measure, shape, m, prepared, device)
 
 
 def prepare(shape: Shape, device: str, cache: Path) -> tuple[Graph, Sampler]:
@@ -97,8 +92,9 @@ def prepare(shape: Shape, device: str, cache: Path) -> tuple[Graph, Sampler]:
     return graph, ClusterSampling(clusters, shape.per_batch, METHOD).sampler(whole_graph(graph), 0)
 
 
-def measure(shape: Shape, m: int, graph: Graph, sampler: Sampler, device: str) -> dict[str, Any]:
-    """Time rounds of m sub-GCNs, fused if there are several."""
+def measure(shape: Shape, m: int, prepared: Callable[[], tuple[Graph, Sampler]], device: str) -> dict[str, Any]:
+    """Time rounds of m sub-GCNs, fused if there are several, on the graph and the batches that are ``prepared``."""
+    graph, sampler = prepared()
 
     def build(widths: tuple[int, ...]) -> GraphSAGE:
         return GraphSAGE(graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.2)
@@ -140,16 +136,6 @@ def now(device: str) -> float:
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_shapes", description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=70, help="no row begins after them")
-    parser.add_argument("--rehearse", action="store_true", help="one tiny graph, to try the code")
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

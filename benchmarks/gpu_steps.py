@@ -5,21 +5,19 @@ a case share a process, and take turns round by round; those of one m share Θ a
 what it adds to that of the others, and what it shares.
 """
 
-import argparse
 import functools
 import gc
 import itertools
-import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks.captured import ReadySteps
 from benchmarks.case import Case
+from benchmarks.gpu_stage import measure_all, parse
 from benchmarks.machine import Machine
 from benchmarks.ours import GISTContender
 from benchmarks.report import summarise
@@ -37,20 +35,19 @@ EPOCH_STEPS = 1500
 
 
 def main() -> None:
-    """Measure the cases in order of interest until the time is over, and write what there is after each."""
-    options = parse()
-    until = time.monotonic() + options.seconds
-    record: dict[str, Any] = {"cases": [], "failures": [], "not_measured": []}
-    for case in cases(options.device, rehearse=options.rehearse):
-        name = f"{case.model} {case.hidden[0] * (case.heads if case.model == 'gat' else 1)} {case.precision}"
-        if time.monotonic() > until:
-            record["not_measured"].append(name)
-        else:
-            try:
-                record["cases"].append(measure(case, rounds=2 if options.rehearse else ROUNDS, tiny=options.rehearse))
-            except Exception as error:  # one case must not cost the others
-                record["failures"].append(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
-        options.json.write_text(json.dumps(record, indent=1))
+    """Measure the cases in order of interest."""
+    options = parse("gpu_steps", __doc__, 200)
+    rounds = 2 if options.rehearse else ROUNDS
+    wanted = (
+        (name_of(case), partial(measure, case, rounds=rounds, tiny=options.rehearse))
+        for case in cases(options.device, rehearse=options.rehearse)
+    )
+    measure_all(options, "cases", wanted)
+
+
+def name_of(case: Case) -> str:
+    """Return model, width and precision."""
+    return f"{case.model} {case.hidden[0] * (case.heads if case.model == 'gat' else 1)} {case.precision}"
 
 
 def cases(device: str, *, rehearse: bool) -> Iterator[Case]:
@@ -156,16 +153,6 @@ def free() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_steps", description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=200, help="no case begins after them")
-    parser.add_argument("--rehearse", action="store_true", help="one tiny case, to try the code")
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """The widest model that one GPU trains with Θ on the host: one round of ζ steps, and its peak beside the plan's."""
 
-import argparse
-import json
-import time
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks.case import Case
 from benchmarks.gpu_shapes import now
+from benchmarks.gpu_stage import measure_all, parse
 from gistgnn import GIST
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.planning.rehearsal import rehearse
@@ -28,21 +26,15 @@ TINY = {"features": 12, "classes": 5, "nodes": 60, "edges": 300, "clusters": 6, 
 
 
 def main() -> None:
-    """Train one model after another, and write what there is after each."""
-    options = parse()
-    until = time.monotonic() + options.seconds
-    record: dict[str, Any] = {"rows": [], "failures": [], "not_measured": []}
+    """Train one model after another."""
+    options = parse("gpu_wide", __doc__, 90)
     width, depths = (64, LAYERS[:1]) if options.rehearse else (WIDTH, LAYERS)
-    for layers in depths:
-        name = f"{width} x {layers}"
-        if time.monotonic() > until:
-            record["not_measured"].append(name)
-        else:
-            try:
-                record["rows"].append(train(width, layers, options.device, TINY if options.rehearse else BATCH))
-            except Exception as error:
-                record["failures"].append(f"{name}: {type(error).__name__}: {error}".splitlines()[0])
-        options.json.write_text(json.dumps(record, indent=1))
+    batch = TINY if options.rehearse else BATCH
+    measure_all(
+        options,
+        "rows",
+        [(f"{width} x {layers}", partial(train, width, layers, options.device, batch)) for layers in depths],
+    )
 
 
 def train(width: int, layers: int, device: str, batch: dict[str, int]) -> dict[str, Any]:
@@ -104,16 +96,6 @@ def plan(case: Case, steps: int) -> dict[str, Any]:
     peaks = {stage: found.stages[stage].get(device, 0) for stage in ("training", "aggregation")}
     stage = max(peaks, key=lambda name: peaks[name])
     return {"parameters": found.full, "planned_bytes": peaks[stage], "planned_stage": stage}
-
-
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_wide", description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=90, help="no model begins after them")
-    parser.add_argument("--rehearse", action="store_true", help="one tiny model, to try the code")
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":
