@@ -154,7 +154,7 @@ class GIST(GlobalModel):
         settings = {field.name: given[field.name] for field in fields(Training)}
         settings["training"] = training if isinstance(training, str) else None
         whole = None if isinstance(training, str) else training
-        sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1)
+        sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
         check_kind("training", whole, Training, "a Training, 'split' or 'each'", none=True)
         chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
         how = Evaluation() if evaluation is None else evaluation

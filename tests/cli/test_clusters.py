@@ -9,6 +9,7 @@ import pytest
 from gistgnn.cli.main import main
 
 from .conftest import Cli, arrays
+from .in_process import refused
 
 QUICK = ("--hidden", 8, 8, "--epochs", 12, "--local-steps", 3, "--training", "each", "--sub-gcns", 2)
 CLUSTERS = ("--sampler", "clusters", "--clusters", 6, "--clusters-per-batch", 2)
@@ -41,6 +42,51 @@ def test_partition_says_that_a_graph_is_not_symmetric(cli: Cli, tmp_path: Path) 
     done = cli("partition", "--dataset", "directed.npz", "--clusters", 4)
     assert done.returncode == 0
     assert "not symmetric" in done.stderr
+
+
+def test_a_folder_in_the_order_of_its_clusters(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("convert", "digits", "graph").returncode == 0
+    words = ("partition", "--dataset", "graph", "--clusters", 30, "--method", "stream", "--out", "made")
+    done = cli(*words, "--memory", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["method"] == "stream"
+    assert facts["clusters"] == 30
+    assert 1 <= facts["sizes"]["min"] <= facts["sizes"]["median"] <= facts["sizes"]["max"] <= 61
+    assert facts["edges_inside"] > 0.6
+    assert list(facts["passes"]) == ["clusters", "nodes apart", "nodes", "edges apart", "edges"]
+    assert "made will take 590 KiB, and while it is made about" in done.stderr
+    assert "partitioning digits: 5 of 5" in done.stderr
+    again = cli(*words)
+    assert again.returncode == 0
+    assert "1,797 nodes in 30 clusters, which were there already" in again.stdout
+    assert again.stderr == ""
+    checked = cli("datasets", "made", "--verify")
+    assert checked.returncode == 0, checked.stderr
+    by_metis = cli(*words[:5], "--out", "by-metis")
+    assert by_metis.returncode == 0, by_metis.stderr
+    assert "METIS needs about 52.3 MiB for 24,678 edges, which fits, as" in by_metis.stderr
+    assert "method  metis" in by_metis.stdout
+    in_memory = json.loads(cli("partition", "--clusters", 30, "--method", "stream", "--json").stdout)
+    assert in_memory["edges_inside"] == pytest.approx(facts["edges_inside"])
+    refusals = {
+        ("--out", "other", "--memory", 0.01): "memory is 10.2 MiB; expected at least",
+        ("--out", "other", "--method", "best"): "invalid choice: 'best'",
+        ("--out", "other", "--inductive"): "--out writes the whole graph: leave one out",
+        ("--out", "graph"): "graph is the graph itself: choose another folder",
+        ("--out", "by-metis", "--seed", 1): "by-metis is there already, and is not this graph",
+        ("--out", "other", "--dataset", "made"): "made is in clusters already",
+        ("--out", "other", "--dataset", "digits"): "make one with `gistgnn convert digits FOLDER`",
+        ("--out", "other", "--dataset", "nothing"): "nothing: there is no graph.json",
+        ("--out", "other", "--clusters", 1798): "clusters is 1798, expected an integer from 1 to 1797",
+        ("--memory", 2): "--memory is for a folder that is written: add --out",
+        ("--method", "auto"): "--method auto is for a folder that is written: add --out",
+    }
+    monkeypatch.chdir(tmp_path)
+    for options, message in refusals.items():
+        refused(capsys, message, *words[:5], *options, leaves=tmp_path)
 
 
 def test_a_damaged_file_in_the_cache_is_made_again(cli: Cli, cache_folder: Path) -> None:

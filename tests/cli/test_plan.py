@@ -199,8 +199,11 @@ def test_the_tables_of_phases(own_graph: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_train_refuses_by_the_phase_that_cannot_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    peaks = [row["peaks"]["cpu"] for row in planned(capsys, *WIDE, *PHASES, "--no-measure")["options"][:3]]
-    limit = (peaks[1] + peaks[2]) / 2**31
+    limit = 1000.0
+    for _ in range(2):  # under a limit the C library keeps less of what is freed
+        plan = planned(capsys, *WIDE, *PHASES, "--no-measure", "--memory", limit)
+        peaks = [row["peaks"]["cpu"] for row in plan["options"][:3]]
+        limit = (peaks[1] + peaks[2]) / 2**31
     train = ("train", *WIDE, *PHASES, "--out", tmp_path / "run", "--memory", limit)
     refused(capsys, "phase 3 (m = 1) needs ", *train, leaves=tmp_path)
     refused(capsys, "leave --sub-gcns out", "plan", *WIDE, *PHASES, "--sub-gcns", 2)

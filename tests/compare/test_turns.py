@@ -6,7 +6,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +74,47 @@ def test_others_go_on_after_one_that_is_killed() -> None:
     assert kept == [2]
 
 
-def kill_one() -> None:
-    """Kill the first process of a pool that appears."""
-    while not (children := multiprocessing.active_children()):
-        time.sleep(0.01)
-    assert children[0].pid
-    os.kill(children[0].pid, signal.SIGKILL)
+def kill_one(wait: float = 0.01) -> threading.Thread:
+    """Kill the first process of a pool that appears from now on, in a thread; it looks every so many seconds."""
+    before = set(multiprocessing.active_children())
+
+    def kill() -> None:
+        while not (children := [child for child in multiprocessing.active_children() if child not in before]):
+            time.sleep(wait)
+        assert children[0].pid
+        os.kill(children[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    return killer
 
 
 def test_a_pool_goes_on_after_a_kill(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     wanted = [config(1), config(2), config(2, seed=1)]
-    killer = threading.Thread(target=kill_one)
-    killer.start()
+    killer = kill_one()
     records = RunStore(tmp_path, "data").run_all(wanted, 2, "runs")
     killer.join()
     assert "a process was killed; the other runs go on, 1 at once" in caplog.text
     assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
 
 
+def test_a_pool_that_breaks_before_it_has_all_runs_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, calls = ProcessPoolExecutor.submit, count()
+
+    def breaks_once(pool: ProcessPoolExecutor, *given: Any) -> Any:
+        if next(calls) == 1:
+            raise BrokenProcessPool("a process was killed")
+        return submit(pool, *given)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", breaks_once)
+    wanted = [config(1), config(2), config(2, seed=1)]
+    records = RunStore(tmp_path, "data").run_all(wanted, 2, "runs")
+    assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
+
+
 def test_a_run_that_is_killed_alone_is_named_and_trained_again(tmp_path: Path) -> None:
     wanted, store = [config(1), config(2)], RunStore(tmp_path, "data")
-    killer = threading.Thread(target=kill_one)
-    killer.start()
+    killer = kill_one()
     with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
         store.run_all(wanted, 1, "runs")
     killer.join()

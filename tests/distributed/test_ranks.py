@@ -134,16 +134,22 @@ def test_all_others_name_a_rank_that_died() -> None:
         assert message.startswith("rank 1 does not answer: it has ended, hangs")
 
 
-def lose_the_store(ranks: Ranks) -> str:
-    if ranks.rank == 0:  # which serves the store where torchrun does not
-        os.kill(os.getpid(), signal.SIGKILL)
+def lose_the_store(ranks: Ranks, joining: bool) -> str:
+    def work() -> None:
+        ranks.gather(None)  # all have joined
+        if ranks.rank == 0:  # which serves the store where torchrun does not
+            os.kill(os.getpid(), signal.SIGKILL)
+        Ranks(timeout=4) if joining else ranks.gather(None)
+
     with pytest.raises(RankLostError) as caught:
-        ranks.gather(None)
+        work()
     return str(caught.value)
 
 
-def test_a_lost_store_is_named() -> None:
-    assert "the machine of rank 0 or of torchrun's endpoint does not answer" in on_ranks(2, lose_the_store, only=[1])[0]
+@pytest.mark.parametrize("joining", [False, True])
+def test_a_lost_store_is_named(joining: bool) -> None:
+    [message] = on_ranks(2, lose_the_store, joining, only=[1])
+    assert "the machine of rank 0 or of torchrun's endpoint does not answer" in message
 
 
 def refusals(ranks: Ranks) -> None:

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.budget import Budget, Costs, plan_layers, row_chunks, whole_graph_bytes
+from gistgnn.evaluation.budget import Budget, Costs, plan_layers, whole_graph_bytes
 from gistgnn.nn import MODELS
+from gistgnn.nn.pattern import row_chunks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples, widths
 
@@ -61,6 +62,7 @@ import sys, torch, psutil
 from gistgnn.evaluation import Evaluation
 from gistgnn.utils.process_memory import peak_memory_bytes
 from gistgnn.nn import MODELS
+from gistgnn.nn.pattern import row_chunks
 from gistgnn.sampling import Batch, forward
 torch.set_num_threads(1)
 name, budget = sys.argv[1], int(sys.argv[2])

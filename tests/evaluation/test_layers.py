@@ -103,7 +103,7 @@ def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gistgnn.evaluation import hidden_features as features
+    from gistgnn.io import column_blocks as features
 
     class Counting(features.InFile):
         held = most = 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gistgnn import load
-from gistgnn.graphs.conversion import convert
+from gistgnn.graphs.conversion import convert, partition_folder
 from gistgnn.graphs.on_disk import npy, verify
 from gistgnn.graphs.on_disk.manifest import BLOCK, MANIFEST
 from gistgnn.graphs.on_disk.npy import HEADER, ArrayWriter
@@ -164,6 +164,35 @@ def test_wrong_values_with_right_checksums_are_found(
         stored = file.finish()
     rewrite(made, lambda record: record["arrays"][name].update(checksums=stored.checksums))
     with refused(message, "it has the right checksum, so it was made wrong"):
+        verify(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("cluster_ptr", 0, 1, "does not rise strictly from 0 to 40"),
+        ("cluster_ptr", -1, 41, "does not rise strictly from 0 to 40"),
+        ("cluster_ptr", 2, 10, "does not rise strictly from 0 to 40"),
+        ("node", 3, 40, "holds a node outside of 0 to 39"),
+        ("node", 3, -1, "holds a node outside of 0 to 39"),
+        ("node", slice(0, 2), slice(1, None, -1), "is not ascending within a cluster"),
+        ("node", slice(10, 20), slice(0, 10), "lacks node"),
+    ],
+)
+def test_wrong_clusters_with_right_checksums_are_found(
+    name: str, place: Any, value: Any, message: str, tmp_path: Path
+) -> None:
+    convert(some_graph(), tmp_path / "graph")
+    made = tmp_path / "made"
+    partition_folder(tmp_path / "graph", made, 4, method="random")
+    verify(made)
+    array = np.load(made / f"{name}.npy")
+    array[place] = array[value].copy() if isinstance(value, slice) else value
+    with ArrayWriter(made / f"{name}.npy", array.dtype) as file:
+        file.append(array)
+        stored = file.finish()
+    rewrite(made, lambda record: record["arrays"][name].update(checksums=stored.checksums))
+    with refused(f"{name}.npy: {message}", "it has the right checksum, so it was made wrong"):
         verify(made)
 
 

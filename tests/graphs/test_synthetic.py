@@ -8,9 +8,11 @@ from torch.nn import functional as F
 
 from gistgnn import GIST
 from gistgnn.graphs import DATASETS, Graph, find, load, synthetic
+from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.synthetic import Level, cumulate, draw_edges, power_law
 from gistgnn.nn import GraphSAGE
+from gistgnn.sampling import ClusterSampling
 from tests.helpers.commands import run_command
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
@@ -172,6 +174,35 @@ def test_a_damaged_cache_is_drawn_again(small: Graph, cache_folder: Path, keep: 
 def test_the_second_time_comes_from_the_cache(small: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     load(SMALL)
     monkeypatch.setattr(synthetic, "draw", None)
+    assert_equal(load(SMALL), small)
+
+
+def test_edges_take_four_bytes_each_also_while_a_model_trains(small: Graph) -> None:
+    graph = load(SMALL)
+    assert isinstance(graph, GraphByTarget)
+    assert graph.edges.col.dtype == torch.int32
+    gist = GIST(lambda w: GraphSAGE(graph.num_features, w, graph.num_classes), (8,), 2)
+    sampler = ClusterSampling(20, method="random")
+    result = gist.fit(graph, epochs=2, local_steps=2, sampler=sampler, inductive=True, progress=False)
+    assert "edge_index" not in vars(graph)
+    assert result.memory["graph"] == sum(
+        part.nbytes for part in (graph.x, graph.edges, graph.y, graph.train, graph.val, graph.test)
+    )
+    assert torch.equal(graph.edge_index, small.edge_index)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"), [("col", 5, 4_898), ("col", 5, -1), ("rowptr", 3, 10**6), ("rowptr", 0, 1)]
+)
+def test_edges_in_the_cache_that_do_not_fit_are_drawn_again(
+    small: Graph, cache_folder: Path, name: str, place: int, value: int
+) -> None:
+    load(SMALL)
+    (file,) = cache_folder.iterdir()
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    arrays[name][place] = value
+    np.savez(file, **arrays)
     assert_equal(load(SMALL), small)
 
 

@@ -82,7 +82,7 @@ def test_products_never_read_the_whole(name: str, weight: StoredTensor, monkeypa
     expected = BY_BLOCKS[name](W)
     monkeypatch.setattr(tensor, "_with_values", None)
     read: list[int] = []
-    monkeypatch.setattr(tensor._Part, "read", lambda part, of=tensor._Part.read: read.append(part.shape[0]) or of(part))
+    monkeypatch.setattr(tensor.Part, "read", lambda part, of=tensor.Part.read: read.append(part.shape[0]) or of(part))
     torch.testing.assert_close(BY_BLOCKS[name](weight), expected)
     assert max(read, default=0) <= 4
     assert bool(read) == bool(len(expected))
@@ -124,7 +124,7 @@ def test_tensors_that_are_no_matrix(shape: tuple[int, ...], tmp_path: Path) -> N
 
 
 def test_what_it_says_of_itself(weight: StoredTensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor._Part, "read", None)
+    monkeypatch.setattr(tensor.Part, "read", None)
     assert (weight.dim(), weight.numel(), len(weight), weight.nbytes) == (2, 63, 9, 252)
     assert (weight.device.type, weight.dtype, weight.requires_grad) == ("cpu", torch.float32, False)
     assert weight.to("meta").device.type == weight.to(device="meta").device.type == "meta"

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from gistgnn.nn import Adjacency
 from gistgnn.planning.ledger import DISK, DISK_DEVICE, Account, SparseProduct, Work, filler, rehearsing
 from gistgnn.planning.rates import flops, sparse_flops
+from gistgnn.utils.process_memory import Kept
 
 MIB = 2**20
 
@@ -40,7 +41,7 @@ def test_phases_do_not_see_each_other_s_peaks_but_keep_what_the_c_library_keeps(
 
 
 def test_memory_that_is_kept_has_a_limit() -> None:
-    account = Account(keeps=True)
+    account = Account(Kept.under(None))
     for size in (20 * MIB, -20 * MIB):
         for _ in range(100):
             account.add(size)

@@ -152,7 +152,7 @@ def test_refused() -> None:
         ClusterSampling(0)
     with refused("clusters_per_batch is 0"):
         ClusterSampling(10, 0)
-    with refused("method is 'best'", "metis, random"):
+    with refused("method is 'best'", "metis, stream, random"):
         ClusterSampling(10, method="best")
     with refused("batches is 'own'", "shared, independent"):
         ClusterSampling(10, batches="own")

@@ -1,10 +1,8 @@
 """Bytes that a run holds and sends, found from the shapes of tensors."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import torch
-from torch import Tensor
 
 from gistgnn.distributed import Costs, World, costs
 from gistgnn.graphs import Graph
@@ -40,8 +38,7 @@ def memory_of(
         "graph"; "sub_gcns", with gradients and the optimiser's state; and "theta", "best", "moments" where these are in
         the memory of the device.
     """
-    values = (getattr(graph, field.name) for field in fields(graph))
-    held = {"graph": sum(value.nbytes for value in values if isinstance(value, Tensor))}
+    held = {"graph": graph.held_bytes}
     moments = moments_of(training)
     own = slices[ranks.rank :: ranks.count] or slices
     if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):

@@ -11,6 +11,7 @@ from gistgnn.baselines.members import Members
 from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
+from gistgnn.evaluation.predictions import Predictions
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
@@ -108,7 +109,10 @@ class EnsembleScorer(Scorer):
                 self._theta.keep_best_of(i)
         self._passes.append(seconds)
         first, *others = (logits for _, logits in self._best.values())
-        return self._table(sum(others, start=first) / len(self._best))
+        return self._table(self._predictions(sum(others, start=first) / len(self._best)))
 
     def _validation(self, logits: Tensor) -> float:
-        return self._table(logits)["validation"][self.metric.name]
+        return self._table(self._predictions(logits))["validation"][self.metric.name]
+
+    def _predictions(self, logits: Tensor) -> Predictions:
+        return Predictions.of([(slice(0, len(logits)), logits)], self._graph, self.metric)

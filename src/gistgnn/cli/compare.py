@@ -19,7 +19,7 @@ from gistgnn.cli.options import (
     points,
     seeds,
 )
-from gistgnn.cli.process import alone_error, load_torch
+from gistgnn.cli.process import alone_error, load_torch, title_of
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError, printable
@@ -76,11 +76,11 @@ def add_parser(commands: Any) -> None:
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.distributed import started_by_torchrun
-
     if args.runs:
         _refuse_training_options(parser, args)
-    load_torch("gistgnn.gist")
+    load_torch("gistgnn.gist", "" if args.runs else title_of(args, *(args.sub_gcns or SUB_GCNS)))
+    from gistgnn.distributed import started_by_torchrun
+
     if started_by_torchrun():
         raise alone_error("compare")
     with own_directory(args.out):

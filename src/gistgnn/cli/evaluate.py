@@ -14,10 +14,10 @@ from gistgnn.cli.signals import say
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
-    import numpy as np
-    from torch import nn
+    from torch import Tensor, nn
 
     from gistgnn.runs.config import RunConfig
+    from gistgnn.sampling import Batch
 
 
 def add_parser(commands: Any) -> None:
@@ -106,7 +106,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
-    inference = evaluation.prepare(model, batch, config.seed)
+    wanted = graph.train | graph.val | graph.test
+    inference = evaluation.prepare(model, batch, config.seed, wanted)
     scores = {split: score.as_dict() for split, score in evaluate(model, graph, evaluation=inference).items()}
     if args.json:
         print(json.dumps({**scores, "evaluation": inference.describe()}, indent=2))
@@ -143,49 +144,48 @@ def print_scores(
 
 def _predict(args: argparse.Namespace) -> int:
     load_torch()
-    import torch
+    from gistgnn.evaluation.scores import evaluation_mode
+    from gistgnn.runs.prediction_files import SUFFIXES, write_predictions
+    from gistgnn.runs.run_folder import choose_device
+    from gistgnn.sampling import check_fits
 
-    from gistgnn.evaluation.scores import predict
-    from gistgnn.graphs import load_nodes
-    from gistgnn.io.whole_files import replacing
-    from gistgnn.runs.run_folder import choose_device, scale_features
-    from gistgnn.sampling import Batch, check_fits
-    from gistgnn.training.label_metrics import predicted_labels
-
-    if args.output.suffix not in (".csv", ".npz"):
-        raise InputError(f"output is {args.output}, expected a name that ends in .csv or .npz")
+    if args.output.suffix not in SUFFIXES:
+        raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
     config, record, model = _load(args)
     evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
-    x, edge_index, edge_data = load_nodes(args.dataset or config.dataset, _data_root(args, record))
-    x = scale_features(args.directory, config, x)
-    none = torch.empty(0, dtype=torch.long)
-    edge_data = {name: value.to(device) for name, value in edge_data.items()}
-    batch = Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=edge_data)
-    multi_label = record["graph"]["multi_label"]
+    batch, numbers = _nodes(args, config, record, device)
+    nodes, multi_label = len(batch.x), record["graph"]["multi_label"]
     check_fits(model.to(device), batch, record["graph"]["classes"])
     inference = evaluation.prepare(model, batch, config.seed)
-    logits = predict(model, batch, inference)
-    probabilities = (logits.sigmoid() if multi_label else logits.softmax(dim=1)).cpu().numpy()
-    with replacing(args.output) as path:
-        _write(path, predicted_labels(logits, multi_label).cpu().numpy(), probabilities)
+    with evaluation_mode(model):
+        write_predictions(args.output, inference.outputs(model), nodes, multi_label=multi_label, numbers=numbers)
     method = inference.describe()
     approximate = "" if method["exact"] else f" (approximate, by {method['parts']} parts)"
-    print(f"{len(probabilities)} nodes written to {printable(args.output)}{approximate}", file=sys.stderr)
+    print(f"{nodes} nodes written to {printable(args.output)}{approximate}", file=sys.stderr)
     return 0
 
 
-def _write(path: Path, labels: "np.ndarray", probabilities: "np.ndarray") -> None:
-    import numpy as np
+def _nodes(
+    args: argparse.Namespace, config: "RunConfig", record: Mapping[str, Any], device: str
+) -> "tuple[Batch, Tensor | None]":
+    """Return the graph whose nodes are classified, and the nodes' numbers in the output; None: their own.
 
-    if path.suffix == ".npz":
-        np.savez(path, classes=labels, probabilities=probabilities)
-        return
-    nodes = np.arange(len(labels))
-    if labels.ndim == 2:  # multi-label: one column of probabilities per label
-        header = ",".join(["node", *(f"label_{k}" for k in range(labels.shape[1]))])
-        rows, form = np.column_stack([nodes, probabilities]), "%d" + ",%.6f" * labels.shape[1]
-    else:
-        rows = np.column_stack([nodes, labels, probabilities[nodes, labels]])
-        header, form = "node,class,probability", "%d,%d,%.6f"
-    np.savetxt(path, rows, form, header=header, comments="")
+    The graph needs no labels and no splits.
+    """
+    import torch
+
+    from gistgnn.graphs import is_file, load, load_nodes
+    from gistgnn.graphs.on_disk.clustered import ClusteredGraph
+    from gistgnn.runs.run_folder import scale_features
+    from gistgnn.sampling import Batch, whole_graph
+
+    name, root = args.dataset or config.dataset, _data_root(args, record)
+    if not is_file(name):
+        graph = load(name, root)
+        graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
+        return whole_graph(graph), graph.files.node.mapped() if isinstance(graph, ClusteredGraph) else None
+    x, edge_index, edge_data = load_nodes(name)
+    x, none = scale_features(args.directory, config, x), torch.empty(0, dtype=torch.long)
+    moved = {name: value.to(device) for name, value in edge_data.items()}
+    return Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved), None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Options = argparse._ActionsContainer  # a parser, or a group of one
 
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
-CLUSTER_METHODS = ("metis", "random")
+CLUSTER_METHODS = ("metis", "stream", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 

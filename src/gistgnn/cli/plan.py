@@ -21,7 +21,7 @@ from gistgnn.cli.options import (
 from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, printable
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_graph(plan)
         _print_phases(plan) if isinstance(plan, PhasedPlan) else _print_options(plan)
+        _print_reading(plan)
         print(f"\n{plan.advice}")
         if spreads:
             print()
@@ -145,6 +146,9 @@ def _choose(args: argparse.Namespace) -> int:
 def _print_graph(plan: "Plan | PhasedPlan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
+    if stored := graph.stored:
+        files = size(stored.x + stored.edges + stored.edge_data)
+        print(f"in files: {files} of features and edges, {stored.clusters:,} clusters")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
@@ -187,6 +191,22 @@ def _print_phases(plan: "PhasedPlan") -> None:
     print()
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
     _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
+
+
+def _print_reading(plan: "Plan | PhasedPlan") -> None:
+    """Print what is read from the folder of the graph, where the graph stays there."""
+    stored, rate, rows = plan.graph.stored, plan.disk_rate, []
+    if stored is None:
+        return
+    for each in plan.options:
+        reads = (each.epoch_reads, each.evaluation_reads)
+        least = [_time(count / rate) for count in reads] if rate else []
+        rows.append((f"{getattr(each, 'number', each.sub_gcns)}", each.store, *map(size, reads), *least))
+    first = "phase" if hasattr(plan.options[0], "number") else "m"
+    columns = (first, "store", "an epoch", "an evaluation", *(["epoch takes", "evaluation takes"] if rate else []))
+    measured = f"; its disk gives {size(round(rate))} a second" if rate else ""
+    print()
+    _table(f"read from {printable(stored.folder)}{measured}", columns, rows)
 
 
 def _times(seconds: Mapping[str, float]) -> list[str]:

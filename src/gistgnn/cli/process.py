@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,12 +15,32 @@ if TYPE_CHECKING:
     from gistgnn.distributed import World
 
 
-def load_torch(module: str = "torch") -> None:
-    """Import torch, or one of its modules, which takes seconds; a terminal shows that something happens."""
+def load_torch(module: str = "torch", title: str = "") -> None:
+    """Import torch, or a module that needs it, which takes seconds; a terminal shows that something happens.
+
+    Args:
+        module: what is imported.
+        title: what is about to be trained, in a few words. A log has it as its first line, before torch is imported.
+    """
     from gistgnn.utils.console import spinner
 
-    with spinner("starting", shown=leads()), ending_at_once():
+    task, slow = f"starting: {title}" if title else "starting", "torch" not in sys.modules
+    with spinner(task, shown=leads(), logged=bool(title) and slow), ending_at_once():
         import_module(module)
+
+
+def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
+    """Return what a command is about to train, in a few words and without importing torch.
+
+    Args:
+        args: the options of `gistgnn.cli.training_options` and of data.
+        sub_gcns: every m; none: a budget or phases say it.
+    """
+    from gistgnn.report.names import model_title
+
+    model = model_title({"model": {"name": args.model, "hidden": args.hidden}})
+    split = f", m = {', '.join(map(str, sub_gcns))}" if sub_gcns else ""
+    return f"{model}{split}, on {args.dataset}"
 
 
 def alone_error(what: str, more: str = "") -> InputError:

@@ -20,7 +20,7 @@ from gistgnn.cli.options import (
     seed,
 )
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
-from gistgnn.cli.process import joined, load_torch
+from gistgnn.cli.process import joined, load_torch, title_of
 from gistgnn.cli.run_directory import finished_run, run_directory
 from gistgnn.cli.signals import Stop, say, status_of, stopping
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
@@ -77,10 +77,20 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    load_torch("gistgnn.gist")
-    config = config_of(args, chosen_sub_gcns(args), store_name(args.store))
+    m = chosen_sub_gcns(args)
+    load_torch("gistgnn.gist", title_of(args) if args.budget or args.phases else title_of(args, m))
+    config = config_of(args, m, store_name(args.store))
+    _keep_to_memory(args.memory, config.device)
     with joined(args, config.device) as ranks, ExitStack() as folder:
         return _train(args, config, ranks, folder)
+
+
+def _keep_to_memory(memory: int | None, device: str) -> None:
+    """Keep what this process plans to take of the host's memory to --memory, where the run is there."""
+    from gistgnn.utils.process_memory import limit_memory
+
+    if device == "cpu":
+        limit_memory(memory)
 
 
 def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder: ExitStack) -> int:

@@ -23,6 +23,7 @@ from gistgnn.cli.options import (
     width,
 )
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
+from gistgnn.cli.sampler_options import sampler_of
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
@@ -34,7 +35,6 @@ from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
-    from gistgnn.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         seed=args.seed,
         device=choose_device(args.device),
         training=training,
-        sampler=_sampler(args),
+        sampler=sampler_of(args),
         runner=args.runner,
         inductive=args.inductive,
         standardise=standardise,
@@ -277,23 +277,3 @@ def store_name(name: str) -> str:
     if name in ALIASES:
         log.warning(f"the store {name} is now called {ALIASES[name]}: use --store {ALIASES[name]}")
     return ALIASES.get(name, name)
-
-
-def _sampler(args: argparse.Namespace) -> "Sampling | None":
-    """Return the sampler that the options describe; None: every step sees the whole graph."""
-    from gistgnn.sampling import SAMPLERS
-
-    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLERS.items()}
-    values = {}
-    for name in dict.fromkeys(name for names in settings.values() for name in names):
-        value = getattr(args, name)
-        if value is None:
-            continue
-        if name not in settings.get(args.sampler, []):
-            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
-            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
-            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
-        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if args.sampler == "clusters" and args.clusters is None:
-        raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-    return SAMPLERS[args.sampler](**values) if args.sampler != "full" else None

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import lru_cache
@@ -144,8 +144,10 @@ class RunStore:
     def _in_a_pool(self, runs: Mapping[int, RunConfig], jobs: int, keep: Keep) -> set[int]:
         """Train runs, `jobs` at a time; return the keys of those that are finished: all, unless a process is killed."""
         pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
-        running = {pool.submit(_train, config, self.data_root): k for k, config in runs.items()}
-        done = set()
+        running, done = dict[Future[Record], int](), set[int]()
+        with suppress(BrokenProcessPool):  # a process may be killed before all runs are handed over
+            for k, config in runs.items():
+                running[pool.submit(_train, config, self.data_root)] = k
         try:
             for future in as_completed(running):
                 with suppress(BrokenProcessPool):

@@ -59,7 +59,8 @@ class Ranks(World):
         self._by_gpu = dist.get_backend() == "nccl"
         self._store = dist.distributed_c10d._get_default_store()
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
-        self._messages = dist.new_group(backend="gloo", timeout=self._patience)
+        with self.talking():  # another rank may end while this one is still joining
+            self._messages = dist.new_group(backend="gloo", timeout=self._patience)
         self.traffic = Traffic()
 
     def close(self) -> None:

@@ -14,7 +14,9 @@ from torch import Tensor
 from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import GistError, InputError, reason
-from gistgnn.graphs import Graph
+from gistgnn.graphs import CSR, Graph
+from gistgnn.graphs.by_target import GraphByTarget
+from gistgnn.graphs.on_disk.clustered import ClusteredGraph
 from gistgnn.io.tensors import DTYPES, NAMES
 
 Make = Callable[[], dict[str, Tensor]]
@@ -74,7 +76,7 @@ class Machine:
 
 
 def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
-    """Load a graph on one rank of every machine; the other ranks of the machine map its memory.
+    """Load a graph on one rank of every machine; the other ranks of the machine map its memory, or its files.
 
     Args:
         ranks: the processes of the run, all of which call this; None: this process is alone.
@@ -86,18 +88,31 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     ranks = ranks or Alone()
     if ranks.count == 1:
         return load()
-    rest: dict[str, Any] = {}
+    machine, rest = Machine(ranks), dict[str, Any]()
+    first: list[Graph] = []
+
+    def read() -> bool:
+        if ranks.rank == machine.first:
+            first.append(load())
+        return bool(first) and isinstance(first[0], ClusteredGraph)
+
+    if ranks.any(ranks.together(read)):  # every rank reads its parts of the files
+        return ranks.together(lambda: first[0] if first else load())
 
     def make() -> dict[str, Tensor]:
-        graph = load()
-        values = {field.name: getattr(graph, field.name) for field in fields(Graph)}
+        graph = first.pop()
+        values = {field.name: getattr(graph, field.name) for field in fields(Graph) if field.name != "edge_index"}
+        edges = graph.edges
+        values |= {"rowptr": edges.rowptr, "col": edges.col} if isinstance(edges, CSR) else {"edge_index": edges}
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         rest.update((name, value) for name, value in values.items() if name not in tensors)
         return tensors
 
-    machine = Machine(ranks)
     tensors: dict[str, Any] = machine.share(make)
-    return Graph(**tensors, **ranks.gather(rest)[machine.first])
+    others = ranks.gather(rest)[machine.first]
+    if "edge_index" in tensors:
+        return Graph(**tensors, **others)
+    return GraphByTarget(edge_index=CSR(tensors.pop("rowptr"), tensors.pop("col")), **tensors, **others)
 
 
 def _write(tensors: Mapping[str, Tensor]) -> int | None:

@@ -9,7 +9,7 @@ from typing import cast
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.hidden_features import column_blocks
+from gistgnn.io.column_blocks import column_blocks
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn import GNN, SparseMatrix
 from gistgnn.nn.gnn import Layer, Propagation
@@ -20,6 +20,8 @@ WORK = 2**27  # bytes of a chunk of nodes: with weights in memory, larger chunks
 _STORED_ROWS = 4096  # nodes of a chunk: with fewer, a CPU would wait for weights on disk
 _MOST_CHUNKS = 4096
 _ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
+READ_ENTRY = 32
+"""Bytes for an entry of an operator whose rows are read from a file, while they are computed."""
 
 # Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
 _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention": (12, 40)}
@@ -94,7 +96,8 @@ class Costs:
     """The memory that a model needs on a graph, in bytes.
 
     Attributes:
-        resident: needed all the time: operators, a cached product, weights being read, scores and the output.
+        resident: needed all the time: operators, a cached product, weights being read, scores and the output. The
+            output for a stored graph is used piece by piece.
         preparing: peak while the operators are computed.
         least_work: the smallest possible chunk of nodes.
     """
@@ -104,19 +107,22 @@ class Costs:
         self.nodes, self.size = batch.x.shape[0], batch.x.dtype.itemsize
         first = cast(Layer, gnn.convs[0])
         product = self.nodes * gnn.in_features * self.size
-        computed = isinstance(first, Propagation) and batch.adj.has_cached(first.operator)
-        dense = not isinstance(batch.features, SparseMatrix)
+        computed = isinstance(first, Propagation) and (batch.is_stored or batch.adj.has_cached(first.operator))
+        dense = not batch.is_sparse
         self.cache_product = isinstance(first, Propagation) and dense and (computed or product <= largest_cached)
         self.layers = tuple(_sizes(gnn, batch, self.cache_product))
         operators, self.preparing = _operators(gnn, batch)
         self.reading = reading_bytes(gnn)
-        columns = gnn.out_features + max(layer.scores for layer in self.layers)
+        columns = max(layer.scores for layer in self.layers) + (0 if batch.is_stored else gnn.out_features)
         self.resident = operators + self.reading + self.column(columns)
         if self.cache_product and not computed:
             self.resident += product
-        degree = int(batch.adj.pattern.rowptr.diff().max()) + 1 if any(s.heads for s in self.layers) else 0
+        entries = [max(layer.entry, READ_ENTRY * batch.is_stored) for layer in self.layers]
+        degree = batch.adj.pattern.most_entries + 1 if any(entries) else 0
         rows = -(-self.nodes // _MOST_CHUNKS)
-        self.least_work = max(rows * layer.row(self.size) + degree * layer.entry for layer in self.layers)
+        self.least_work = max(
+            rows * layer.row(self.size) + degree * entry for layer, entry in zip(self.layers, entries, strict=True)
+        )
 
     def column(self, count: int = 1) -> int:
         """Return the bytes of ``count`` columns of all nodes' features."""
@@ -189,22 +195,6 @@ def _work(costs: Costs, left: int, *, gpu: bool) -> int:
     return left // 2 if gpu else min(max(WORK, wanted), left // 2)
 
 
-def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Yield consecutive nodes: at most ``rows`` >= 1 nodes with at most ``entries`` entries, or a single node.
-
-    ``rowptr``: [N + 1], the start of every node's entries. ``entries`` None: any number.
-    """
-    nodes, start = len(rowptr) - 1, 0
-    ends = None if entries is None else rowptr.cpu().numpy()
-    while start < nodes:
-        stop = min(start + rows, nodes)
-        if ends is not None:
-            fits = int((ends[start + 1 : stop + 1] - ends[start]).searchsorted(entries, side="right"))
-            stop = start + max(min(fits, stop - start), 1)
-        yield slice(start, stop)
-        start = stop
-
-
 def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
     stored, read = 0, gnn.in_features
     x: Tensor | SparseMatrix = batch.features
@@ -236,6 +226,8 @@ def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
 def _operators(gnn: GNN, batch: Batch) -> tuple[int, int]:
     """Return the bytes that the operators still to be computed need afterwards, and at the peak."""
     entries, size = batch.adj.num_edges + batch.x.shape[0], batch.x.dtype.itemsize
+    if batch.is_stored:  # the scale of every row, or where its entries begin
+        return (held := (8 + size) * batch.x.shape[0]), held
     names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}
     kept = peak = 0
     for name in names - batch.adj.__dict__.keys():  # cached properties: those in __dict__ are computed

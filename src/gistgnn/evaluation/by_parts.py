@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs
-from gistgnn.graphs.clustering import cluster
+from gistgnn.evaluation.predictions import Output
+from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
-from gistgnn.sampling.clusters import Renumbered
+from gistgnn.sampling.cluster_ranges import ClusterRanges, Renumbered, StoredRanges
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
 
@@ -52,7 +53,7 @@ class ByParts:
         count, features = batch.x.shape
         if parts > count:
             raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
-        self._clusters = cluster(batch.csr, count, parts, "metis", seed)
+        self._clusters = _parts_of(batch, parts, seed)
         self.parts = self._clusters.assignment
         chosen = np.arange(len(self._clusters))
         if sample is not None:
@@ -62,18 +63,8 @@ class ByParts:
         self.nodes: Tensor | None = None
         if sample is not None:
             self.nodes, self._scored = self._count(batch, chosen)
-        inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(self.parts)
-        data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
-        alone = replace(
-            batch,
-            edges=inside,
-            y=batch.x.new_empty(count, 0),
-            product=None,
-            sparse=batch.is_sparse,
-            edge_data=data,
-        )
-        self._graph = Renumbered(alone, self._clusters, precompute=False)
-        size = 2 * count * features * batch.x.element_size() + 40 * inside.nnz  # features, their products, operators
+        self._graph, edges = _ranges(batch, self._clusters)
+        size = 2 * count * features * batch.x.element_size() + 40 * edges  # features, their products, operators
         share = len(chosen) / len(self._clusters)
         self._cached = list(self._batches()) if share * size < available_bytes(batch.x.device) // 4 else None
 
@@ -84,14 +75,18 @@ class ByParts:
 
     def logits(self, model: nn.Module) -> Tensor:
         """Return the output of a model in evaluation mode: [N, C], NaN for nodes outside the sample."""
-        order, ptr = self._clusters.order.to(self._graph.x.device), self._clusters.ptr.tolist()
         out = torch.empty(0)
-        for index, (group, batch) in enumerate(zip(self._groups, self._cached or self._batches(), strict=True)):
-            logits = forward(model, batch)
+        for index, (nodes, logits) in enumerate(self.outputs(model)):
             if index == 0:
-                out = logits.new_full((len(order), logits.shape[1]), torch.nan)
-            out[torch.cat([order[ptr[part] : ptr[part + 1]] for part in group])] = logits
+                out = logits.new_full((len(self.parts), logits.shape[1]), torch.nan)
+            out[nodes] = logits
         return out
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the output for some parts after another."""
+        order, ptr = self._clusters.order.to(self._graph.device), self._clusters.ptr.tolist()
+        for group, batch in zip(self._groups, self._cached or self._batches(), strict=True):
+            yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
 
     def _batches(self) -> Iterable[Batch]:
         return (self._graph.batch(group) for group in self._groups)
@@ -106,6 +101,34 @@ class ByParts:
             sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
             raise InputError(f"{sample} has no {empty} node: raise the sample, or leave it out")
         return nodes, scored
+
+
+def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
+    """Return the METIS clusters of a graph; of one in a folder of clusters, these.
+
+    Raises:
+        InputError: METIS failed, or the folder has another number of clusters.
+    """
+    ptr, count = batch.cluster_ptr, len(batch.x)
+    if ptr is None:
+        return cluster(batch.csr, count, parts, "metis", seed)
+    if parts != len(ptr) - 1:
+        raise InputError(
+            f"parts is {parts}, but the folder of the graph has {len(ptr) - 1} clusters: set parts to {len(ptr) - 1}"
+        )
+    return Clusters(torch.arange(count), ptr)
+
+
+def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
+    """Return the parts without the edges between them, and at most how many edges they have."""
+    unlabelled = replace(
+        batch, y=torch.empty(len(batch.x), 0, device=batch.x.device), product=None, sparse=batch.is_sparse
+    )
+    if batch.is_stored:
+        return StoredRanges(unlabelled, precompute=False, alone=True), batch.adj.num_edges
+    inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(clusters.assignment)
+    data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
+    return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
 
 
 def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:

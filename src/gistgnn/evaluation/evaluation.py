@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -14,6 +14,8 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
+from gistgnn.evaluation.needed import computed_nodes
+from gistgnn.evaluation.predictions import Output
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
@@ -41,6 +43,9 @@ class Inference(Protocol):
     def logits(self, model: nn.Module) -> Tensor:
         """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
 
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the same output in pieces, which need not be in memory together."""
+
 
 class WholeGraph:
     """Runs any model on the whole graph at once."""
@@ -48,7 +53,7 @@ class WholeGraph:
     nodes = parts = None
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+        self._batch, self._whole = batch.in_memory(), slice(0, len(batch.x))
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -57,6 +62,10 @@ class WholeGraph:
     def logits(self, model: nn.Module) -> Tensor:
         """Return the output of a model in evaluation mode: [N, C]."""
         return forward(model, self._batch)
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the output in one piece."""
+        yield self._whole, self.logits(model)
 
 
 class EnsembleAverage:
@@ -80,6 +89,11 @@ class EnsembleAverage:
         members = members_of(model)
         outputs = (self._by_shapes[_shapes(member)].logits(member) for member in members)
         return reduce(torch.add, outputs) / len(members)
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the mean output in one piece."""
+        logits = self.logits(model)
+        yield slice(0, len(logits)), logits
 
 
 @dataclass(frozen=True)
@@ -130,17 +144,18 @@ class Evaluation:
             return None
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
 
-    def prepare(self, model: nn.Module, batch: Batch, seed: int = 0) -> Inference:
+    def prepare(self, model: nn.Module, batch: Batch, seed: int = 0, wanted: Tensor | None = None) -> Inference:
         """Choose the method for models of the same shapes on a graph, and prepare it.
 
-        The graph is on the models' device. The seed is of METIS and of the sample.
+        The graph is on the models' device. The seed is of METIS and of the sample. ``wanted`` is a mask [N] of the
+        nodes whose output is wanted; the others may have none. None: all.
 
         Raises:
             InputError: "layers" with a model from outside `gistgnn.nn`, too little memory or disk space, METIS failed,
                 or the sample has no node to be scored.
         """
         if isinstance(model, EnsembleModel):
-            return EnsembleAverage(members_of(model), lambda member: self.prepare(member, batch, seed))
+            return EnsembleAverage(members_of(model), lambda member: self.prepare(member, batch, seed, wanted))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)
@@ -157,9 +172,9 @@ class Evaluation:
             return WholeGraph(batch)
         with torch.no_grad():
             budget = self._budget(batch.x.device)
-            if self.method == "auto" and whole_graph_bytes(gnn, batch) <= budget.compute:
+            if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
                 return WholeGraph(batch)
-            return ByLayers(batch, plan_layers(gnn, batch, budget))
+            return ByLayers(batch, plan_layers(gnn, batch, budget), computed_nodes(gnn, batch.adj, wanted))
 
     def _budget(self, device: torch.device) -> Budget:
         devices = [torch.device("cpu")] + [device] * (device.type != "cpu")

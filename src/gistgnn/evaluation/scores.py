@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation, Inference
+from gistgnn.evaluation.predictions import Predictions, reads_further, shown_metrics
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
-from gistgnn.training.label_metrics import label_scores, predicted_labels
+from gistgnn.training.label_metrics import label_scores
 from gistgnn.training.metric import NAMED, Metric
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
@@ -46,11 +47,6 @@ class Scores(dict[str, float]):
 def selection_metric(graph: Graph) -> str:
     """Return the name of the validation score that selects the best model, unless the user has chosen one."""
     return "r2" if graph.regression else "f1_micro" if graph.multi_label else "accuracy"
-
-
-def shown_metrics(graph: Graph) -> tuple[str, ...]:
-    """Return the names of the scores of a graph's task."""
-    return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
 
 
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
@@ -114,8 +110,11 @@ def evaluate(
     Raises:
         InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
-    with _prepared(model, batch or whole_graph(graph), evaluation) as inference:
-        return score(inference.logits(model), graph, splits, inference, metric)
+    wanted = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0) if splits else None
+    with _prepared(model, batch or whole_graph(graph), evaluation, wanted) as inference:
+        return score_predictions(
+            Predictions.of(inference.outputs(model), graph, metric), graph, splits, inference, metric
+        )
 
 
 def score(
@@ -133,12 +132,25 @@ def score(
     Raises:
         InputError: no node of a split has an output, or the metric fails.
     """
+    whole = slice(0, len(logits))
+    return score_predictions(Predictions.of([(whole, logits)], graph, metric), graph, splits, inference, metric)
+
+
+def score_predictions(
+    found: Predictions,
+    graph: Graph,
+    splits: Sequence[str],
+    inference: Inference | None = None,
+    metric: Metric | None = None,
+) -> dict[str, Scores]:
+    """Return the scores of predictions, as `score` does.
+
+    Raises:
+        InputError: as `score`.
+    """
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
-    fits = logits.shape[1] == graph.num_classes
-    guess = predicted_labels(logits, graph.multi_label) if fits and not graph.regression else None
-    metrics = [NAMED[name] for name in shown_metrics(graph)] if fits else []
-    further = metrics if graph.regression else []  # those that read more than the predicted labels
-    if metric is not None and metric not in metrics:
+    further = [NAMED[name] for name in shown_metrics(graph)] if _are_numbers(found, graph) else []
+    if metric is not None and metric not in further and (found.labels is None or reads_further(graph, metric)):
         further.append(metric)
     results = {}
     for split in splits:
@@ -146,13 +158,19 @@ def score(
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
         targets = graph.y[mask]
-        results[split] = Scores(label_scores(targets, guess[mask]) if guess is not None else {})
-        if further:
-            chosen = logits[mask]
+        guess = None if found.labels is None else found.labels[mask].long()
+        results[split] = Scores(label_scores(targets, guess) if guess is not None else {})
+        if further and found.logits is not None:
+            chosen = found.logits[mask]
             results[split].update({each.name: each(chosen, targets) for each in further})
         if guess is not None and parts is not None:
-            results[split]["f1_parts"] = mean_f1(guess[mask], targets, parts[mask.to(parts.device)])
+            results[split]["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
     return results
+
+
+def _are_numbers(found: Predictions, graph: Graph) -> bool:
+    """Whether these are the targets of a regression."""
+    return graph.regression and found.logits is not None and found.logits.shape[1] == graph.num_classes
 
 
 @contextmanager
@@ -168,8 +186,10 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _prepared(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None) -> Iterator[Inference]:
+def _prepared(
+    model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None, wanted: Tensor | None = None
+) -> Iterator[Inference]:
     with evaluation_mode(model):
         if evaluation is None or isinstance(evaluation, Evaluation):
-            evaluation = (evaluation or Evaluation()).prepare(model, batch)
+            evaluation = (evaluation or Evaluation()).prepare(model, batch, wanted=wanted)
         yield evaluation

@@ -2,9 +2,9 @@
 
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.graph_files import load_file, save_file
+from gistgnn.graphs.graph_files import load_file, load_nodes, save_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
-from gistgnn.graphs.named import find, load, load_nodes
+from gistgnn.graphs.named import clusters_of, find, is_file, load
 from gistgnn.graphs.standardise import Standardisation
 
 __all__ = [
@@ -13,7 +13,9 @@ __all__ = [
     "DatasetInfo",
     "Graph",
     "Standardisation",
+    "clusters_of",
     "find",
+    "is_file",
     "load",
     "load_file",
     "load_nodes",

@@ -6,10 +6,11 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import psutil
+import torch
 
 from gistgnn.errors import InputError, reason
 from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import available_bytes
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1  # bit of a member's flags
@@ -73,7 +74,7 @@ def check_room(needed: int, what: str = "") -> None:
     Raises:
         InputError: it does; the message begins with ``what``.
     """
-    available = int(psutil.virtual_memory().available)
+    available = available_bytes(torch.device("cpu"))
     if needed > available:
         raise InputError(
             f"{what or 'it'} takes {size(needed)} of memory, {size(available)} are available".removeprefix("it ")

@@ -42,6 +42,12 @@ class GraphByTarget(Graph):
         return self._held
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of all tensors."""
+        held = (self.x, self.y, self.train, self.val, self.test, self._held.rowptr, self._held.col)
+        return sum(tensor.nbytes for tensor in (*held, *self.edge_data.values()))
+
+    @property
     def num_edges(self) -> int:
         """E, the number of directed edges."""
         return self._held.num_edges
@@ -66,5 +72,8 @@ class GraphByTarget(Graph):
         return self._like({name: tensor.to(device) for name, tensor in tensors.items()}, self._held.to(device))
 
     def _like(self, changes: dict[str, Any], held: CSR) -> GraphByTarget:
+        return GraphByTarget(edge_index=held, **self._values() | changes)
+
+    def _values(self) -> dict[str, Any]:
         names = (name for name in Graph.__dataclass_fields__ if name != "edge_index")
-        return GraphByTarget(edge_index=held, **{name: getattr(self, name) for name in names} | changes)
+        return {name: getattr(self, name) for name in names}

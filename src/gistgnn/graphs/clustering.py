@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs import metis
+from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
 from gistgnn.io.digests import problem_with
@@ -25,7 +25,7 @@ from gistgnn.io.whole_files import replacing
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
-METHODS = ("metis", "random")
+METHODS = ("metis", "stream", "random")
 
 # Part of the cache key: raise it when the same graph gets other clusters, or files get another form.
 _VERSION = 3
@@ -75,17 +75,19 @@ class Clusters:
 def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
-    "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. Empty clusters are
-    dropped, so there may be fewer than ``count``. The result is cached (see `gistgnn.graphs.cache.cache_folder`); the
-    key consists of the structure, ``count`` and ``seed``. Two processes that need the same clusters at the same time
-    both compute them. "random" assigns nodes at random, with sizes that differ by at most one. It is not cached: it
-    takes no time.
+    "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. "stream" cuts
+    about as few, and takes less time and memory on large graphs (see `gistgnn.graphs.streaming.partition`). "random"
+    assigns nodes at random, with sizes that differ by at most one.
+
+    Empty clusters are dropped, so there may be fewer than ``count``. The result is cached, except of "random", which
+    takes no time (see `gistgnn.graphs.cache.cache_folder`); the key consists of the method, the structure, ``count``
+    and ``seed``. Two processes that need the same clusters at the same time both compute them.
 
     Args:
         edge_index: [2, E], row 0 the sources and row 1 the targets, from 0 to N-1; or the edges by target.
         num_nodes: N.
         count: c, from 1 to N.
-        method: "metis" or "random".
+        method: one of `METHODS`.
         seed: of the method.
 
     Raises:
@@ -99,37 +101,55 @@ def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = 
     if method == "random":
         part = np.empty(num_nodes, np.int64)
         part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
-        return _clusters(part, None)
+        return _clusters(part, None, count)
+    if method == "stream":
+        return _by_stream(edge_index, num_nodes, count, seed)
     return _by_metis(edge_index, num_nodes, count, seed)
+
+
+def _by_stream(edges: Tensor | CSR, num_nodes: int, count: int, seed: int) -> Clusters:
+    narrow = torch.int32 if num_nodes < 2**31 else torch.int64
+    if isinstance(edges, CSR):
+        edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
+    else:
+        source, target = edges.cpu().to(narrow).numpy()
+        ones = np.ones(len(source), bool)
+        by_target = sp.coo_matrix((ones, (target, source)), (num_nodes, num_nodes)).tocsr()
+        by_target.sort_indices()
+        edges = CSR(torch.from_numpy(by_target.indptr).long(), torch.from_numpy(by_target.indices).to(narrow))
+    path = _path("stream", edges.rowptr.numpy(), edges.col.numpy(), count, seed)
+    cached = _read(path)
+    if cached:
+        return _clusters(cached[0], path, count)
+    part = streaming.partition(streaming.RowsInMemory(edges), count, seed)
+    return _clusters(part, _write(path, part, symmetric=True), count)
 
 
 def _by_metis(edges: Tensor | CSR, num_nodes: int, count: int, seed: int) -> Clusters:
     structure = _structure(edges, num_nodes)
-    path = _path(structure, count, seed)
+    path = _path("metis", structure.indptr, structure.indices, count, seed)
     cached = _read(path)
     symmetric = cached[1] if cached else _is_symmetric(structure)
     if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
     if cached:
-        clusters = _clusters(cached[0], path)
-    else:
-        structure = structure if symmetric else (structure + structure.T).tocsr()
-        nodes, entries = structure.shape[0], structure.nnz
-        log.info(
-            f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: a separate process takes "
-            f"about {size(metis.metis_bytes(nodes, entries))} of memory"
-        )
-        random_seed = int(generator(seed, "metis").integers(2**31))
-        part = metis.partition(structure.indptr, structure.indices, count, random_seed)
-        clusters = _clusters(part, _write(path, part, symmetric))
-    if len(clusters) < count:
-        log.warning("METIS left %d of the %d clusters empty; they are dropped", count - len(clusters), count)
-    return clusters
+        return _clusters(cached[0], path, count)
+    structure = structure if symmetric else (structure + structure.T).tocsr()
+    nodes, entries = structure.shape[0], structure.nnz
+    log.info(
+        f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: a separate process takes "
+        f"about {size(metis.metis_bytes(nodes, entries))} of memory"
+    )
+    random_seed = int(generator(seed, "metis").integers(2**31))
+    part = metis.partition(structure.indptr, structure.indices, count, random_seed)
+    return _clusters(part, _write(path, part, symmetric), count)
 
 
-def _clusters(part: npt.NDArray[np.int64], path: Path | None) -> Clusters:
+def _clusters(part: npt.NDArray[np.integer], path: Path | None, count: int) -> Clusters:
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
+    if (made := len(ptr) - 1) < count:
+        log.warning("%d of the %d clusters are empty; they are dropped", count - made, count)
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
@@ -162,11 +182,13 @@ def _is_symmetric(structure: Any) -> bool:
     return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
 
 
-def _path(structure: Any, count: int, seed: int) -> Path | None:
+def _path(
+    method: str, rowptr: npt.NDArray[np.integer], col: npt.NDArray[np.integer], count: int, seed: int
+) -> Path | None:
     folder = cache_folder()
-    digest = hashlib.sha256(f"{_VERSION} metis {structure.shape[0]} {count} {seed}".encode())
-    digest.update(structure.indptr)
-    digest.update(structure.indices)
+    digest = hashlib.sha256(f"{_VERSION} {method} {len(rowptr) - 1} {count} {seed}".encode())
+    digest.update(np.ascontiguousarray(rowptr).data)
+    digest.update(np.ascontiguousarray(col).data)
     return folder / f"clusters-{digest.hexdigest()[:16]}.safetensors" if folder else None
 
 
@@ -186,7 +208,7 @@ def _read(path: Path | None) -> tuple[npt.NDArray[np.int64], bool] | None:
     return part, metadata["symmetric"] == "True"
 
 
-def _write(path: Path | None, part: npt.NDArray[np.int64], symmetric: bool) -> Path | None:
+def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) -> Path | None:
     """Write the clusters to the cache and return the file; None if that is not possible."""
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:

@@ -45,6 +45,11 @@ class CSR:
         """E."""
         return self.col.numel()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors."""
+        return self.rowptr.nbytes + self.col.nbytes
+
     def targets(self) -> Tensor:
         """Return the target of every edge: [E], of the type of `col`."""
         nodes = torch.arange(self.num_nodes, dtype=self.col.dtype, device=self.col.device)

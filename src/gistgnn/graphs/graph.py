@@ -159,6 +159,16 @@ class Graph:
         return {name: getattr(self, name) for name in names} | self.edge_data
 
     @property
+    def num_clusters(self) -> int | None:
+        """The number of clusters that the nodes are in the order of, in a folder of clusters; None: they are not."""
+        return None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    @property
     def multi_label(self) -> bool:
         """Whether nodes have several labels: ``y`` is [N, K] of 0 and 1."""
         return self.y.ndim == 2 and not self.regression

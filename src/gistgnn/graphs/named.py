@@ -5,14 +5,11 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
-
 from gistgnn.errors import InputError
-from gistgnn.graphs import graph_files
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import SUFFIXES, load_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
-from gistgnn.graphs.on_disk import MANIFEST, load_folder
+from gistgnn.graphs.on_disk import MANIFEST, Manifest, load_folder
 
 # Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
@@ -49,18 +46,22 @@ def _fraction(info: DatasetInfo, text: str) -> DatasetInfo:
     return replace(info, name=name, nodes=nodes, edges=edges, train=train)
 
 
-def load_nodes(name_or_path: str | Path, data_root: str | Path = "data") -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Load only ``x`` [N, F], ``edge_index`` [2, E] and edge data by name, as `load` does.
+def is_file(name_or_path: str | Path) -> bool:
+    """Whether `load` takes this for the path of a graph file: it is no data set's name, and no folder."""
+    path = Path(name_or_path).expanduser()
+    return find(str(name_or_path)) is None and path.suffix.lower() in SUFFIXES and not (path / MANIFEST).exists()
 
-    A file needs no labels and no splits.
+
+def clusters_of(name_or_path: str | Path) -> int | None:
+    """Return the number of clusters of a folder that `gistgnn partition --out` has made; None: it is something else.
 
     Raises:
-        InputError: as `load`.
+        InputError: the folder's manifest is damaged.
     """
-    if find(str(name_or_path)) is None and Path(name_or_path).suffix.lower() in SUFFIXES:
-        return graph_files.load_nodes(Path(name_or_path).expanduser())
-    graph = load(name_or_path, data_root)
-    return graph.x, graph.edge_index, graph.edge_data
+    path = Path(name_or_path).expanduser()
+    if find(str(name_or_path)) or not (path / MANIFEST).exists():
+        return None
+    return Manifest.read(path).clusters
 
 
 def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:

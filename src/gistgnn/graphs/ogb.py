@@ -6,7 +6,6 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
@@ -59,7 +59,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         return graph
     both, held_out = (round(graph.num_nodes * count / _PRODUCTS_NODES) for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT))
     train, val, test = draw_split(graph.num_nodes, train=both - held_out, val=held_out)
-    return replace(graph, train=train, val=val, test=test, name="amazon2m")
+    return GraphByTarget(graph.x, graph.edges, graph.y, train, val, test, graph.num_classes, name="amazon2m")
 
 
 def _meta(info: DatasetInfo, name: str) -> dict[str, str]:

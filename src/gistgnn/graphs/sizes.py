@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.on_disk.clustered import ClusteredGraph
+from gistgnn.graphs.on_disk.sizes import StoredSizes
+from gistgnn.graphs.standardise import sample_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,9 @@ class GraphSizes:
         multi_label: whether a node has several labels.
         nonzero: share of the features that are not 0.
         reader: the module that reads a named data set; "file" for a user's graph.
+        by_target: the edges are held by target (`CSR`), not as an ``edge_index``.
+        scored: validation and test nodes; None: all nodes that are not training nodes.
+        stored: of a graph in a folder of clusters, the sizes of its files; None: the graph is in memory.
     """
 
     nodes: int
@@ -35,19 +42,48 @@ class GraphSizes:
     multi_label: bool = False
     nonzero: float = 1.0
     reader: str = "file"
+    by_target: bool = False
+    scored: int | None = None
+    stored: StoredSizes | None = None
 
     @classmethod
     def of_graph(cls, graph: Graph) -> GraphSizes:
-        """Return the sizes of a graph in memory."""
-        numbers = graph.num_nodes, graph.num_edges, int(graph.train.sum())
-        nonzero = int(torch.count_nonzero(graph.x)) / graph.x.numel()
-        return cls(*numbers, graph.name, graph.num_features, graph.num_classes, graph.multi_label, nonzero)
+        """Return the sizes of a graph."""
+        sample = sample_of(graph.x)
+        return cls(
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+            train=int(graph.train.sum()),
+            name=graph.name,
+            features=graph.num_features,
+            classes=graph.num_classes,
+            multi_label=graph.multi_label,
+            nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
+            scored=int(graph.val.sum()) + int(graph.test.sum()),
+            by_target=isinstance(graph.edges, CSR),
+            stored=StoredSizes.of(graph) if isinstance(graph, ClusteredGraph) else None,
+        )
 
     @classmethod
     def of_dataset(cls, info: DatasetInfo) -> GraphSizes:
         """Return the published sizes of a named data set."""
-        numbers, multi_label = (info.nodes, info.edges, info.train), info.task == "multi-label"
-        return cls(*numbers, info.name, info.features, info.classes, multi_label, info.nonzero, info.reader)
+        return cls(
+            info.nodes,
+            info.edges,
+            info.train,
+            info.name,
+            info.features,
+            info.classes,
+            info.task == "multi-label",
+            info.nonzero,
+            info.reader,
+            by_target=info.by_target,
+        )
+
+    @property
+    def scored_nodes(self) -> int:
+        """Nodes whose predictions are scored."""
+        return self.nodes - self.train if self.scored is None else self.scored
 
     @property
     def degree(self) -> float:
@@ -56,4 +92,5 @@ class GraphSizes:
 
     def training(self) -> GraphSizes:
         """Return the training nodes' subgraph; both ends of an edge are taken to be in it as two random nodes are."""
-        return replace(self, nodes=self.train, edges=round(self.edges * (self.train / self.nodes) ** 2))
+        edges = round(self.edges * (self.train / self.nodes) ** 2)
+        return replace(self, nodes=self.train, edges=edges, stored=None)

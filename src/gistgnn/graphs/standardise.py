@@ -9,11 +9,19 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.on_disk.features import StoredFeatures
 from gistgnn.io.digests import RUN, check_file
 from gistgnn.io.tensors import TensorFile, find_tensors, write_tensors
 from gistgnn.io.whole_files import replacing
 
 WORDS_BELOW = 0.1  # share of features that are not 0
+_ROWS = 2**16  # nodes that are read at once
+_SAMPLE = 2**16
+
+
+def sample_of(x: Tensor) -> Tensor:
+    """Return the features of evenly spaced nodes, at most 2^17 of them; of fewer nodes, all."""
+    return x[:: max(len(x) // _SAMPLE, 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +33,27 @@ class Standardisation:
 
     @classmethod
     def of(cls, graph: Graph) -> "Standardisation":
-        """Compute mean and standard deviation of a graph's training nodes."""
-        x = graph.x[graph.train]
-        std, mean = torch.std_mean(x, dim=0, correction=0)
-        constant = x.amin(dim=0) == x.amax(dim=0)  # rounding may make its standard deviation greater than 0
-        return cls(mean, torch.where(constant | (std == 0), 1.0, std))
+        """Compute mean and standard deviation of a graph's training nodes, some nodes at a time."""
+        blocks = graph.train.nonzero().squeeze(1).split(_ROWS)
+        count, first = sum(map(len, blocks)), graph.x[blocks[0][:1]].squeeze(0)
+        total, constant = torch.zeros_like(first, dtype=torch.double), torch.ones_like(first, dtype=torch.bool)
+        for nodes in blocks:
+            x = graph.x[nodes]
+            total += x.sum(dim=0, dtype=torch.double)
+            constant &= (x == first).all(dim=0)  # rounding may make its standard deviation greater than 0
+        mean, squares = total / count, torch.zeros_like(total)
+        for nodes in blocks:
+            squares += (graph.x[nodes] - mean).square_().sum(dim=0)
+        std = (squares / count).sqrt().to(first.dtype)
+        return cls(mean.to(first.dtype), torch.where(constant | (std == 0), 1.0, std))
 
     @staticmethod
     def suits(x: Tensor) -> bool:
-        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative."""
+        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative.
+
+        Of a large graph some nodes decide, evenly spaced.
+        """
+        x = sample_of(x)
         words = int(torch.count_nonzero(x)) < WORDS_BELOW * x.numel() and float(x.min()) >= 0
         return not words
 
@@ -45,6 +65,8 @@ class Standardisation:
         """
         if x.shape[1] != len(self.mean):
             raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
+        if isinstance(x, StoredFeatures):
+            return x.standardised(self.mean, self.std)
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:

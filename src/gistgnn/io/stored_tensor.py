@@ -27,7 +27,7 @@ _WITHOUT_VALUES |= {getattr(Tensor, n).__get__ for n in (*_ATTRIBUTES, "requires
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """Some rows and columns of a tensor in a file; columns are None if it is no matrix."""
 
     file: Readable
@@ -37,14 +37,17 @@ class _Part:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Of the part."""
         rest = self.place.shape[1:] if self.columns is None else (self.columns.stop - self.columns.start,)
         return (self.rows.stop - self.rows.start, *rest)
 
-    def cut(self, rows: slice, columns: slice = slice(None)) -> _Part:
+    def cut(self, rows: slice, columns: slice = slice(None)) -> Part:
+        """Return some of its rows and columns."""
         cut = replace(self, rows=_within(self.rows, rows))
         return cut if self.columns is None else replace(cut, columns=_within(self.columns, columns))
 
     def read(self) -> Tensor:
+        """Read the values."""
         return self.file.read(self.place, self.rows, self.columns)
 
 
@@ -63,12 +66,12 @@ class StoredTensor(Tensor):
         InputError: from any operation: the file is cut short, or the operation would change the tensor.
     """
 
-    part: _Part
+    part: Part
     transposed: bool
 
     @staticmethod
     def __new__(
-        cls, part: _Part, dtype: torch.dtype, device: torch.device | str = "cpu", *, transposed: bool = False
+        cls, part: Part, dtype: torch.dtype, device: torch.device | str = "cpu", *, transposed: bool = False
     ) -> StoredTensor:
         """Make a stored tensor of a part of a file, or of its transpose. Users call `at`."""
         shape = part.shape[::-1] if transposed else part.shape
@@ -80,7 +83,7 @@ class StoredTensor(Tensor):
     def at(cls, place: Place, file: Readable | None = None) -> StoredTensor:
         """Return the stored tensor at a place; it has at least one dimension. ``file`` None: open the place's file."""
         columns = slice(0, place.shape[1]) if len(place.shape) == 2 else None
-        part = _Part(file or TensorFile(place.path), place, slice(0, place.shape[0]), columns)
+        part = Part(file or TensorFile(place.path), place, slice(0, place.shape[0]), columns)
         return cls(part, torch.float32 if place.dtype in (torch.float16, torch.bfloat16) else place.dtype)
 
     def load(self) -> Tensor:
@@ -153,7 +156,9 @@ def _with_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         return type(argument)(map(values, argument)) if type(argument) in (list, tuple) else argument
 
     out = func(*values(args), **{key: values(argument) for key, argument in kwargs.items()})
-    if any(not tensor.is_inference() and tensor._version for tensor in loaded.values()):
+    changed = any(not tensor.is_inference() and tensor._version for tensor in loaded.values())
+    loaded.clear()  # `values` refers to itself: it would hold them until Python looks for cycles
+    if changed:
         name = getattr(func, "__name__", func)
         raise InputError(f"'{name}' changes a weight that lies in a file: load the model into memory to change it")
     return out

@@ -153,9 +153,7 @@ class Adjacency:
             return self._weighted_gcn(self.edge_weight)
         pattern = self.attention
         scale = pattern.rowptr.diff().to(self.dtype).rsqrt()
-        return SparseMatrix.from_pattern(
-            pattern, scale.index_select(0, pattern.row) * scale.index_select(0, pattern.col)
-        )
+        return SparseMatrix.from_pattern(pattern, pattern.repeated(scale).mul_(scale.index_select(0, pattern.col)))
 
     def _weighted_gcn(self, weight: Tensor) -> SparseMatrix:
         check_weights(weight)
@@ -172,7 +170,7 @@ class Adjacency:
             scale = without_zeros(row_sums(self.pattern, self.edge_weight)).reciprocal()
             return SparseMatrix.from_pattern(self.pattern, self.edge_weight * scale.index_select(0, self.pattern.row))
         scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
-        return SparseMatrix.from_pattern(self.pattern, scale.index_select(0, self.pattern.row))
+        return SparseMatrix.from_pattern(self.pattern, self.pattern.repeated(scale))
 
     @cached_property
     def sum(self) -> SparseMatrix:

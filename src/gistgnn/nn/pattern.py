@@ -19,6 +19,8 @@ from gistgnn.utils.transfer import to_device
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
 
+_PIECE = 2**20  # rows whose numbers of entries are in memory at once
+
 
 class Pattern:
     """The places of a CSR matrix's entries, sorted by row. An entry may occur more than once.
@@ -75,6 +77,16 @@ class Pattern:
         """Row of every entry: [nnz], ascending."""
         rows = torch.arange(self.shape[0], dtype=self.col.dtype, device=self.col.device)
         return rows.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
+
+    def repeated(self, values: Tensor) -> Tensor:
+        """Return the value of every entry's row: [nnz], for ``values``: [R]. Unlike `row`, it keeps nothing."""
+        return values.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
+
+    @cached_property
+    def most_entries(self) -> int:
+        """Entries of the fullest row."""
+        starts = range(0, self.shape[0], _PIECE)
+        return max((int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts), default=0)
 
     @cached_property
     def transpose(self) -> tuple[Pattern, Tensor]:
@@ -178,6 +190,22 @@ class Pattern:
 def index_dtype(*sizes: int) -> torch.dtype:
     """Return the dtype of a pattern's indices, given its shape and number of entries."""
     return torch.int32 if max(sizes) < 2**31 else torch.int64
+
+
+def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
+    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a single row.
+
+    ``rowptr``: [R + 1], the start of every row's entries. ``entries`` None: any number.
+    """
+    count, start = len(rowptr) - 1, 0
+    ends = rowptr.cpu().numpy()
+    while start < count:
+        stop = min(start + rows, count)
+        if entries is not None:
+            fits = int(ends.searchsorted(int(ends[start]) + entries, side="right")) - 1
+            stop = max(min(fits, stop), start + 1)
+        yield slice(start, stop)
+        start = stop
 
 
 def _check_indices(index: Tensor, size: int, axis: str) -> None:

@@ -24,7 +24,7 @@ from gistgnn.planning.rehearsal import rehearse
 from gistgnn.runs.config import THETA, RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
-from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.process_memory import Kept, available_bytes, held_bytes
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
 _ROWS = ("options", "totals")
@@ -33,6 +33,7 @@ _PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: what is closer is within the error of the estimate
 _TOUCHED = 40 * 2**20  # bytes of torch's code that the first steps bring into memory
+_LOADED = 80 * 2**20  # bytes that the modules of Python take that are loaded later
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,17 @@ class Resources:
     gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
     disk: int  # room for the run's files, with what the Θ of a resumed run holds already
     base: int  # what the process holds already
+    limited: bool = False  # ``host`` is a limit for this process
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
         """Return what this process can have now; ``memory``, if given, takes the place of what the device has free.
 
-        ``out`` is the run's folder, which need not exist; None: this one.
+        ``out`` is the run's folder, which need not exist; None: this one. Under a limit of the host's memory the pages
+        of mapped files do not count, as in `gistgnn.utils.process_memory.limit_memory`.
         """
-        base = psutil.Process().memory_info().rss + _TOUCHED
+        limited = memory is not None and torch.device(device).type == "cpu"
+        base = held_bytes() + _LOADED if limited else psutil.Process().memory_info().rss + _TOUCHED
         host, gpu = available_bytes(torch.device("cpu")) + base, None
         if torch.device(device).type == "cuda":
             gpu = memory or available_bytes(torch.device(device))
@@ -59,7 +63,12 @@ class Resources:
         folder = (out or Path()).absolute()
         held = sum(file.stat().st_size for file in (folder / THETA).rglob("*") if file.is_file())
         exists = next(path for path in (folder, *folder.parents) if path.exists())
-        return cls(host, gpu, shutil.disk_usage(exists).free + held, base)
+        return cls(host, gpu, shutil.disk_usage(exists).free + held, base, limited)
+
+    @property
+    def kept(self) -> Kept:
+        """What the process keeps of freed memory."""
+        return Kept.under(self.host if self.limited else None)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -74,6 +83,7 @@ class _Planned:
     parameters: int  # of the full model, a number
     theta: int  # bytes of Θ
     resources: Resources
+    disk_rate: float | None  # bytes that the disk of the graph's folder gives in a second, if it was measured
 
 
 @dataclass(frozen=True)
@@ -108,8 +118,7 @@ class Plan(_Planned):
             least = min(self.options, key=lambda option: max(option.peaks.values()))
             return (
                 f"nothing fits: the least is m = {least.sub_gcns} with the parameters in "
-                f"{_PLACES[STORES[least.store].holds]}, and it lacks {_lacks(least)}; make --hidden smaller, or "
-                "train by --sampler clusters"
+                f"{_PLACES[STORES[least.store].holds]}, and it lacks {_lacks(least)}; {_smaller(self.graph)}"
             )
         why = "no smaller m fits"
         if chosen.store != first:
@@ -153,7 +162,7 @@ class PhasedPlan(_Planned):
         short = next(option for option in self.options if option.store == least and not option.fits)
         return (
             f"nothing fits: with the parameters in {_PLACES[STORES[least].holds]}, {short.name} lacks {_lacks(short)}; "
-            "give it more sub-GCNs, make --hidden smaller, or train by --sampler clusters"
+            f"give it more sub-GCNs, or {_smaller(self.graph)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -187,18 +196,30 @@ def make_plan(
     phased, limits = bool(config.training.phases), resources.limits
     every = [config.sub_gcns] if phased else sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
     runs = [(store, m) for store in stores for m in every]
-    rehearsed = [rehearse(replace(config, sub_gcns=m), sizes, store, resources.base, limits) for store, m in runs]
+    there = resources.base, limits, resources.kept
+    rehearsed = [rehearse(replace(config, sub_gcns=m), sizes, store, *there) for store, m in runs]
     rates = None
     if timed:
         works = [work for run in rehearsed for found in run for work in (found.step, found.scoring)]
-        rates = measure(works, torch.device(config.device))
+        rates = measure(works, torch.device(config.device), features_of(sizes))
     first = rehearsed[0][0]
-    shared = sizes, first.batch, first.full, first.theta, resources
+    shared = sizes, first.batch, first.full, first.theta, resources, rates.disk if rates else None
     planned = [(store, found) for (store, _), found in zip(runs, rehearsed, strict=True)]
     if phased:
         parts = [phase_options(store, found, limits, rates) for store, found in planned]
         return PhasedPlan(*shared, tuple(chain(*parts)), tuple(map(Total.of, parts)))
     return Plan(*shared, tuple(option_of(store, found, limits, rates) for store, [found] in planned))
+
+
+def features_of(sizes: GraphSizes) -> Path | None:
+    """Return the file of a graph's features that runs read; None: the graph is in memory."""
+    return Path(sizes.stored.folder) / "x.npy" if sizes.stored else None
+
+
+def _smaller(graph: GraphSizes) -> str:
+    """Say how a run takes less."""
+    batches = ", and with a small --clusters-per-batch" if graph.stored else ""
+    return f"make --hidden smaller, or train by --sampler clusters{batches}"
 
 
 def _costs(option: Option) -> str:

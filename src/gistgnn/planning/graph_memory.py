@@ -10,7 +10,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from gistgnn.evaluation.budget import Plan
 from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.nn import GNN
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
@@ -22,20 +24,28 @@ from gistgnn.sampling.batch import SPARSE_BELOW
 from gistgnn.sampling.expected import Expected
 
 _PYG = 25 * 2**20  # bytes of PyG's code
-_WAITING = 2  # batches that wait while a step runs
 
-_indices = partial(torch.empty, dtype=torch.int64)
+indices = partial(torch.empty, dtype=torch.int64)
 
 
 class PlannedGraph:
-    """Reads a graph, scales its features, moves it to the device and cuts out what training sees (`seen`)."""
+    """Reads a graph, scales its features, moves it to the device and cuts out what training sees (`seen`).
+
+    Attributes:
+        whole: the graph.
+        seen: what training sees of it.
+        stored: the graph, where it stays in files.
+    """
+
+    stored: Batch | None = None
 
     def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
-        nodes, edges = _node_tensors(sizes), _indices(2, sizes.edges)
-        self._on_host = [*nodes, edges]
-        filler(sizes.edges * 9)  # keys of the edges, which are compared with their neighbours
+        nodes, edges = node_tensors(sizes), _edge_tensors(sizes)
+        self._on_host = [*nodes, *edges]
+        if not sizes.by_target:
+            filler(sizes.edges * 9)  # keys of the edges, which are compared with their neighbours
         if sizes.reader == "pyg":  # and the arrays that it has parsed, which Python frees late
-            self._on_host += [filler(_PYG), torch.empty_like(nodes[0]), torch.empty_like(edges)]
+            self._on_host += [filler(_PYG), torch.empty_like(nodes[0]), *map(torch.empty_like, edges)]
         standardise = sizes.nonzero >= SPARSE_BELOW if config.standardise is None else config.standardise
         if standardise:
             self._on_host[0] = torch.empty_like(nodes[0])
@@ -43,14 +53,39 @@ class PlannedGraph:
         batch = partial(Batch, sparse=sizes.nonzero < SPARSE_BELOW and not standardise)
         on_device = torch.device(config.device)
         x, y = (tensor.to(on_device) for tensor in self._on_host[:2])
-        self.whole = self.seen = batch(x, edges.to(on_device), y, _indices(sizes.train, device=on_device))
+        training = indices(sizes.train, device=on_device)
+        self.whole = self.seen = batch(x, _joined([tensor.to(on_device) for tensor in edges], sizes), y, training)
         if config.inductive:
             part = sizes.training()
-            # Which edges are inside, and the edges before they are renumbered.
-            filler(3 * sizes.edges + 16 * part.edges, on_device)
-            x, y, *_ = (tensor.to(on_device) for tensor in _node_tensors(part))
-            inside = _indices(2, part.edges, device=on_device)
-            self.seen = batch(x, inside, y, _indices(part.nodes, device=on_device))
+            # Which edges are inside, and the edges before they are renumbered or joined.
+            filler(
+                2 * sizes.edges + 4 * part.edges if sizes.by_target else 3 * sizes.edges + 16 * part.edges, on_device
+            )
+            x, y, *_ = (tensor.to(on_device) for tensor in node_tensors(part))
+            inside = _joined(_edge_tensors(part, on_device), part)
+            self.seen = batch(x, inside, y, indices(part.nodes, device=on_device))
+
+    def batches(self, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> PlannedBatches:
+        """Return what stands for the sampler."""
+        return PlannedBatches(self.seen, expected, ledger, sampling)
+
+    def parts(self, expected: Expected, ledger: Ledger, sampling: Sampling) -> PlannedBatches:
+        """Return what stands for the parts of an evaluation."""
+        return PlannedBatches(self.whole, expected, ledger, sampling)
+
+    def in_memory(self) -> Batch:
+        """Return the whole graph, held in memory."""
+        return self.whole
+
+    def make_product(self, operator: str) -> None:
+        """Do nothing: Ā x is computed with the model."""
+
+    def needed_bytes(self, gnn: GNN) -> int:
+        """Return 0: evaluation computes all nodes."""
+        return 0
+
+    def add_reading(self, plan: Plan, work: Work) -> None:
+        """Do nothing: nothing of the graph is read in an evaluation."""
 
 
 class PlannedBatches(RandomBatches):
@@ -59,12 +94,14 @@ class PlannedBatches(RandomBatches):
     The ledger observes the steps of the first sub-GCN; `steps` is what they held and computed.
     """
 
+    waiting = 2  # batches, while a step runs
+
     def __init__(self, whole: Batch, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> None:
         super().__init__(0, independent=sampling is not None and sampling.independent)
         self._whole, self._expected, self._ledger, self._cuts = whole, expected, ledger, sampling is not None
         self.steps_per_epoch, self.steps, self._observes = expected.steps, list[Work](), True
         self._products: dict[Operator, Tensor] = {}
-        self._device = whole.x.device
+        self._device: torch.device = whole.x.device
         self._empty = partial(torch.empty, device=self._device)
         if self._cuts:
             self._prepare(whole)
@@ -73,8 +110,8 @@ class PlannedBatches(RandomBatches):
         """Hold what a sampler makes of the graph: a copy in another order, or its edges on the host."""
         self._held: list[Any] = [whole.features]
         if not self._expected.sampled:
-            filler(31 * whole.edge_index.shape[1])  # SciPy's copies of the edges, for METIS
-            self._held.append(_indices(2, len(whole.x)))
+            filler(31 * whole.adj.num_edges)  # SciPy's copies of the edges, for METIS
+            self._held.append(indices(2, len(whole.x)))
             self._x, self._y = whole.x.clone(), whole.y.clone()
             filler(10 * whole.adj.num_edges)  # the rows in their new order, before their columns are renumbered
         else:
@@ -85,11 +122,12 @@ class PlannedBatches(RandomBatches):
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield batches."""
-        waiting = [self._make(0) for _ in range(_WAITING)] if self._cuts else []
+        waiting = [self._make(0) for _ in range(self.waiting)] if self._cuts else []
         for batch in map(self._prepared, self._drawn(first_step, steps)):
             with self._ledger.observed(self._device.type) if self._observes else nullcontext() as work:
                 yield batch
             if work:
+                work.ahead = self.bytes_read
                 self.steps.append(work)
         del waiting
 
@@ -102,6 +140,11 @@ class PlannedBatches(RandomBatches):
         if self._cuts:
             return super().select_columns(columns)
         return self._changed(_whole=self._whole.select_columns(columns))
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of a graph's files that are read for a batch."""
+        return 0
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
         return iter(range(steps if self._observes else 1))  # after one step the other sub-GCNs hold all that they will
@@ -131,7 +174,7 @@ class PlannedBatches(RandomBatches):
     def _product(self, operator: Operator) -> Tensor:
         if operator not in self._products:
             product = getattr(self._whole.adj, operator) @ self._whole.x
-            self._products[operator] = product.index_select(0, _indices(len(product), device=self._device))
+            self._products[operator] = product.index_select(0, indices(len(product), device=self._device))
         return self._products[operator][: self._expected.nodes[0]].clone()
 
     def _sampled_edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:
@@ -143,7 +186,22 @@ class PlannedBatches(RandomBatches):
         return Pattern(self._empty(rows + 1, dtype=dtype), self._empty(entries, dtype=dtype), (rows, columns))
 
 
-def _node_tensors(sizes: GraphSizes) -> list[Tensor]:
+def node_tensors(sizes: GraphSizes) -> list[Tensor]:
     """Return features, labels and the masks of the three splits."""
-    y = torch.empty(sizes.nodes, sizes.classes) if sizes.multi_label else _indices(sizes.nodes)
+    y = torch.empty(sizes.nodes, sizes.classes) if sizes.multi_label else indices(sizes.nodes)
     return [torch.empty(sizes.nodes, sizes.features), y, torch.empty(3, sizes.nodes, dtype=torch.bool)]
+
+
+def _edge_tensors(sizes: GraphSizes, device: torch.device | None = None) -> list[Tensor]:
+    """Return the tensors that hold the edges: an ``edge_index``, or ``rowptr`` and ``col``."""
+    if not sizes.by_target:
+        return [indices(2, sizes.edges, device=device)]
+    return [
+        torch.empty(count, dtype=index_dtype(sizes.nodes, sizes.edges), device=device)
+        for count in (sizes.nodes + 1, sizes.edges)
+    ]
+
+
+def _joined(edges: list[Tensor], sizes: GraphSizes) -> Tensor | Pattern:
+    """Return `_edge_tensors` as a `Batch` takes them."""
+    return Pattern(edges[0], edges[1], (sizes.nodes, sizes.nodes)) if sizes.by_target else edges[0]

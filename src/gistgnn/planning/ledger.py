@@ -19,10 +19,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gistgnn.utils.process_memory import Kept
+
 DISK = "disk"
 DISK_DEVICE = "lazy"  # tensors in files have this device, a type of torch's that nothing else uses here
-_MAPPED = 2**25  # bytes from which the C library returns freed memory to the system
-_KEPT = 2**30  # bytes of smaller tensors that it keeps after they are freed (see `keep_freed_memory`)
+_MAPPED = 2**25  # bytes of a tensor whose memory the system hands out page by page
 
 aten = torch.ops.aten
 _PRODUCTS = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
@@ -56,6 +57,8 @@ class Work:
     bytes: int = 0  # that all other operations read and write, but for those that make a large tensor
     large: int = 0  # bytes of large tensors that are made, and of what is read for them (products read nothing here)
     filed: int = 0  # bytes written into files and read from them
+    ahead: int = 0  # bytes that are read from the files of a graph while something is computed
+    read: int = 0  # bytes that are read from them while nothing is computed
     operations: int = 0
     scored: int = 0  # nodes whose predictions are compared with labels
     before: int = 0  # bytes of tensors when the block begins, at most, and when it ends
@@ -68,7 +71,7 @@ class Work:
             mine, others = getattr(self, name), getattr(other, name)
             for shape, count in others.items():
                 mine[shape] += count * times
-        for name in ("bytes", "large", "filed", "operations", "scored"):
+        for name in ("bytes", "large", "filed", "ahead", "read", "operations", "scored"):
             setattr(self, name, getattr(self, name) + round(getattr(other, name) * times))
 
 
@@ -78,11 +81,11 @@ class Account:
     In the C library's heap the gaps take nothing, or as much again as the tensors of 1 to 32 MiB.
 
     Args:
-        keeps: memory of small tensors stays with the process when they are freed, as the C library has it.
+        kept: what stays with the process when it is freed.
     """
 
-    def __init__(self, keeps: bool) -> None:
-        self._keeps = keeps
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
         self._small = self._most_small = 0
         self.live = self.top = 0  # bytes of the tensors that exist, and the most of them
         self.peak = 0  # the most of what is held
@@ -90,12 +93,12 @@ class Account:
     @property
     def held(self) -> int:
         """Bytes that the process holds: tensors, and freed memory that it keeps."""
-        return self.live + (min(self._most_small - self._small, _KEPT) if self._keeps else 0)
+        return self.live + min(self._most_small - self._small, self.kept.most)
 
     def add(self, size: int) -> None:
         """Count a new tensor of ``size`` bytes; below 0: a tensor that is freed."""
         self.live += size
-        if abs(size) < _MAPPED:
+        if abs(size) < self.kept.below:
             self._small += size
             self._most_small = max(self._most_small, self._small)
         self.peak, self.top = max(self.peak, self.held), max(self.top, self.live)
@@ -125,7 +128,7 @@ class Ledger(TorchDispatchMode):
 
     def account(self, place: str) -> Account:
         """Return the account of a place: `DISK`, or a type of device such as "cpu"."""
-        return self.accounts.setdefault(place, Account(place == "cpu"))
+        return self.accounts.setdefault(place, Account(Kept.under(None) if place == "cpu" else Kept(0, 0)))
 
     def peaks(self) -> dict[str, int]:
         """Return the most bytes that every place has held since the last call."""

@@ -27,6 +27,8 @@ class Option:
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the stage, such as "training", in which the device holds most
     lacking: tuple[str, ...]  # the places that have too little
+    epoch_reads: int  # bytes that all sub-GCNs read from the files of the graph in an epoch; 0: it is in memory
+    evaluation_reads: int  # likewise, an evaluation
     seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
@@ -63,6 +65,8 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
         peaks=peaks,
         phase=max(found.stages, key=lambda stage: found.stages[stage].get(device, 0)),
         lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
+        epoch_reads=round(found.first.stretch.total * found.step.ahead * _passes(found) / found.epochs),
+        evaluation_reads=found.scoring.read,
         seconds=_seconds(found, sum(moved), rates) if rates else None,
     )
 
@@ -70,7 +74,7 @@ def option_of(store: str, found: Rehearsal, limits: Mapping[str, int], rates: Ra
 def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
     """Estimate the time of a step (fused: of all sub-GCNs), a round, an epoch and an evaluation."""
     step, steps, in_round = rates.seconds(found.step), found.first.stretch.total, found.first.stretch.count
-    every = step if found.together else found.first.workers * step
+    every = step * _passes(found)
     step = step if found.fused else every / found.first.workers
     exchange = 2 * moved / rates.copied  # read and written
     epoch = (steps * every + steps / in_round * exchange) / found.epochs
@@ -78,6 +82,11 @@ def _seconds(found: Rehearsal, moved: int, rates: Rates) -> dict[str, float]:
     evaluation = rates.seconds(found.scoring)
     total = found.epochs * epoch + evaluations_of(found) * evaluation
     return {"step": step, "round": round_, "epoch": epoch, "evaluation": evaluation, "total": total}
+
+
+def _passes(found: Rehearsal) -> int:
+    """Return how often a batch is made for a step of all sub-GCNs."""
+    return 1 if found.together else found.first.workers
 
 
 def evaluations_of(found: Rehearsal) -> int:

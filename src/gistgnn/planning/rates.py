@@ -6,6 +6,7 @@ import math
 import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,6 +18,7 @@ from gistgnn.evaluation.scores import score
 from gistgnn.graphs import Graph
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.planning.disk_rate import reading_rate
 from gistgnn.planning.ledger import Product, SparseProduct, Work
 from gistgnn.utils.process_memory import keep_freed_memory
 
@@ -39,6 +41,7 @@ class Rates:
     fresh: float  # bytes read and written where a large tensor is made
     operations: float  # operations on tiny tensors
     scoring: tuple[float, float]  # not a rate: seconds for an evaluation's scores, and more for every node
+    disk: float | None = None  # bytes that are read from the disk of a graph's folder; None: the graph is in memory
 
     def seconds(self, work: Work) -> float:
         """Estimate the time of some work, whose shapes are among those that were measured."""
@@ -48,7 +51,10 @@ class Rates:
         )
         moved = work.bytes / self.copied + work.large / self.fresh + work.filed / _FILES
         scores = self.scoring[0] + work.scored * self.scoring[1] if work.scored else 0.0
-        return dense + sparse + moved + work.operations / self.operations + scores
+        computing = dense + sparse + moved + work.operations / self.operations + scores
+        if self.disk is None:
+            return computing
+        return max(computing, work.ahead / self.disk) + work.read / self.disk
 
 
 def flops(product: Product) -> int:
@@ -77,8 +83,8 @@ def measured_sparse(product: SparseProduct) -> SparseProduct:
     return SparseProduct(min(entries, _ENTRIES), min(inputs, _INPUTS), min(columns, _COLUMNS))
 
 
-def measure(work: Iterable[Work], device: torch.device) -> Rates:
-    """Measure a device at the shapes of some work."""
+def measure(work: Iterable[Work], device: torch.device, features: Path | None = None) -> Rates:
+    """Measure a device at the shapes of some work, and the disk of the graph's features, if they are in a file."""
     keep_freed_memory()  # as in a run
     blocks = list(work)
     source = torch.zeros(_COPIED // 4, device=device)
@@ -94,13 +100,14 @@ def measure(work: Iterable[Work], device: torch.device) -> Rates:
     sparse = {shape: sparse_flops(shape) / _fastest(_sparse(shape, device), device) for shape in entries}
     few, many = (_fastest(_scores(nodes), torch.device("cpu")) for nodes in _SCORED)
     scoring = few, max(many - few, 0.0) / (_SCORED[1] - _SCORED[0])
-    return Rates(products, sparse, copied, fresh, operations, scoring)
+    disk = reading_rate(features) if features else None
+    return Rates(products, sparse, copied, fresh, operations, scoring, disk)
 
 
 def _scores(nodes: int) -> Callable[[], object]:
     """Score so many predictions, half of them for each of two splits."""
     half = nodes // 2
-    graph = SimpleNamespace(num_classes=_CLASSES, multi_label=False, regression=False)
+    graph = SimpleNamespace(num_nodes=nodes, num_classes=_CLASSES, multi_label=False, regression=False)
     graph.y = torch.arange(nodes) % _CLASSES
     graph.val = torch.arange(nodes) < half
     graph.test = ~graph.val

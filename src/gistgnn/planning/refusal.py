@@ -16,6 +16,7 @@ from gistgnn.planning.ledger import DISK
 from gistgnn.planning.option import Option
 from gistgnn.planning.phases import PhaseOption
 from gistgnn.runs.config import RunConfig
+from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import peak_memory_bytes
@@ -106,7 +107,9 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
             if all(each.fits for each in _options(config, sizes, resources, m, store)):
                 return f"{option.lstrip() if phased else f'--sub-gcns {m}{option}'} would fit"
     ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
-    ways += ["train by --sampler clusters"] * (config.sampler is None)
+    by_clusters = isinstance(config.sampler, ClusterSampling)
+    ways += ["train by --sampler clusters"] * (config.sampler is None or (sizes.stored is not None and not by_clusters))
+    ways += ["make --clusters-per-batch smaller"] * (sizes.stored is not None and by_clusters)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
     none = "no store would fit; " if phased else "no m and no store would fit; "
     return f"{none if method == 'gist' else ''}{', or '.join(ways)}"

@@ -18,9 +18,9 @@ from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.io.stored_tensor import READING
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.partition import Blocks
-from gistgnn.planning.evaluation import SCORED, PlannedEvaluation, plan_evaluation
-from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph
+from gistgnn.planning.evaluation import PlannedEvaluation, plan_evaluation
 from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, bytes_of, filler, rehearsing
+from gistgnn.planning.stored_graph import planned_graph
 from gistgnn.round import Manner, Round
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.registry import make_runner
@@ -30,6 +30,7 @@ from gistgnn.schedule import RoundPlan, Schedule, Stretch, check_phases
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.registry import STORES
+from gistgnn.utils.process_memory import Kept
 
 ROUNDS = STEPS = 2  # of every phase; in the first, some memory is not there yet: moments, the best Θ
 
@@ -66,7 +67,12 @@ class Rehearsal:
 
 
 def rehearse(
-    config: RunConfig, sizes: GraphSizes, store: str = "memory", base: int = 0, limits: Mapping[str, int] | None = None
+    config: RunConfig,
+    sizes: GraphSizes,
+    store: str = "memory",
+    base: int = 0,
+    limits: Mapping[str, int] | None = None,
+    kept: Kept | None = None,
 ) -> list[Rehearsal]:
     """Rehearse two rounds of every phase of a run by the method "gist" on tensors without memory.
 
@@ -78,6 +84,7 @@ def rehearse(
         store: where Θ lies, one of `STORES`.
         base: bytes that the process holds before.
         limits: bytes that may be held in each place; evaluation may take half of what is left.
+        kept: what the process keeps of freed memory; None: as without a limit.
 
     Returns:
         One entry for each phase; one for a run without phases.
@@ -91,6 +98,7 @@ def rehearse(
     run = _Run(gist, config, sizes, store)
     with rehearsing() as ledger:
         ledger.nonzero = sizes.nonzero
+        ledger.account("cpu").kept = kept or Kept.under(None)
         ledger.account("cpu").add(base)
         try:
             return run.rehearse(ledger, limits or {})
@@ -172,11 +180,11 @@ class _Run:
         """Go through what is done before the first round. The blocks' first values take less than training them."""
         config, gist, found = self._config, self._gist, self._found
         with self._stage("loading"):
-            self._graph = PlannedGraph(config, self._sizes)
+            self._graph = planned_graph(config, self._sizes, self._ledger, lambda: self._left("cpu"))
         with self._stage("parameters"):
             self._theta = self._make_theta()
         with self._stage("clustering"):
-            self._sampler = PlannedBatches(self._graph.seen, self._expected, self._ledger, config.sampler)
+            self._sampler = self._graph.batches(self._expected, self._ledger, config.sampler)
         with self._stage("preparing evaluation"), torch.no_grad():
             with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
                 self._model = self._build(gist.widths, config.device).eval()
@@ -227,7 +235,7 @@ class _Run:
             if not plan.copies:
                 self._theta.load_into(self._model)
             evaluation.run()
-            filler(SCORED * self._sizes.nodes)
+            filler(evaluation.scoring)
             del block, files
         evaluation.add(work)
         self._found.scoring = work
@@ -246,6 +254,10 @@ class _Run:
         known = self._found.stages.setdefault(name, {})
         for place, size in self._ledger.peaks().items():
             known[place] = max(size, known.get(place, 0))
+
+    def _left(self, place: str) -> int:
+        """Return the bytes that a place has left."""
+        return self._limits.get(place, 2**62) - self._ledger.account(place).live
 
     def _make_theta(self) -> InMemory:
         half = self._on_disk and self._config.store_precision == "bf16"
@@ -276,11 +288,8 @@ class _Run:
 
     def _prepare_evaluation(self, model: nn.Module, reading: int) -> PlannedEvaluation:
         """Choose an evaluation; reading weights from where Θ lies takes ``reading`` bytes."""
-        left = {place: self._limits.get(place, 2**62) - self._ledger.account(place).live for place in self._places}
-        room = [free // 2 for free in left.values()]
-        return plan_evaluation(
-            model, self._graph.whole, self._config.evaluation, self._sizes, self._ledger, room, reading
-        )
+        room = [self._left(place) // 2 for place in self._places]
+        return plan_evaluation(model, self._graph, self._config.evaluation, self._sizes, self._ledger, room, reading)
 
     @property
     def _places(self) -> list[str]:

@@ -30,7 +30,7 @@ SAMPLERS: Registry[type[Sampling]] = Registry(
 NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given by its name alone
 
 
-def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | None:
+def named_sampling(sampling: Sampling | str | None, nodes: int, clusters_there: int | None = None) -> Sampling | None:
     """Return the settings of a sampler that is given by its name, such as "clusters"; other settings as they are.
 
     They are the defaults. "clusters" makes clusters of about `NODES_PER_CLUSTER` nodes, at least `FEWEST_CLUSTERS`, and
@@ -39,6 +39,7 @@ def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | No
     Args:
         sampling: a name of `SAMPLERS`, or "full"; or the settings, or None.
         nodes: N of the graph.
+        clusters_there: that the graph has already, which are then taken.
 
     Raises:
         InputError: there is no sampler of that name, or it is no sampler.
@@ -53,7 +54,7 @@ def named_sampling(sampling: Sampling | str | None, nodes: int) -> Sampling | No
     if sampling == FULL:
         return None
     if sampling == "clusters":
-        clusters = min(max(-(-nodes // NODES_PER_CLUSTER), FEWEST_CLUSTERS), nodes)
+        clusters = clusters_there or min(max(-(-nodes // NODES_PER_CLUSTER), FEWEST_CLUSTERS), nodes)
         return SAMPLERS[sampling](clusters=clusters, clusters_per_batch=min(10, clusters))  # type: ignore[call-arg]
     return SAMPLERS[sampling]()
 

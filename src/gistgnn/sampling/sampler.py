@@ -51,7 +51,7 @@ class FullGraph:
     steps_per_epoch = 1
 
     def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+        self.batch = batch.in_memory()
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the same batch ``steps`` times."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees
+from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.nn.weights import check_weights, loop_weights, row_sums, without_zeros
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
@@ -43,7 +44,8 @@ class Structure:
             self.values = sp.csr_matrix((weight.numpy(), col, rowptr), shape=self.edges.shape)
         self.degrees = Degrees(host["own"], host["looped"], loops=host.get("loops"))
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
-        self._features, self._device, self.sparse = whole.features, whole.x.device, whole.is_sparse
+        self._device, self.sparse = whole.x.device, whole.is_sparse
+        self._features = whole.x if whole.is_stored else whole.features
 
     @cached_property
     def counts(self) -> Tensor:
@@ -122,7 +124,8 @@ class Structure:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
         nodes = to_device(nodes, self._device)
         if isinstance(self._features, Tensor):
-            return self._features.index_select(0, nodes)
+            rows = self._features.index_select(0, nodes)
+            return SparseMatrix.from_dense(rows).csr if self.sparse else rows
         return self._features.select_rows(nodes).csr
 
 
@@ -133,7 +136,7 @@ def pattern_of(rows: sp.csr_matrix) -> Pattern:
 
 
 def _on_host(whole: Batch) -> dict[str, Tensor]:
-    pattern = whole.adj.pattern.to(torch.device("cpu"))
+    pattern = whole.pattern_in_memory()
     own, ones = pattern.rowptr.diff(), torch.ones(pattern.nnz, dtype=torch.int8)
     edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
     looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1

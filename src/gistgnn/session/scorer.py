@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.scores import evaluation_mode, score
+from gistgnn.evaluation.predictions import Predictions
+from gistgnn.evaluation.scores import evaluation_mode, score_predictions
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
@@ -101,7 +102,8 @@ class Scorer:
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, self._classes, self._graph.edge_data)
             with spinner("preparing evaluation", shown=shown):
-                self._prepare = partial(self._evaluation.prepare, batch=whole_graph(self._graph), seed=seed)
+                batch, wanted = whole_graph(self._graph), self._graph.val | self._graph.test
+                self._prepare = partial(self._evaluation.prepare, batch=batch, seed=seed, wanted=wanted)
                 self._inference = self._prepare(self._running.module)
             return self._inference.describe()
 
@@ -117,12 +119,12 @@ class Scorer:
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
         if stand_in is not None:
-            return self._table(self._logits(stand_in, self._inference_of(stand_in)))
+            return self._table(self._predicted(stand_in, self._inference_of(stand_in)))
         model = self._running.refresh()
         begun = time.perf_counter()
-        logits = self._logits(model)
+        found = self._predicted(model)
         self._passes.append(time.perf_counter() - begun)
-        return self._table(logits)
+        return self._table(found)
 
     def _inference_of(self, stand_in: nn.Module) -> Inference:
         shapes = [parameter.shape for parameter in stand_in.parameters()]
@@ -131,16 +133,28 @@ class Scorer:
             self._narrow = shapes, self._prepare(stand_in)
         return self._narrow[1]
 
-    def _logits(self, model: nn.Module, inference: Inference | None = None) -> Tensor:
+    def _predicted(self, model: nn.Module, inference: Inference | None = None) -> Predictions:
+        """What the model predicts for every node; waits for the GPU."""
+        assert self._inference is not None
+        with evaluation_mode(model):
+            found = Predictions.of((inference or self._inference).outputs(model), self._graph, self.metric)
+        self._wait()
+        return found
+
+    def _logits(self, model: nn.Module) -> Tensor:
         """The model's output for every node, [N, C]; waits for the GPU."""
         assert self._inference is not None
         with evaluation_mode(model):
-            logits = (inference or self._inference).logits(model)
-        if logits.is_cuda:
-            torch.cuda.synchronize(logits.device)
+            logits = self._inference.logits(model)
+        self._wait()
         return logits
 
-    def _table(self, logits: Tensor) -> ScoreTable:
+    def _wait(self) -> None:
+        device = self._graph.y.device
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def _table(self, found: Predictions) -> ScoreTable:
         assert self._inference is not None
-        found = score(logits, self._graph, SCORED, self._inference, self.metric)
-        return {split: scores.as_dict() for split, scores in found.items()}
+        scores = score_predictions(found, self._graph, SCORED, self._inference, self.metric)
+        return {split: each.as_dict() for split, each in scores.items()}

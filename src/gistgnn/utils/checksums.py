@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import xxhash
@@ -19,6 +20,14 @@ def checksum(tensor: Tensor, start: int = 0) -> int:
         start: the checksum of what comes before.
     """
     return xxhash.xxh32_intdigest(bytes_of(tensor), start)
+
+
+def checksum_of_pieces(pieces: Iterable[Tensor]) -> int:
+    """Return the checksum of a tensor whose rows come in pieces."""
+    hashed = xxhash.xxh32()
+    for piece in pieces:
+        hashed.update(bytes_of(piece))
+    return hashed.intdigest()
 
 
 def digest_of(content: Any) -> str:

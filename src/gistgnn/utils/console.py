@@ -49,11 +49,11 @@ class _NoteHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def spinner(task: str, *, shown: bool) -> Iterator[None]:
+def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
     """Say on standard error what the block does, if ``shown``.
 
-    A terminal shows a spinner with the elapsed time while the block runs. Elsewhere one line is printed if the block
-    takes longer than `SLOW` seconds. Within another spinner nothing is shown.
+    A terminal shows a spinner with the elapsed time while the block runs. Elsewhere one line is printed: at once if
+    ``logged``, or else if the block takes longer than `SLOW` seconds. Within another spinner nothing is shown.
     """
     global _showing
     if not shown or _showing:
@@ -61,14 +61,14 @@ def spinner(task: str, *, shown: bool) -> Iterator[None]:
         return
     _showing = True
     try:
-        with _spinner(task):
+        with _spinner(task, logged):
             yield
     finally:
         _showing = False
 
 
 @contextlib.contextmanager
-def _spinner(task: str) -> Iterator[None]:
+def _spinner(task: str, logged: bool) -> Iterator[None]:
     console, task = Terminal(), printable(task)
     if console.is_terminal and not console.is_jupyter:
         columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
@@ -76,14 +76,24 @@ def _spinner(task: str) -> Iterator[None]:
             bar.add_task(task, total=None)
             yield
         return
-    notice = Timer(SLOW, lambda: print(f"gistgnn: {task}", file=sys.stderr, flush=True))
+    if console.is_jupyter:
+        yield
+        return
+    if logged:
+        _log(task)
+        yield
+        return
+    notice = Timer(SLOW, _log, (task,))
     notice.daemon = True
-    if not console.is_jupyter:
-        notice.start()
+    notice.start()
     try:
         yield
     finally:
         notice.cancel()
+
+
+def _log(task: str) -> None:
+    print(f"gistgnn: {task}", file=sys.stderr, flush=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:

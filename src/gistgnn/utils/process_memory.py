@@ -1,17 +1,45 @@
 """The memory that is free, the memory that a run takes, and how the C library handles it."""
 
+from __future__ import annotations
+
 import ctypes
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
 
+_limit: int | None = None
+
+
+def limit_memory(most: int | None) -> None:
+    """Keep this process to ``most`` bytes of the host's memory, as far as it plans what it takes; None: no limit.
+
+    From now on `available_bytes` counts what is left of them, and less is kept of what is freed (see `Kept`).
+    """
+    global _limit
+    _limit = most
+    if most is not None:
+        keep_freed_memory()
+
+
+def held_bytes() -> int:
+    """Return the bytes of memory that this process holds, without the pages of mapped files."""
+    if sys.platform == "linux":
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+    return int(psutil.Process().memory_info().rss)
+
 
 def available_bytes(device: torch.device) -> int:
-    """Return how many more bytes this process can allocate on a device."""
+    """Return how many more bytes this process can allocate on a device, or may; see `limit_memory`."""
     if device.type != "cuda":
-        return int(psutil.virtual_memory().available)
+        available = int(psutil.virtual_memory().available)
+        if _limit is None:
+            return available
+        return_freed_memory()
+        return max(min(available, _limit - held_bytes()), 0)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
 
@@ -31,13 +59,60 @@ def peak_memory_bytes(device: torch.device) -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
 
 
+def peak_memory_of_children() -> int:
+    """Return the peak resident memory of the largest process that this one has started and that has ended.
+
+    0: there was none, or the system does not say.
+    """
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next tensors. Up to 1 GiB more stays allocated. Other systems: do nothing.
+    """Make glibc keep freed memory for the next tensors, see `Kept`. Other systems: do nothing.
 
     By default glibc returns the memory of every large tensor to the system, which clears it page by page for the next
     tensor. On the CPU this takes longer than the arithmetic of dropout or a norm.
     """
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
+    if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
-        libc.mallopt(mmap_threshold, 32 * 2**20)  # the largest allowed value
-        libc.mallopt(trim_threshold, 2**30)
+        kept = Kept.under(_limit)
+        libc.mallopt(mmap_threshold, kept.below)
+        libc.mallopt(trim_threshold, kept.most)
+
+
+def return_freed_memory() -> None:
+    """Return freed memory to the system, where this process has a limit and the C library is glibc."""
+    if _limit is not None and (libc := _glibc()):
+        libc.malloc_trim(0)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the C library keeps of freed memory.
+
+    Under a limit it keeps less: what lies between pieces that are in use stays with the process whatever happens.
+
+    Attributes:
+        below: bytes of a tensor from which on its memory is returned to the system.
+        most: bytes of smaller ones that stay with the process.
+    """
+
+    below: int
+    most: int
+
+    @classmethod
+    def under(cls, limit: int | None) -> Kept:
+        """Return what it keeps under a limit in bytes; None: there is none."""
+        most_below, most = 32 * 2**20, 2**30  # glibc allows no larger threshold
+        return cls(most_below, most) if limit is None else cls(min(most_below, limit // 256), min(most, limit // 8))
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
+        return libc
+    return None

@@ -86,13 +86,14 @@ def disk_bytes(source: Source, nodes: int, edges: int, dtype: str) -> int:
     return arrays + edges * (KEY + 4)
 
 
-def require_disk(target: Path, needed: int, held: int) -> None:
+def require_disk(target: Path, needed: int, held: int, advice: str = ", or a smaller --dtype") -> None:
     """Refuse a conversion for which there is no room, before it starts.
 
     Args:
         target: the folder that is made.
         needed: see `disk_bytes`.
         held: bytes of it that are written already.
+        advice: what else helps, if nothing is written yet.
 
     Raises:
         InputError: the disk has less.
@@ -102,7 +103,7 @@ def require_disk(target: Path, needed: int, held: int) -> None:
     if needed - held > free:
         raise InputError(
             f"{target}: the graph takes about {size(needed)} of the disk while it is made, {size(free)} are free: make "
-            f"room, choose another disk{'' if held else ', or a smaller --dtype'}"
+            f"room, choose another disk{'' if held else advice}"
         )
 
 

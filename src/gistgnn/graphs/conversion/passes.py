@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,14 @@ from gistgnn.graphs.conversion.budget import DEFAULT, Budget, disk_bytes, requir
 from gistgnn.graphs.conversion.edge_data import write_sorted
 from gistgnn.graphs.conversion.from_graph import GraphSource
 from gistgnn.graphs.conversion.nodes import X_DTYPES, largest_features, write_nodes
+from gistgnn.graphs.conversion.running import Running, plain, stored
 from gistgnn.graphs.conversion.sort import sort_buckets
 from gistgnn.graphs.conversion.source import Source
 from gistgnn.graphs.conversion.sources import find_source
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.on_disk import Manifest
 from gistgnn.graphs.on_disk.making import Making, making
-from gistgnn.graphs.on_disk.manifest import StoredArray
 from gistgnn.utils.checks import check_number
-from gistgnn.utils.progress import TaskProgress
 
 
 @dataclass(frozen=True)
@@ -92,54 +90,38 @@ def convert(
     with making(target, identity) as work:
         if work is None:
             return Converted(Manifest.read(target), {})
-        return _Passes(found, work, dtype, both, budget).run(progress)
+        return _Passes(found, work, dtype, both, budget, progress).run()
 
 
 class _Passes:
-    """The passes of one conversion; those that were finished before are passed over."""
+    """The passes of one conversion."""
 
-    def __init__(self, source: Source, work: Making, dtype: str, undirected: bool, budget: Budget) -> None:
+    def __init__(
+        self, source: Source, work: Making, dtype: str, undirected: bool, budget: Budget, progress: bool
+    ) -> None:
         self._source, self._work, self._dtype = source, work, dtype
         self._undirected, self._budget = undirected, budget
-        self._seconds: dict[str, float] = {}
-        self._shown: TaskProgress | None = None
+        self._running = Running(work, f"converting {source.name}" if progress else None)
+        self._within, self._done = self._running.within, self._running.result
 
-    def run(self, progress: bool) -> Converted:
+    def run(self) -> Converted:
         edge_data = isinstance(self._source, GraphSource) and bool(self._source.graph.edge_data)
-        passes = ["range"] * (self._dtype == "int8") + ["nodes"] + (["data"] if edge_data else ["edges", "sort"])
+        names = ["range"] * (self._dtype == "int8") + ["nodes"] + (["data"] if edge_data else ["edges", "sort"])
         self._require_disk(self._source.nodes or 0)
-        tasks = TaskProgress(f"converting {self._source.name}", len(passes)) if progress else None
-        with tasks or contextlib.nullcontext():
-            self._shown = tasks
-            for name in passes:
-                start = time.perf_counter()
-                if self._work.reached(f"{name} done") is None:
-                    with self._naming():
-                        value = getattr(self, f"_{name}")()
-                    self._work.record(f"{name} done", value)
-                    self._seconds[name] = time.perf_counter() - start
-                if tasks:
-                    tasks.advance()
-        manifest = self._manifest("data" if edge_data else "sort")
+        self._running.run({name: self._naming()(getattr(self, f"_{name}")) for name in names})
+        manifest = self._manifest(names[-1])
         self._work.publish(manifest)
-        return Converted(manifest, self._seconds)
-
-    def _within(self, share: float) -> None:
-        """Show the share of the running pass that is done."""
-        if self._shown:
-            self._shown.within(min(share, 1))
+        return Converted(manifest, self._running.seconds)
 
     def _range(self) -> Any:
         return largest_features(self._source, self._rows, self._nodes_seen)
 
     def _nodes(self) -> Any:
-        found = write_nodes(
-            self._source, self._work, self._dtype, self._work.reached("range done"), self._rows, self._nodes_seen
-        )
+        found = write_nodes(self._source, self._work, self._dtype, self._done("range"), self._rows, self._nodes_seen)
         if found["nodes"] > MOST_NODES:
             raise InputError(f"there are {found['nodes']:,} nodes; expected at most {MOST_NODES:,}")
         self._require_disk(found["nodes"])
-        return {**found, "arrays": _plain(found["arrays"])}
+        return {**found, "arrays": plain(found["arrays"])}
 
     def _edges(self) -> Any:
         budget, buckets = self._budget, self._buckets()
@@ -155,37 +137,28 @@ class _Passes:
         return {"given": given, "width": buckets.width}
 
     def _sort(self) -> Any:
-        buckets = Buckets(self._nodes_done["nodes"], self._work.reached("edges done")["width"])
-        return _plain(sort_buckets(buckets, self._work, self._budget.keys, self._within))
+        buckets = Buckets(self._done("nodes")["nodes"], self._done("edges")["width"])
+        return plain(sort_buckets(buckets, self._work, self._budget.keys, self._within))
 
     def _data(self) -> Any:
         assert isinstance(self._source, GraphSource)
-        return _plain(write_sorted(self._source.graph, self._work))
-
-    @property
-    def _nodes_done(self) -> dict[str, Any]:
-        done: dict[str, Any] = self._work.reached("nodes done")
-        return done
+        return plain(write_sorted(self._source.graph, self._work))
 
     @property
     def _rows(self) -> int:
         return self._budget.node_rows(self._source.features)
 
     def _buckets(self) -> Buckets:
-        return self._budget.buckets(self._nodes_done["nodes"], self._source.edges * (1 + self._undirected))
+        return self._budget.buckets(self._done("nodes")["nodes"], self._source.edges * (1 + self._undirected))
 
     def _nodes_seen(self, done: int) -> None:
         if self._source.nodes:
             self._within(done / self._source.nodes)
 
     def _manifest(self, edges: str) -> Manifest:
-        nodes = self._nodes_done
-        arrays = {**nodes["arrays"], **self._work.reached(f"{edges} done")}
-        stored = {
-            name: StoredArray(entry["dtype"], tuple(entry["shape"]), tuple(entry["checksums"]))
-            for name, entry in arrays.items()
-        }
-        (count,) = stored["col"].shape
+        nodes = self._done("nodes")
+        arrays = stored({**nodes["arrays"], **self._done(edges)})
+        (count,) = arrays["col"].shape
         return Manifest(
             self._source.name,
             nodes["nodes"],
@@ -193,7 +166,7 @@ class _Passes:
             self._source.features,
             nodes["classes"],
             nodes["task"],
-            stored,
+            arrays,
             self._work.made_from,
         )
 
@@ -215,8 +188,3 @@ class _Passes:
             if full or not place or str(error).startswith(place):
                 raise
             raise InputError(f"{place}: {error}") from error
-
-
-def _plain(arrays: dict[str, StoredArray]) -> dict[str, Any]:
-    """Return the entries of arrays as JSON holds them."""
-    return {name: asdict(array) for name, array in arrays.items()}

@@ -26,11 +26,19 @@ def metis_bytes(nodes: int, edges: int) -> int:
     return BASE_BYTES + BYTES_PER_NODE * nodes + BYTES_PER_EDGE * edges
 
 
-def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed: int) -> npt.NDArray[np.int64]:
+def partition(
+    rowptr: npt.NDArray[Any],
+    col: npt.NDArray[Any],
+    count: int,
+    seed: int,
+    node_weight: npt.NDArray[Any] | None = None,
+    edge_weight: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[np.int64]:
     """Assign every node to a part, with few edges between parts and parts of about equal size.
 
     ``rowptr``: [N + 1] and ``col``: [E] are the CSR structure of a symmetric graph without self-loops. The result: [N]
-    is the part of every node, from 0 to count − 1; METIS may leave some parts empty. 0 <= seed < 2^31.
+    is the part of every node, from 0 to count − 1; METIS may leave some parts empty. 0 <= seed < 2^31. ``node_weight``:
+    [N] and ``edge_weight``: [E] are positive integers, both or none; the size of a part is then its nodes' weight.
 
     Raises:
         InputError: METIS failed, for example for lack of memory, or there is no space for its files.
@@ -40,8 +48,11 @@ def partition(rowptr: npt.NDArray[Any], col: npt.NDArray[Any], count: int, seed:
         try:
             np.save(folder / "rowptr.npy", rowptr)
             np.save(folder / "col.npy", col)
+            if node_weight is not None and edge_weight is not None:
+                np.save(folder / "node_weight.npy", node_weight)
+                np.save(folder / "edge_weight.npy", edge_weight)
         except OSError as error:
-            raise InputError(f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another") from error
+            raise InputError(f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another") from None
         command = [sys.executable, str(Path(__file__).parent), name, str(count), str(seed)]
         # A session of its own: Ctrl-C reaches this process only, which then ends the other.
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, start_new_session=True)

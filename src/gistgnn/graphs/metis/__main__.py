@@ -26,24 +26,30 @@ _CLUSTERS = 16  # a part gets at least so many, so that parts of unequal size ca
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def partition(graph: sp.csr_matrix, count: int, seed: int) -> Array:
-    """Return the cluster of every node: [N] int64; ``graph`` is symmetric."""
+def partition(graph: sp.csr_matrix, count: int, seed: int, weight: Array | None = None) -> Array:
+    """Return the cluster of every node: [N] int64.
+
+    ``graph`` is symmetric; ``weight``: [N] are the weights of its nodes. Then its values are those of its edges.
+    """
     if graph.nnz < LARGE or count < PARTS * _CLUSTERS:
-        return cut(graph, count, seed)
-    top = cut(graph, PARTS, seed)
-    counts = shares(np.bincount(top, minlength=PARTS), count)
+        return cut(graph, count, seed, weight)
+    top = cut(graph, PARTS, seed, weight)
+    counts = shares(np.bincount(top, weight, minlength=PARTS), count)
     clusters, first = np.empty(len(top), np.int64), 0
-    for k, found in enumerate(_each(partial(_cut_part, graph, top, counts, seed))):
+    for k, found in enumerate(_each(partial(_cut_part, graph, top, counts, seed, weight))):
         clusters[top == k] = first + found
         first += counts[k]
     return clusters
 
 
-def cut(graph: sp.csr_matrix, count: int, seed: int) -> Array:
-    """Return the part of every node, from 0 to count − 1; some may be empty."""
+def cut(graph: sp.csr_matrix, count: int, seed: int, weight: Array | None = None) -> Array:
+    """Return the part of every node, from 0 to count − 1; some may be empty. See `partition`."""
     kind = pymetis.zero_copy_dtype()  # METIS's own integers: it then works on these arrays without a copy
     adjacency = pymetis.CSRAdjacency(graph.indptr.astype(kind), graph.indices.astype(kind))
-    _, part = pymetis.part_graph(count, adjacency, options=pymetis.Options(seed=seed), warn_on_copies=True)
+    weights = {}
+    if weight is not None:
+        weights = {"vweights": weight.astype(kind), "eweights": graph.data.astype(kind)}
+    _, part = pymetis.part_graph(count, adjacency, options=pymetis.Options(seed=seed), warn_on_copies=True, **weights)
     return np.asarray(part, dtype=np.int64)
 
 
@@ -55,9 +61,9 @@ def shares(sizes: Array, count: int) -> Array:
     return whole
 
 
-def _cut_part(graph: sp.csr_matrix, top: Array, counts: Array, seed: int, k: int) -> Array:
+def _cut_part(graph: sp.csr_matrix, top: Array, counts: Array, seed: int, weight: Array | None, k: int) -> Array:
     nodes = np.flatnonzero(top == k)
-    return cut(graph[nodes][:, nodes], int(counts[k]), seed)
+    return cut(graph[nodes][:, nodes], int(counts[k]), seed, None if weight is None else weight[nodes])
 
 
 _work: Any = None  # what forked processes inherit
@@ -88,10 +94,14 @@ def _end_with_parent() -> None:
 
 
 def main(folder: Path, count: int, seed: int) -> None:
-    """Read rowptr.npy and col.npy, and write part.npy: [N] int64."""
+    """Read rowptr.npy and col.npy, and the weights if there are any, and write part.npy: [N] int64."""
     rowptr, col = (np.load(folder / f"{name}.npy") for name in ("rowptr", "col"))
-    graph = sp.csr_matrix((np.ones(len(col), bool), col, rowptr), (len(rowptr) - 1,) * 2)
-    np.save(folder / "part.npy", partition(graph, count, seed))
+    weighted = (folder / "edge_weight.npy").exists()
+    values = np.load(folder / "edge_weight.npy") if weighted else np.ones(len(col), bool)
+    graph = sp.csr_matrix((values, col, rowptr), (len(rowptr) - 1,) * 2)
+    np.save(
+        folder / "part.npy", partition(graph, count, seed, np.load(folder / "node_weight.npy") if weighted else None)
+    )
 
 
 if __name__ == "__main__":

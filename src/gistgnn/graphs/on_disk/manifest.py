@@ -31,6 +31,8 @@ _DTYPES = {
     "edge_weight": ("float32",),
     "edge_attr": ("float32", "int64"),
     "edge_type": ("int64",),
+    "node": ("int64",),
+    "cluster_ptr": ("int64",),
 }
 _SCHEMA: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("name", "task", "made_from"), str),
@@ -88,6 +90,11 @@ class Manifest:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
+    @property
+    def clusters(self) -> int | None:
+        """The number of clusters that the nodes are in the order of; None: they are not."""
+        return self.arrays["cluster_ptr"].shape[0] - 1 if "cluster_ptr" in self.arrays else None
+
     def write(self, folder: Path) -> None:
         """Write `graph.json` into a folder.
 
@@ -134,6 +141,8 @@ class Manifest:
             return f"has no array {missing[0]}"
         if ("x_scale" in self.arrays) != (self.arrays["x"].dtype == "int8"):
             return "has x_scale without x in int8, or x in int8 without x_scale"
+        if ("node" in self.arrays) != ("cluster_ptr" in self.arrays):
+            return "has node without cluster_ptr, or cluster_ptr without node"
         for name, array in self.arrays.items():
             if array.dtype not in _DTYPES[name] or not self._fits(name, array):
                 return f"says that {name} is {array.dtype} of shape {list(array.shape)}, which does not fit the graph"
@@ -141,7 +150,7 @@ class Manifest:
 
     def _fits(self, name: str, array: StoredArray) -> bool:
         rows = {"rowptr": self.nodes + 1, "x_scale": self.features, "x": self.nodes, "y": self.nodes}
-        rows |= {"split": self.nodes}
+        rows |= {"split": self.nodes, "node": self.nodes}
         columns = {"x": self.features}
         if name == "y" and self.task != "single-label":
             columns["y"] = self.classes
@@ -150,6 +159,8 @@ class Manifest:
         elif name == "y" and array.dtype != "int64":
             return False
         first, *others = array.shape or (-1,)
+        if name == "cluster_ptr":
+            return 2 <= first <= self.nodes + 1 and not others
         if name == "edge_attr":
             return first == self.edges and (not others or (len(others) == 1 and others[0] > 0))
         return first == rows.get(name, self.edges) and others == ([columns[name]] if name in columns else [])

@@ -7,13 +7,16 @@ import errno
 import math
 import os
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 import xxhash
+from torch import Tensor
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.on_disk.manifest import ADVICE, BLOCK, StoredArray
@@ -175,6 +178,13 @@ def map_array(path: Path, array: StoredArray) -> Array:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be mapped ({reason(error)}); check the limits of this process") from error
+
+
+def as_tensor(array: Array) -> Tensor:
+    """Return a mapped array as a tensor, without a copy."""
+    with warnings.catch_warnings():  # arrays larger than memory are mapped read-only, of which torch warns
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 @contextlib.contextmanager

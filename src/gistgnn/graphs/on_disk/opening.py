@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,12 @@ from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.graphs.on_disk.clustered import ClusteredGraph, Files
+from gistgnn.graphs.on_disk.features import FeatureFile, StoredFeatures
 from gistgnn.graphs.on_disk.manifest import ADVICE, Manifest
-from gistgnn.graphs.on_disk.npy import map_array
+from gistgnn.graphs.on_disk.npy import as_tensor, map_array
+from gistgnn.graphs.on_disk.reading import ArrayFile
+from gistgnn.utils.checksums import digest_of
 from gistgnn.utils.formats import size
 
 Array = npt.NDArray[Any]
@@ -26,6 +29,7 @@ Array = npt.NDArray[Any]
 SPLITS = {"train": 1, "val": 2, "test": 3}
 """The numbers in `split.npy`; 0 is in no split."""
 
+_OF_PRODUCTS = ("rowptr", "col", "x", "x_scale", "edge_weight")  # what Ā x follows from
 _ROWS = 2**16  # rows that are converted to float32 at once
 
 log = logging.getLogger(__name__)
@@ -44,7 +48,7 @@ def open_folder(folder: Path) -> tuple[Manifest, dict[str, Array]]:
 
 
 def load_folder(folder: Path) -> GraphByTarget:
-    """Return the graph in a folder. Its tensors are mapped from the files.
+    """Return the graph in a folder. Its tensors are mapped from the files; of a folder of clusters, x is read in parts.
 
     What is written into a tensor stays in this process. Write into none that is larger than the memory: the system maps
     it for reading alone, and ends a process that writes.
@@ -59,17 +63,31 @@ def load_folder(folder: Path) -> GraphByTarget:
     if rowptr[0] != 0 or rowptr[-1] != manifest.edges:
         raise InputError(f"{folder / 'rowptr.npy'} is damaged: it does not go from 0 to {manifest.edges}; {ADVICE}")
     split = arrays["split"]
-    masks = {name: torch.from_numpy(split == number) for name, number in SPLITS.items()}
-    return GraphByTarget(
-        _features(manifest, arrays),
-        CSR(_tensor(rowptr), _tensor(arrays["col"])),
-        _tensor(arrays["y"]),
-        **masks,
-        num_classes=manifest.classes,
-        name=manifest.name,
-        regression=manifest.task == "regression",
-        **{name: _tensor(arrays[name]) for name in EDGE_DATA if name in arrays},
-    )
+    values: dict[str, Any] = {
+        **{name: torch.from_numpy(split == number) for name, number in SPLITS.items()},
+        **{name: as_tensor(arrays[name]) for name in EDGE_DATA if name in arrays},
+        "edge_index": CSR(as_tensor(rowptr), as_tensor(arrays["col"])),
+        "y": as_tensor(arrays["y"]),
+        "num_classes": manifest.classes,
+        "name": manifest.name,
+        "regression": manifest.task == "regression",
+    }
+    if "cluster_ptr" in arrays:
+        return _clustered(folder, manifest, arrays, values)
+    return GraphByTarget(_features(manifest, arrays), **values)
+
+
+def _clustered(folder: Path, manifest: Manifest, arrays: dict[str, Array], values: dict[str, Any]) -> ClusteredGraph:
+    """Return a graph whose features and edges are read while a run goes on."""
+    x, node, col = (ArrayFile.of(folder, manifest, name) for name in ("x", "node", "col"))
+    ptr = torch.from_numpy(np.array(arrays["cluster_ptr"]))
+    if ptr[0] != 0 or ptr[-1] != manifest.nodes or bool((ptr.diff() < 1).any()):
+        path = folder / "cluster_ptr.npy"
+        raise InputError(f"{path} is damaged: it does not rise from 0 to {manifest.nodes}; {ADVICE}")
+    scale = torch.from_numpy(np.array(arrays["x_scale"])) if "x_scale" in arrays else None
+    features = StoredFeatures.of(FeatureFile(x, scale))
+    decide = {name: manifest.arrays[name].checksums for name in _OF_PRODUCTS if name in manifest.arrays}
+    return ClusteredGraph(features, **values, files=Files(folder, ptr, node, col, digest_of(decide)))
 
 
 def to_float32(rows: Array, scale: Array | None) -> npt.NDArray[np.float32]:
@@ -83,7 +101,7 @@ def to_float32(rows: Array, scale: Array | None) -> npt.NDArray[np.float32]:
 def _features(manifest: Manifest, arrays: dict[str, Array]) -> Tensor:
     stored = arrays["x"]
     if stored.dtype == np.float32:
-        return _tensor(stored)
+        return as_tensor(stored)
     needed = 4 * stored.size
     check_room(needed, f"x of {manifest.name} as float32")
     log.info(f"x of {manifest.name} is {stored.dtype}: as float32 it takes {size(needed)} of memory")
@@ -91,9 +109,3 @@ def _features(manifest: Manifest, arrays: dict[str, Array]) -> Tensor:
     for start in range(0, len(x), _ROWS):
         x[start : start + _ROWS] = to_float32(stored[start : start + _ROWS], arrays.get("x_scale"))
     return torch.from_numpy(x)
-
-
-def _tensor(array: Array) -> Tensor:
-    with warnings.catch_warnings():  # arrays larger than memory are mapped read-only, of which torch warns
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)

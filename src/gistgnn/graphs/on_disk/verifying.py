@@ -15,6 +15,7 @@ from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.on_disk.manifest import ADVICE, BLOCK, Manifest, StoredArray
 from gistgnn.graphs.on_disk.npy import read_pieces, values_begin
 from gistgnn.graphs.on_disk.opening import open_folder
+from gistgnn.graphs.on_disk.products import kept
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +31,7 @@ def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> 
         seen: is called with the share of the bytes that has been read.
 
     Returns:
-        The bytes of the arrays.
+        The bytes of the arrays, and of the products with the features that are kept beside them.
 
     Raises:
         InputError: an array is damaged; the message says where. Or its values are wrong.
@@ -43,10 +44,12 @@ def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> 
             seen(done / manifest.nbytes)
     for name, problem in _problems(manifest, arrays):
         raise InputError(f"{folder / name}.npy: {problem}; {_MADE_WRONG}: {ADVICE}")
+    for place, array in kept(folder):
+        done += sum(_compared(place, array, "remove it, and it is computed again"))
     return done
 
 
-def _compared(path: Path, array: StoredArray) -> Iterator[int]:
+def _compared(path: Path, array: StoredArray, advice: str = ADVICE) -> Iterator[int]:
     """Yield the bytes of every block that is what it was."""
     begin = values_begin(path, array)
     try:
@@ -61,11 +64,11 @@ def _compared(path: Path, array: StoredArray) -> Iterator[int]:
                     first = begin + number * BLOCK
                     raise InputError(
                         f"{path} is damaged: the checksum of its bytes {first:,} to {first + wanted - 1:,} does not "
-                        f"fit; {ADVICE}"
+                        f"fit; {advice}"
                     )
                 yield wanted
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {ADVICE}") from error
+        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {advice}") from error
 
 
 def _problems(manifest: Manifest, arrays: dict[str, Array]) -> Iterator[tuple[str, str]]:
@@ -75,6 +78,8 @@ def _problems(manifest: Manifest, arrays: dict[str, Array]) -> Iterator[tuple[st
         yield "rowptr", f"does not rise from 0 to {manifest.edges}"
     elif problem := _sources(manifest, arrays):
         yield "col", problem
+    if "node" in arrays:
+        yield from _cluster_problems(arrays["cluster_ptr"], arrays["node"], manifest.nodes)
     if any(not np.isfinite(piece).all() for piece in _pieces(arrays["x"])):
         yield "x", "holds NaN or infinity"
     pairs = zip(_pieces(arrays["y"]), _pieces(arrays["split"]), strict=True)
@@ -85,6 +90,24 @@ def _problems(manifest: Manifest, arrays: dict[str, Array]) -> Iterator[tuple[st
             yield "y", f"holds a label outside of -1 to {manifest.classes - 1}"
         if manifest.task == "single-label" and (y[split > 0] < 0).any():
             yield "split", "has an unlabelled node in a split"
+
+
+def _cluster_problems(ptr: Array, node: Array, nodes: int) -> Iterator[tuple[str, str]]:
+    if ptr[0] != 0 or ptr[-1] != nodes or (np.diff(ptr) < 1).any():
+        yield "cluster_ptr", f"does not rise strictly from 0 to {nodes}"
+        return
+    found = np.zeros(nodes, bool)
+    for start in range(0, nodes, _PIECE):
+        piece = node[start : start + _PIECE + 1]
+        if piece.min() < 0 or piece.max() >= nodes:
+            yield "node", f"holds a node outside of 0 to {nodes - 1}"
+            return
+        found[piece] = True
+        falls = start + 1 + np.flatnonzero(np.diff(piece) < 1)  # only where a cluster begins
+        if (ptr[np.searchsorted(ptr, falls)] != falls).any():
+            yield "node", "is not ascending within a cluster"
+    if not found.all():
+        yield "node", f"lacks node {int(np.argmin(found))}, and has another one twice"
 
 
 def _sources(manifest: Manifest, arrays: dict[str, Array]) -> str | None:

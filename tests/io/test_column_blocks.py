@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.evaluation.hidden_features import InFile, InMemory, Stored, column_blocks
+from gistgnn.io.column_blocks import InFile, InMemory, Stored, column_blocks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 

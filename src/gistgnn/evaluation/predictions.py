@@ -1,0 +1,72 @@
+"""`Predictions`: what of a model's output its scores are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gistgnn.graphs import Graph
+from gistgnn.training.label_metrics import predicted_labels
+from gistgnn.training.metric import NAMED, Metric
+
+Output = tuple[slice | Tensor, Tensor]
+"""Some nodes, as a range or by number, and their logits: [n, C]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A model's predictions for the nodes of a graph.
+
+    Attributes:
+        labels: classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes.
+        logits: [N, C], where a metric reads them; else None.
+    """
+
+    labels: Tensor | None
+    logits: Tensor | None
+
+    @classmethod
+    def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
+        """Collect a model's output for all nodes.
+
+        Args:
+            outputs: the output, in pieces. Nodes that are in no piece have NaN as logits, and class 0.
+            graph: what is predicted.
+            metric: a further score than those of the graph's task.
+        """
+        labels = logits = None
+        for nodes, piece in outputs:
+            reads_labels = piece.shape[1] == graph.num_classes and not graph.regression
+            reads_logits = not reads_labels or reads_further(graph, metric)
+            guess = predicted_labels(piece, graph.multi_label) if reads_labels else None
+            if isinstance(nodes, slice) and nodes == slice(0, graph.num_nodes):
+                return cls(guess, piece if reads_logits else None)
+            if guess is not None:
+                if labels is None:
+                    labels = torch.zeros(graph.num_nodes, *guess.shape[1:], dtype=_narrow(graph), device=guess.device)
+                labels[nodes] = guess.to(labels.dtype)
+            if reads_logits:
+                if logits is None:
+                    logits = piece.new_full((graph.num_nodes, piece.shape[1]), torch.nan)
+                logits[nodes] = piece
+        return cls(labels, logits)
+
+
+def reads_further(graph: Graph, metric: Metric | None) -> bool:
+    """Whether a metric is given that is not among those of the graph's task, which need the labels alone."""
+    return metric is not None and metric not in [NAMED[name] for name in shown_metrics(graph)]
+
+
+def shown_metrics(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the scores of a graph's task."""
+    return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
+
+
+def _narrow(graph: Graph) -> torch.dtype:
+    """Return the smallest type that holds the labels: there is one for every node of a graph."""
+    if graph.multi_label:
+        return torch.bool
+    return torch.int16 if graph.num_classes <= 2**15 else torch.int32

@@ -1,0 +1,166 @@
+"""Label propagation under a bound on the sizes of clusters, block by block.
+
+Every node moves to the cluster that most of its neighbours are in, among those that have room. The nodes of a block
+move at once; the next block sees where they went.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gistgnn.graphs.streaming.rows import Rows
+
+Ints = npt.NDArray[np.int64]
+
+_PLACE, _RANDOM = 22, 18  # bits of a score below the number of edges
+PLACES = 2**_PLACE
+"""Edges that a block may have."""
+
+
+@dataclass
+class Labels:
+    """The cluster of every node, and how many nodes each cluster has.
+
+    Attributes:
+        of: [N] int32.
+        sizes: [clusters] int64.
+        most: nodes that a cluster may have. Clusters may have more at first; nodes never move to those.
+    """
+
+    of: npt.NDArray[np.int32]
+    sizes: Ints
+    most: int
+
+    @classmethod
+    def counted(cls, of: npt.NDArray[np.int32], clusters: int, most: int) -> Labels:
+        """Return the clusters of nodes with their sizes."""
+        return cls(of, np.bincount(of, minlength=clusters), most)
+
+    def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> int:
+        """Let the nodes of a block move to where most of their neighbours are. Return how many moved.
+
+        Args:
+            rows: edges into these nodes.
+            rng: breaks ties between clusters.
+            least: edges inside clusters that a move must gain.
+            loss: edges that may be lost by a move out of a cluster that has too many nodes.
+        """
+        node, label, count = self._counted(rows)
+        if not len(node):
+            return 0
+        own = self.of[rows.nodes].astype(np.int64)
+        at_home = label == own[node]
+        kept = np.zeros(len(rows), np.int64)
+        kept[node[at_home]] = count[at_home]
+        score = (count << (_PLACE + _RANDOM)) | (rng.integers(0, 1 << _RANDOM, len(node)) << _PLACE)
+        score |= np.arange(len(node))
+        score[at_home | (self.sizes[label] >= self.most)] = -1
+        best = np.maximum.reduceat(score, np.flatnonzero(np.diff(node, prepend=-1)))
+        best = best[best >= 0] & (PLACES - 1)
+        mover, label = node[best], label[best]
+        gain, home = count[best] - kept[mover], own[mover]
+        wanted = gain >= least
+        if loss:
+            wanted |= self._leaving(home, gain, least, loss)
+        return self.move(rows.first + mover[wanted], label[wanted], gain[wanted])
+
+    def _counted(self, rows: Rows) -> tuple[Ints, Ints, Ints]:
+        """Return, for every node of a block and every cluster of its neighbours, the number of edges."""
+        target, bits = rows.targets(), len(self.sizes).bit_length()
+        keys = (target << bits) | self.of[rows.source]
+        loops = rows.source == target + rows.first
+        if loops.any():
+            keys = keys[~loops]
+        keys.sort()
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        count = np.diff(starts, append=len(keys))
+        keys = keys[starts]
+        return keys >> bits, keys & ((1 << bits) - 1), count
+
+    def _leaving(self, home: Ints, gain: Ints, least: int, loss: int) -> npt.NDArray[np.bool_]:
+        """Choose nodes that leave clusters with too many nodes, those that lose least first."""
+        excess = self.sizes - self.most
+        chosen = np.flatnonzero((gain < least) & (gain >= -loss) & (excess[home] > 0))
+        order = chosen[np.lexsort((-gain[chosen], home[chosen]))]
+        leaving = np.zeros(len(home), bool)
+        leaving[order[_ranks(home[order]) < excess[home[order]]]] = True
+        return leaving
+
+    def move(self, nodes: Ints, labels: Ints, gain: Ints) -> int:
+        """Move nodes as long as there is room, those that gain most first. Return how many moved."""
+        order = np.lexsort((-gain, labels))
+        nodes, labels = nodes[order], labels[order]
+        fits = _ranks(labels) < self.most - self.sizes[labels]
+        nodes, labels = nodes[fits], labels[fits]
+        np.subtract.at(self.sizes, self.of[nodes], 1)
+        np.add.at(self.sizes, labels, 1)
+        self.of[nodes] = labels
+        return len(nodes)
+
+    def adopt(self, rows: Rows, alone: npt.NDArray[np.bool_]) -> int:
+        """Let sources of edges that have no edge themselves move to the clusters of their targets.
+
+        Args:
+            rows: edges.
+            alone: [N] nodes without an edge into them. Only those move that are in a cluster alone.
+        """
+        entries = np.flatnonzero(alone[rows.source])
+        nodes, first = np.unique(rows.source[entries], return_index=True)
+        labels = self.of[rows.nodes].repeat(np.diff(rows.rowptr))[entries[first]].astype(np.int64)
+        free = (self.sizes[self.of[nodes]] == 1) & (self.of[nodes] != labels)
+        return self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
+
+    def spread(self) -> int:
+        """Move nodes out of clusters that have too many, to those with most room, whatever edges are lost.
+
+        Return how many moved.
+        """
+        excess = np.maximum(self.sizes - self.most, 0)
+        full = np.flatnonzero(excess)
+        if not len(full):
+            return 0
+        members = np.flatnonzero(excess[self.of])
+        members = members[np.argsort(self.of[members], kind="stable")]
+        home = self.of[members]
+        nodes = members[_ranks(home) < excess[home]]
+        room = np.maximum(self.most - self.sizes, 0)
+        order = np.argsort(-room, kind="stable")
+        labels = order.repeat(room[order])[: len(nodes)]
+        return self.move(nodes[: len(labels)], labels, np.zeros(len(labels), np.int64))
+
+
+def packed(part: npt.NDArray[np.int32], most: int, clusters: int) -> npt.NDArray[np.int32]:
+    """Put the smallest clusters together until there are few enough, and number them from 0 without gaps.
+
+    Args:
+        part: [N] the cluster of every node.
+        most: nodes that clusters have together, at most.
+        clusters: that there may be; there may be about 2 N / ``most`` in any case.
+    """
+    part, small = _renumbered(part), 0
+    sizes = np.bincount(part)
+    while len(sizes) > clusters and small < most // 2:
+        small = min(max(2 * small, 1), most // 2)
+        joined = sizes <= small
+        begins = np.cumsum(sizes * joined) - sizes * joined
+        bins = begins // (most - small + 1)  # the last cluster of a bin fits in
+        bins[~joined] = len(sizes) + np.arange(int((~joined).sum()))
+        part = _renumbered(bins.astype(np.int32)[part])
+        sizes = np.bincount(part)
+    return part
+
+
+def _renumbered(part: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Return clusters with numbers from 0 on, without gaps."""
+    numbers = np.cumsum(np.bincount(part) > 0, dtype=np.int32)
+    numbers -= 1
+    return numbers[part]
+
+
+def _ranks(groups: npt.NDArray[np.integer]) -> Ints:
+    """Return the place of every entry within its group: 0, 1, ...; equal entries lie together."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - starts.repeat(np.diff(starts, append=len(groups)))

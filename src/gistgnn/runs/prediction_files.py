@@ -1,0 +1,118 @@
+"""The files that `gistgnn predict` writes. Predictions are written as they come: they need not fit in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gistgnn.errors import InputError
+from gistgnn.evaluation.predictions import Output
+from gistgnn.io.whole_files import TEMPORARY, replacing
+from gistgnn.training.label_metrics import predicted_labels
+
+SUFFIXES = (".csv", ".npz")
+
+_LARGE = 2**26  # bytes of an array that is in a file while predictions come
+_ROWS = 2**16  # nodes that are written at once
+
+Array = npt.NDArray[Any]
+
+
+def write_predictions(
+    path: Path,
+    outputs: Iterable[Output],
+    nodes: int,
+    *,
+    multi_label: bool,
+    numbers: Tensor | None = None,
+) -> None:
+    """Write the predictions of a model, node by node, as a whole file or not at all.
+
+    A `.csv` has a node's number, class and the class's probability; with several labels a node, every label's
+    probability. A `.npz` has ``classes`` [N] or [N, K], and ``probabilities`` [N, C].
+
+    Args:
+        path: ends in one of `SUFFIXES`.
+        outputs: of the model, in pieces that have every node once.
+        nodes: N.
+        multi_label: whether a node has several labels.
+        numbers: [N], the numbers that the nodes have in the file; None: their own.
+
+    Raises:
+        InputError: the file cannot be written, or the disk is full.
+    """
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"output is {path}, expected a name that ends in {' or '.join(SUFFIXES)}")
+    with replacing(path) as temporary, contextlib.ExitStack() as stack:
+        classes = probabilities = np.empty(0)
+        for first, (which, logits) in enumerate(outputs):
+            labels = predicted_labels(logits, multi_label)
+            scores = logits.sigmoid() if multi_label else logits.softmax(dim=1)
+            if not multi_label and path.suffix == ".csv":  # it has one of each node's probabilities
+                scores = scores.gather(1, labels.unsqueeze(1))
+            if not first:
+                dtype = np.dtype(str(scores.dtype).removeprefix("torch."))
+                classes = stack.enter_context(_array(path, (nodes, *labels.shape[1:]), np.dtype(np.int64)))
+                probabilities = stack.enter_context(_array(path, (nodes, scores.shape[1]), dtype))
+            where = _places(which, numbers)
+            classes[where], probabilities[where] = labels.cpu().numpy(), scores.cpu().numpy()
+        if path.suffix == ".npz":
+            _write_npz(temporary, {"classes": classes, "probabilities": probabilities})
+        else:
+            with temporary.open("w", encoding="ascii") as file:
+                _write_csv(file, classes, probabilities)
+
+
+def _places(which: slice | Tensor, numbers: Tensor | None) -> Any:
+    if numbers is None:
+        return which if isinstance(which, slice) else which.cpu().numpy()
+    return numbers[which if isinstance(which, slice) else which.cpu()].numpy()
+
+
+@contextlib.contextmanager
+def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
+    """Yield an array to be filled: in memory, or if it is large in a file beside ``path``, which is then removed.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    size = int(np.prod(shape)) * dtype.itemsize
+    if size <= _LARGE:
+        yield np.empty(shape, dtype)
+        return
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)  # a page that is written without room would end the process
+        yield np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape)
+
+
+def _write_npz(path: Path, arrays: dict[str, Array]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as file:
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                descr = np.lib.format.dtype_to_descr(array.dtype)
+                header = {"descr": descr, "fortran_order": False, "shape": array.shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                for start in range(0, len(array), _ROWS):
+                    member.write(np.ascontiguousarray(array[start : start + _ROWS]).tobytes())
+
+
+def _write_csv(file: TextIO, classes: Array, probabilities: Array) -> None:
+    several = classes.ndim == 2  # one column of probabilities for each label
+    names = ["node", *(f"label_{k}" for k in range(classes.shape[1]))] if several else ["node", "class", "probability"]
+    form = "%d" + ",%.6f" * classes.shape[1] if several else "%d,%d,%.6f"
+    file.write(",".join(names) + "\n")
+    for start in range(0, len(classes), _ROWS):
+        labels, scores = classes[start : start + _ROWS], probabilities[start : start + _ROWS]
+        nodes = np.arange(start, start + len(labels))
+        columns = [scores] if several else [labels, scores]
+        np.savetxt(file, np.column_stack([nodes, *columns]), form)

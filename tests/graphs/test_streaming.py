@@ -1,0 +1,217 @@
+"""Clusters of graphs whose edges are read in blocks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gistgnn.graphs import load, metis, streaming
+from gistgnn.graphs.clustering import cluster
+from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.metis.__main__ import partition as metis_in_process
+from gistgnn.graphs.streaming import RowsInMemory, stages
+from gistgnn.graphs.streaming.contraction import Contraction
+from gistgnn.graphs.streaming.propagation import Labels, packed
+from tests.helpers.logs import logged
+
+
+def in_process(rowptr: Any, col: Any, count: int, seed: int, nodes: Any = None, edges: Any = None) -> Any:
+    """METIS without a process of its own, which would take half a second to start."""
+    values = np.ones(len(col), bool) if edges is None else edges
+    return metis_in_process(sp.csr_matrix((values, col, rowptr), (len(rowptr) - 1,) * 2), count, seed, nodes)
+
+
+@pytest.fixture
+def quick_metis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metis, "partition", in_process)
+
+
+def csr(pairs: Any, nodes: int) -> CSR:
+    """The edges (source, target), each once."""
+    target, source = np.array(sorted({(t, s) for s, t in pairs}), np.int64).reshape(-1, 2).T
+    return CSR(torch.from_numpy(np.searchsorted(target, np.arange(nodes + 1))), torch.from_numpy(source.copy()))
+
+
+def communities(count: int, size: int, seed: int = 0, directed: bool = False) -> CSR:
+    """Groups with ten edges inside for each node, and one to anywhere."""
+    rng, nodes = np.random.default_rng(seed), count * size
+    one = rng.integers(0, nodes, 11 * nodes // 2)
+    other = rng.integers(0, nodes, len(one))
+    inside = np.arange(len(one)) < 10 * len(one) // 11
+    other[inside] = one[inside] // size * size + rng.integers(0, size, int(inside.sum()))
+    number = rng.permutation(nodes)
+    pairs = np.stack([number[one], number[other]], 1)
+    pairs = pairs if directed else np.concatenate([pairs, pairs[:, ::-1]])
+    return csr(map(tuple, pairs.tolist()), nodes)
+
+
+def cut_share(edges: CSR, part: npt.NDArray[Any]) -> float:
+    return float((part[edges.col.numpy()] != part[edges.targets().numpy()]).mean())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_node_is_in_a_cluster_that_is_not_too_large(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 60))
+    node = st.integers(0, nodes - 1)
+    pairs = data.draw(st.lists(st.tuples(node, node), max_size=200))
+    if data.draw(st.booleans()):
+        pairs += [(t, s) for s, t in pairs]
+    count, seed = data.draw(st.integers(1, nodes)), data.draw(st.integers(0, 2**40))
+    edges = csr(pairs, nodes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metis, "partition", in_process)
+        patch.setattr(stages, "_EDGES", (data.draw(st.integers(1, 8)), 8))
+        part = streaming.partition(RowsInMemory(edges), count, seed)
+        assert np.array_equal(part, streaming.partition(RowsInMemory(edges), count, seed))
+    assert part.shape == (nodes,)
+    assert part.min() >= 0
+    assert part.max() < count
+    assert np.bincount(part).max() <= max(-(-nodes // count), int(stages.LARGEST * nodes / count))
+
+
+def test_it_cuts_at_most_half_as_many_edges_more_than_metis(shared_data: Path) -> None:
+    graph, count = load("amazon-computers", shared_data), 100
+    cuts = []
+    for method in ("metis", "stream"):
+        clusters = cluster(graph.edges, graph.num_nodes, count, method)
+        assert clusters.sizes.max() <= 1.1 * graph.num_nodes / count
+        cuts.append(1 - clusters.kept_edges(graph.edges))
+    assert cuts[1] < 1.5 * cuts[0]
+    assert cuts[1] < 0.9 * (1 - cluster(graph.edges, graph.num_nodes, count, "random").kept_edges(graph.edges))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_communities_are_found(directed: bool, quick_metis: None) -> None:
+    edges = communities(20, 100, directed=directed)
+    part = streaming.partition(RowsInMemory(edges), 20, 0)
+    assert cut_share(edges, part) < 0.14
+    assert not np.array_equal(part, streaming.partition(RowsInMemory(edges), 20, 1))
+
+
+def test_a_graph_with_more_pairs_of_clusters_than_may_be_counted(
+    quick_metis: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = communities(20, 100)
+    monkeypatch.setattr(stages, "PAIRS", 1000)
+    assert cut_share(edges, streaming.partition(RowsInMemory(edges), 20, 0)) < 0.2
+
+
+def test_an_edge_of_a_pair_is_kept_with_the_same_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heavy pairs stay, in proportion; never more than may be counted."""
+    rng = np.random.default_rng(0)
+    heavy = [(0, other) for other in range(1, 5) for _ in range(400)]
+    light = [tuple(pair) for pair in rng.integers(5, 200, (3000, 2)).tolist()]
+    pairs = np.array(heavy + light)[rng.permutation(4600)]
+    part = np.arange(200, dtype=np.int32)
+    counted = Contraction(part, 200, 500, np.random.default_rng(1))
+    for chunk in np.array_split(pairs, 40):
+        order = np.argsort(chunk[:, 1], kind="stable")
+        rowptr = np.searchsorted(chunk[order, 1], np.arange(201))
+        counted.add(streaming.Rows(0, rowptr, chunk[order, 0], 0))
+    graph = counted.graph()
+    assert graph.nnz <= 2 * 500
+    assert counted.share < 0.5
+    assert (graph != graph.T).nnz == 0
+    for other in range(1, 5):
+        assert 0.6 < graph[0, other] / (400 * counted.share) < 1.5
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=100), st.integers(1, 12), st.integers(1, 30))
+def test_the_smallest_clusters_are_put_together(part: list[int], most: int, clusters: int) -> None:
+    before = np.array(part, np.int32)
+    after = packed(before, most, clusters)
+    sizes = np.bincount(after)
+    assert (sizes > 0).all()
+    assert len(set(zip(part, after.tolist(), strict=True))) == len(set(part))  # none is torn apart
+    largest = np.bincount(before).max()
+    assert sizes.max() <= max(most, largest)
+    assert len(sizes) <= max(clusters, 2 * len(part) / most + 2, len(part) if most < 2 else 0)
+
+
+def test_clusters_with_too_many_nodes_lose_some(quick_metis: None) -> None:
+    edges = communities(10, 50)
+    part = np.zeros(500, np.int32)
+    labels = Labels.counted(part, 10, 52)
+    assert labels.spread() == 448
+    assert labels.sizes.max() <= 52
+    assert np.array_equal(labels.sizes, np.bincount(labels.of, minlength=10))
+    assert labels.spread() == 0
+    rng = np.random.default_rng(0)
+    for rows in RowsInMemory(edges).rows(50, 20):
+        labels.propagate(rows, rng, 1, 2)
+    assert labels.sizes.max() <= 52
+    assert np.array_equal(labels.sizes, np.bincount(labels.of, minlength=10))
+
+
+def test_a_node_with_very_many_edges_is_looked_at_in_part(quick_metis: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    star = csr([(0, k) for k in range(1, 500)] + [(k, 0) for k in range(1, 500)], 500)
+    reader = RowsInMemory(star)
+    (first, *_) = reader.rows(50, 100, 60)
+    assert (len(first.source), first.rowptr.tolist()) == (60, [0, 60])
+    assert sum(len(rows.source) for rows in reader.rows(50, 100)) == star.num_edges
+    monkeypatch.setattr(stages, "_LONGEST", 20)
+    part = streaming.partition(reader, 5, 0)
+    assert np.bincount(part).max() <= 103
+
+
+def test_the_clusters_of_a_graph_in_memory_are_kept(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = load("digits")
+    clusters = cluster(graph.edge_index, graph.num_nodes, 30, "stream")
+    assert clusters.path is not None
+    monkeypatch.setattr(streaming, "partition", None)
+    by_target = CSR.of(graph.edge_index, graph.num_nodes)
+    for edges in (graph.edge_index, CSR(by_target.rowptr, by_target.col.int())):
+        assert torch.equal(cluster(edges, graph.num_nodes, 30, "stream").order, clusters.order)
+    assert cluster(graph.edge_index, graph.num_nodes, 30, "metis").path != clusters.path
+
+
+def test_empty_clusters_are_dropped_with_a_note(quick_metis: None) -> None:
+    edges = csr([(k, (k + 1) % 12) for k in range(12)], 12)
+    with logged() as notes:
+        clusters = cluster(edges, 12, 11, "stream")
+    assert len(clusters) < 11
+    assert any("of the 11 clusters are empty; they are dropped" in note for note in notes)
+
+
+class Recorded:
+    """Keeps all stages, and begins at one of them."""
+
+    def __init__(self, begin: tuple[int, npt.NDArray[np.int32]] | None = None) -> None:
+        self.begin, self.kept = begin, {}
+
+    def load(self) -> tuple[int, npt.NDArray[np.int32]] | None:
+        return self.begin
+
+    def save(self, done: int, part: npt.NDArray[np.int32]) -> None:
+        self.kept[done] = part.copy()
+
+
+def test_every_stage_can_be_the_last_one_before_a_kill(quick_metis: None) -> None:
+    reader, shares, every = RowsInMemory(communities(8, 40)), [], Recorded()
+    whole = streaming.partition(reader, 8, 3, every, shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    for done, part in every.kept.items():
+        assert np.array_equal(streaming.partition(reader, 8, 3, Recorded((done, part.copy()))), whole)
+
+
+def blocks(reader: RowsInMemory, edges: int, nodes: int) -> Iterator[tuple[int, int]]:
+    for rows in reader.rows(edges, nodes):
+        assert len(rows.source) <= edges or len(rows) == 1
+        assert len(rows) <= nodes
+        yield from zip((rows.targets() + rows.first).tolist(), rows.source.tolist(), strict=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60), st.integers(1, 20), st.integers(1, 12))
+def test_blocks_have_every_edge_once(pairs: list[tuple[int, int]], edges: int, nodes: int) -> None:
+    graph = csr(pairs, 10)
+    assert list(blocks(RowsInMemory(graph), edges, nodes)) == sorted({(t, s) for s, t in pairs})

@@ -1,0 +1,47 @@
+"""Folders of clusters, made in memory: what `gistgnn partition --out` makes of larger graphs."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gistgnn.graphs import Graph
+from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.graphs.conversion import convert
+from gistgnn.graphs.on_disk.manifest import Manifest
+from gistgnn.graphs.on_disk.npy import ArrayWriter
+
+
+def renumbered(graph: Graph, clusters: Clusters) -> Graph:
+    """Return the graph with its nodes in the order of its clusters."""
+    order = clusters.order
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    source, target = place[graph.edge_index]
+    by_target = np.lexsort((source.numpy(), target.numpy()))
+    return Graph(
+        graph.x[order],
+        torch.stack([source, target])[:, by_target],
+        graph.y[order],
+        graph.train[order],
+        graph.val[order],
+        graph.test[order],
+        graph.num_classes,
+        graph.name,
+        graph.regression,
+        **{name: value[by_target] for name, value in graph.edge_data.items()},
+    )
+
+
+def make_clustered(graph: Graph, count: int, folder: Path, dtype: str = "float32") -> tuple[Graph, Clusters]:
+    """Write a graph as a folder of clusters; return it in memory, renumbered, and the clusters of the old numbers."""
+    clusters = cluster(graph.edges, graph.num_nodes, count, "random", 0)
+    same = renumbered(graph, clusters)
+    manifest = convert(same, folder, dtype=dtype).manifest
+    arrays = dict(manifest.arrays)
+    for name, values in (("node", clusters.order), ("cluster_ptr", clusters.ptr)):
+        with ArrayWriter(folder / f"{name}.npy", "int64") as file:
+            file.append(values.numpy())
+            arrays[name] = file.finish()
+    Manifest(**{**vars(manifest), "arrays": arrays}).write(folder)
+    return same, clusters
