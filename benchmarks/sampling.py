@@ -133,7 +133,7 @@ def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace)
             # Made for this round only: a used batch already has its operators.
             ready = Ready(sampler, repeat * options.passes, options.passes)
             for how, seen in (("background", sampler), ("ready", ready)):
-                runner, round_ = make_runner("fused" if m > 1 else "in-turn"), gist.begin_round()
+                runner, round_ = make_runner(options.runner if m > 1 else "in-turn"), gist.begin_round()
                 stretch = Stretch(repeat * options.passes, options.passes, 10**9)
                 begun = time.perf_counter()
                 runner(round_, seen, training, stretch, 0)
@@ -241,6 +241,7 @@ def parse() -> argparse.Namespace:
     add("--width", type=int, default=256)
     add("--hidden-layers", type=int, nargs="*", default=[2, 3])
     add("--sub-gcns", type=int, nargs="+", default=[1, 2, 4], help="values of m, with 1")
+    add("--runner", choices=("fused", "auto"), default="fused", help="for m > 1")
     add("--passes", type=int, default=40, help="passes of a round")
     add("--repeat", type=int, default=15, help="rounds of every m")
     add("--inductive", action=argparse.BooleanOptionalAction, default=True)

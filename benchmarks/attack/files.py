@@ -282,8 +282,7 @@ _NEVER = ("rubbish", "store")
 def _same(path: Path) -> bool:
     """Whether a file, as far as it can be read, holds the values of the valid graph."""
     from gistgnn.errors import InputError
-    from gistgnn.graphs import Graph, load
-    from gistgnn.graphs.named import load_nodes
+    from gistgnn.graphs import Graph, load, load_nodes
 
     other = Graph.build(**arrays()).tensors
     try:

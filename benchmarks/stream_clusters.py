@@ -1,0 +1,244 @@
+"""Clusters by stream beside METIS's: edges cut, sizes, seconds and peak memory.
+
+    python -m benchmarks.stream_clusters --data-root data
+    python -m benchmarks.stream_clusters --folder papers --clusters 800
+    python -m benchmarks.stream_clusters --f1 --data-root data
+    python -m benchmarks.stream_clusters --kills 20 --folder papers --clusters 800
+
+LDG and Fennel with restreaming, the plain streaming partitioners, are here for comparison alone. Each row is made in a
+process of its own. Memory is the peak of that process and of METIS's together, less what the first has at its start,
+with the graph.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+
+from benchmarks.tables import describe_machine, on, table
+from gistgnn.graphs import load, streaming
+from gistgnn.graphs.clustering import cluster
+from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.on_disk import Manifest
+from gistgnn.graphs.streaming import RowReader, RowsInMemory, RowsOnDisk
+from gistgnn.graphs.streaming.stages import LARGEST
+
+GRAPHS = {"amazon-computers": (50, 500), "coauthor-physics": (50, 500), "synthetic:reddit@0.1": (50, 500, 1500)}
+METHODS = ("metis", "stream", "ldg", "fennel")
+HEAD = ["graph", "clusters", "method", "edges cut, %", "of METIS's", "largest, of the mean", "seconds", "MiB"]
+TRAIN = ["--model", "graphsage", "--hidden", "128", "128", "--sub-gcns", "2", "--sampler", "clusters", "--epochs", "40"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream_clusters", description=__doc__.split("\n")[0])
+    parser.add_argument("--data-root", default="data")
+    parser.add_argument("--graph", help="one named graph alone, with --clusters")
+    parser.add_argument("--folder", type=Path, help="a graph folder, with --clusters")
+    parser.add_argument("--clusters", type=int)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--f1", action="store_true", help="train by the clusters of both, with three seeds")
+    parser.add_argument(
+        "--kills", type=int, default=0, help="kill gistgnn partition so often, and compare what it makes"
+    )
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(options)))
+    elif options.f1:
+        f1(options)
+    elif options.kills:
+        kills(options)
+    else:
+        cuts(options)
+
+
+def cuts(options: argparse.Namespace) -> None:
+    """Print a row for each graph, number of clusters and method."""
+    print(f"# Clusters\n\n{on(describe_machine(1, 'cpu'))}\n")
+    print("\n".join(table(HEAD, []).splitlines()))
+    alone = options.folder or options.graph
+    for name, counts in {str(alone): (options.clusters,)}.items() if alone else GRAPHS.items():
+        for count in counts:
+            cut_by_metis = None
+            for method in options.methods:
+                where = ["--folder", name] if options.folder else ["--graph", name]
+                words = [*where, "--clusters", str(count), "--one", method, "--data-root", options.data_root]
+                row = json.loads(own_process(words).splitlines()[-1])
+                cut_by_metis = row["cut"] if method == "metis" else cut_by_metis
+                ratio = f"{row['cut'] / cut_by_metis:.3f}" if cut_by_metis else "—"
+                numbers = [f"{100 * row['cut']:.1f}", ratio, f"{row['largest']:.3f}", f"{row['seconds']:.1f}"]
+                print(f"| {' | '.join([name, f'{count:,}', method, *numbers, format(row['mib'], ',')])} |", flush=True)
+
+
+def own_process(words: list[str]) -> str:
+    command = [sys.executable, "-m", "benchmarks.stream_clusters", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def one(options: argparse.Namespace) -> dict[str, float]:
+    """Cut one graph by one method."""
+    reader: RowReader
+    if options.folder:
+        reader = RowsOnDisk(options.folder, Manifest.read(options.folder))
+    else:
+        graph = load(options.graph, options.data_root)
+        reader = RowsInMemory(CSR.of(graph.edge_index, graph.num_nodes))
+        del graph
+    start = time.perf_counter()
+    with Watched() as watched:
+        part = cut(reader, options.clusters, options.one)
+    seconds = time.perf_counter() - start
+    sizes, apart = np.bincount(part, minlength=options.clusters), 0
+    for rows in reader.rows(2**19, 2**19):
+        apart += int((part[rows.source] != part[rows.nodes].repeat(np.diff(rows.rowptr))).sum())
+    return {
+        "cut": apart / reader.edges,
+        "largest": sizes.max() * options.clusters / reader.nodes,
+        "seconds": seconds,
+        "mib": round(watched.peak / 2**20),
+    }
+
+
+class Watched:
+    """Watches the memory of this process and of METIS's, 50 times a second.
+
+    Attributes:
+        peak: bytes of both, less what this process had at the start.
+    """
+
+    def __enter__(self) -> "Watched":
+        self.peak, self._held, self._over = 0, psutil.Process().memory_info().rss, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own = psutil.Process()
+        while not self._over.wait(0.02):
+            held = own.memory_info().rss
+            for child in own.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if "metis" in " ".join(child.cmdline()[1:2]):  # no longer the copy of this process
+                        held += child.memory_info().rss
+            self.peak = max(self.peak, held - self._held)
+
+
+def cut(reader: RowReader, count: int, method: str) -> npt.NDArray[Any]:
+    if method == "metis":
+        os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"  # nothing is read from it
+        part = cluster(reader.whole(), reader.nodes, count, "metis", 0).assignment.numpy()
+        shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)
+        return part
+    if method == "stream":
+        return streaming.partition(reader, count, 0)
+    return restreamed(reader, count, method == "fennel")
+
+
+def restreamed(reader: RowReader, count: int, fennel: bool, passes: int = 10) -> npt.NDArray[np.int32]:
+    """LDG or Fennel, ten times over the edges; the nodes of a small block are placed at once.
+
+    LDG: the most neighbours times the cluster's free share. Fennel: neighbours less 1.5 α |cluster|^0.5, with
+    α = E √c / N^1.5; after each pass, penalties of the sizes are 1.7 times as hard, as restreaming asks for.
+    """
+    nodes, most = reader.nodes, int(max(LARGEST * reader.nodes / count, -(-reader.nodes // count)))
+    part, sizes = np.full(nodes, -1, np.int64), np.zeros(count, np.int64)
+    alpha = reader.edges / 2 * count**0.5 / nodes**1.5 * (1.7**-passes if fennel else 1)
+    rng = np.random.default_rng(0)
+    for _ in range(passes):
+        alpha *= 1.7
+        for rows in reader.rows(2**19, 64):
+            target, label = rows.targets(), part[rows.source]
+            near = np.zeros((len(rows), count), np.float32)
+            np.add.at(near, (target[label >= 0], label[label >= 0]), 1)
+            old = part[rows.nodes]
+            np.subtract.at(sizes, old[old >= 0], 1)
+            score = near - 1.5 * alpha * np.sqrt(sizes) if fennel else near * (1 - sizes / most)
+            score = score + rng.random(score.shape, np.float32) * 1e-3 - 1e-3 * (sizes / most)
+            for node, row in enumerate(score):
+                row[sizes >= most] = -np.inf
+                best = int(row.argmax())
+                sizes[best] += 1
+                part[rows.first + node] = best
+    return part.astype(np.int32)
+
+
+def f1(options: argparse.Namespace) -> None:
+    """Train with three seeds by the clusters of METIS and of stream, and print the test scores."""
+    print("\n".join(table(["graph", "clusters", "METIS: test F1, %", "stream: test F1, %"], []).splitlines()))
+    for name, count in {"amazon-computers": 100, "coauthor-physics": 150, "synthetic:reddit@0.1": 150}.items():
+        cells = []
+        for method in ("metis", "stream"):
+            scores = [trained(name, count, method, seed, options.data_root) for seed in range(3)]
+            cells.append(f"{statistics.mean(scores):.2f} ({', '.join(f'{score:.2f}' for score in scores)})")
+        print(f"| {' | '.join([name, str(count), *cells])} |", flush=True)
+
+
+def trained(name: str, count: int, method: str, seed: int, data_root: str) -> float:
+    words = ["--dataset", name, "--data-root", data_root, "--clusters", str(count), "--cluster-method", method]
+    words += ["--seed", str(seed), "--json", "--out", f"/tmp/gistgnn-stream-f1-{os.getpid()}", *TRAIN]
+    command = [sys.executable, "-m", "gistgnn", "train", *words]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    shutil.rmtree(f"/tmp/gistgnn-stream-f1-{os.getpid()}")
+    return 100 * float(json.loads(done)["test"]["f1_micro"])
+
+
+def kills(options: argparse.Namespace) -> None:
+    """Kill `gistgnn partition` at random times, run it again, and compare the folder with an unbroken one."""
+    source, rng, killed = options.folder, random.Random(0), 0
+    whole, made = (source.with_name(f"{source.name}-{end}") for end in ("whole", "killed"))
+    words = ["partition", "--dataset", str(source), "--clusters", str(options.clusters), "--method", "stream", "--out"]
+    command = [sys.executable, "-m", "gistgnn", *words]
+    for folder in (whole, made):
+        shutil.rmtree(folder, ignore_errors=True)
+    start = time.perf_counter()
+    subprocess.run([*command, str(whole)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    length = time.perf_counter() - start
+    while killed < options.kills:
+        process = subprocess.Popen([*command, str(made)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            status = process.wait(rng.uniform(2, 2 + 0.3 * length))
+            if status:
+                raise SystemExit(f"exit status {status}")
+            compare(whole, made)
+            print(f"the same folder after {killed} kills", flush=True)
+            shutil.rmtree(made)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+            if made.exists():  # it was counting the edges inside clusters
+                compare(whole, made)
+                shutil.rmtree(made)
+    subprocess.run([*command, str(made)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    compare(whole, made)
+    print(f"the same folder after {killed} kills", flush=True)
+    for folder in (whole, made):
+        shutil.rmtree(folder)
+
+
+def compare(whole: Path, made: Path) -> None:
+    for path in whole.iterdir():
+        if subprocess.run(["cmp", str(path), str(made / path.name)], check=False).returncode:
+            raise SystemExit(f"{path.name} differs")
+
+
+if __name__ == "__main__":
+    main()
