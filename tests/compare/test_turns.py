@@ -1,4 +1,4 @@
-"""Runs that take turns are the runs that they are alone, and one works at a time."""
+"""Runs that take turns, or are trained side by side, are the runs that they are alone; any may be killed."""
 
 import multiprocessing
 import os
@@ -6,15 +6,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from itertools import count, pairwise
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare.side_by_side import train_side_by_side
 from gistgnn.compare.turns import take_turns
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
@@ -46,6 +46,26 @@ def broken(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dic
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def seed_of(config: RunConfig) -> dict[str, Any]:
+    time.sleep(0.1)
+    return {"seed": config.seed}
+
+
+def wrong(config: RunConfig) -> dict[str, Any]:
+    return broken(config, lambda done, rounds: None, lambda: False)
+
+
+def killed_once(folder: Path, config: RunConfig) -> dict[str, Any]:
+    """Be killed at the first attempt, when the other process is at work too."""
+    marker = folder / str(config.seed)
+    if config.seed < 2 and not marker.exists():
+        marker.touch()
+        while not (folder / str(1 - config.seed)).exists():
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
@@ -98,18 +118,29 @@ def test_a_pool_goes_on_after_a_kill(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
 
 
-def test_a_pool_that_breaks_before_it_has_all_runs_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit, calls = ProcessPoolExecutor.submit, count()
+@pytest.mark.parametrize("wait", [0.0, 0.001, 0.003])
+def test_a_process_may_be_killed_while_others_start(wait: float) -> None:
+    wanted, kept = [config(2, seed=seed) for seed in range(4)], list[int]()
+    killer = kill_one(wait)
+    assert not train_side_by_side(wanted, 3, seed_of, lambda config, _: kept.append(config.seed))
+    killer.join()
+    assert sorted(kept) == [0, 1, 2, 3]
 
-    def breaks_once(pool: ProcessPoolExecutor, *given: Any) -> Any:
-        if next(calls) == 1:
-            raise BrokenProcessPool("a process was killed")
-        return submit(pool, *given)
 
-    monkeypatch.setattr(ProcessPoolExecutor, "submit", breaks_once)
-    wanted = [config(1), config(2), config(2, seed=1)]
-    records = RunStore(tmp_path, "data").run_all(wanted, 2, "runs")
-    assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
+def test_two_processes_that_are_killed_at_once_are_both_tried_again(tmp_path: Path) -> None:
+    wanted, kept = [config(2, seed=seed) for seed in range(3)], list[int]()
+    train = partial(killed_once, tmp_path)
+    assert not train_side_by_side(wanted, 2, train, lambda config, _: kept.append(config.seed))
+    assert sorted(kept) == [0, 1, 2]
+
+
+def test_a_wrong_setting_ends_runs_side_by_side() -> None:
+    kept: list[int] = []
+    before = set(multiprocessing.active_children())
+    with pytest.raises(InputError, match="lr is -1"):
+        train_side_by_side([config(2), config(3)], 1, wrong, lambda config, _: kept.append(config.sub_gcns))
+    assert kept == [2]
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_a_run_that_is_killed_alone_is_named_and_trained_again(tmp_path: Path) -> None:

@@ -1,20 +1,16 @@
 """Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
 
-import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from functools import lru_cache
-from multiprocessing import active_children
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gistgnn.compare import finished
-from gistgnn.compare.turns import Record, in_words, killed_error, process_context, set_up_process, take_turns
+from gistgnn.compare.side_by_side import train_side_by_side
+from gistgnn.compare.turns import Record, killed_error, take_turns
 from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
@@ -24,8 +20,6 @@ from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
 from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
-
-log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 10  # rounds
 
@@ -86,17 +80,7 @@ class RunStore:
         """
 
         def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
-            killed, left, at_once = [], dict(enumerate(missing)), jobs
-            while left:
-                done = self._in_a_pool(left, at_once, keep)
-                left = {k: config for k, config in left.items() if k not in done}
-                if left and at_once == 1:
-                    killed.append(in_words(left.pop(min(left))))
-                    log.warning("the run of %s was killed; the others go on", killed[-1])
-                elif left:
-                    at_once = at_once // 2
-                    log.warning("a process was killed; the other runs go on, %d at once", at_once)
-            return killed
+            return train_side_by_side(missing, jobs, partial(_train, data_root=self.data_root), keep)
 
         return self._complete(list(configs), label, train)
 
@@ -140,26 +124,6 @@ class RunStore:
         if killed:
             raise killed_error(killed)
         return [record for config in configs if (record := self.get(config)) is not None]
-
-    def _in_a_pool(self, runs: Mapping[int, RunConfig], jobs: int, keep: Keep) -> set[int]:
-        """Train runs, `jobs` at a time; return the keys of those that are finished: all, unless a process is killed."""
-        pool = ProcessPoolExecutor(jobs, mp_context=process_context(), initializer=set_up_process, initargs=(1,))
-        running, done = dict[Future[Record], int](), set[int]()
-        with suppress(BrokenProcessPool):  # a process may be killed before all runs are handed over
-            for k, config in runs.items():
-                running[pool.submit(_train, config, self.data_root)] = k
-        try:
-            for future in as_completed(running):
-                with suppress(BrokenProcessPool):
-                    keep(runs[running[future]], future.result())
-                    done.add(running[future])
-        except KeyboardInterrupt:
-            for worker in active_children():  # their unfinished runs are lost
-                worker.terminate()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return done
 
     def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
         """Train one run from its last checkpoint, if there is one."""

@@ -1,24 +1,18 @@
-"""The processes that train runs, and runs that take turns, so that other load on the machine slows all alike."""
+"""Runs that take turns, so that other load on the machine slows all alike."""
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, SpawnContext
-from threading import Thread
 from typing import Any
 
-import torch
-
-from gistgnn.errors import GistError, InputError
+from gistgnn.compare.processes import RunProcess, say
+from gistgnn.errors import InputError
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.console import show_log
 
 log = logging.getLogger(__name__)
 
@@ -26,33 +20,6 @@ TURN = 0.5  # seconds; a turn lasts at least one round
 
 Record = dict[str, Any]
 Train = Callable[[RunConfig, Callable[[int, int], None], Callable[[], bool]], Record]
-
-
-@cache
-def process_context() -> ForkServerContext | SpawnContext:
-    """Return how processes are started: forked from a server that has imported torch, or spawned on Windows."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["gistgnn.compare.many_runs", "torch._dynamo"])
-    return server
-
-
-def set_up_process(threads: int) -> None:
-    """Prepare a process for training with so many threads; it leaves signals to its parent, and ends with it."""
-    torch.set_num_threads(threads)
-    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # SIGTERM is how its parent ends it
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    show_log(shown=False)
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def take_turns(
@@ -107,7 +74,7 @@ def in_words(config: RunConfig) -> str:
     return f"{config.method}, m = {config.sub_gcns}, seed {config.seed}"
 
 
-class _Worker:
+class _Worker(RunProcess):
     """The process of one run, as the process that hands out the turns sees it.
 
     Attributes:
@@ -117,45 +84,28 @@ class _Worker:
     """
 
     def __init__(self, config: RunConfig, train: Train, threads: int) -> None:
+        super().__init__(partial(_work, config, train), threads)
         self.config, self.progress, self.finished, self.killed = config, 0.0, False, ""
-        self._pipe, theirs = process_context().Pipe()
-        self._process = process_context().Process(target=_work, args=(config, train, threads, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
 
     def work(self) -> Record | None:
         """Let the run work for one turn; return its record if that finished it."""
-        try:
-            self._pipe.send("go")
-            kind, content = self._pipe.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            self.finished, self.killed = True, f"{in_words(self.config)} (status {self._process.exitcode})"
-            log.warning("the run of %s was killed; the others go on", self.killed)
-            return None
-        if kind == "failed":
-            raise InputError(content)
+        self.send("go")
+        kind, content = self.receive()
         if kind == "paused":
             self.progress = content
             return None
         self.finished = True
+        if kind == "killed":
+            self.killed = f"{in_words(self.config)} (status {content})"
+            log.warning("the run of %s was killed; the others go on", self.killed)
+            return None
         return content
 
-    def end(self) -> None:
-        """End the process."""
-        self._pipe.close()
-        self._process.terminate()
-        self._process.join()
 
-
-def _work(config: RunConfig, train: Train, threads: int, pipe: Connection) -> None:
+def _work(config: RunConfig, train: Train, pipe: Connection) -> None:
     """Train one run in this process, one turn at a time."""
-    set_up_process(threads)
     turn = _Turn(pipe)
-    try:
-        pipe.send(("done", train(config, turn.advance, turn.pause)))
-    except GistError as error:
-        pipe.send(("failed", str(error)))
+    say(pipe, lambda: train(config, turn.advance, turn.pause))
 
 
 class _Turn:
