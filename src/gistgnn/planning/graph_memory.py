@@ -13,7 +13,7 @@ from torch import Tensor
 from gistgnn.evaluation.budget import Plan
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
-from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
@@ -66,8 +66,9 @@ class PlannedGraph:
             self.seen = batch(x, inside, y, indices(part.nodes, device=on_device))
 
     def batches(self, expected: Expected, ledger: Ledger, sampling: Sampling | None) -> PlannedBatches:
-        """Return what stands for the sampler."""
-        return PlannedBatches(self.seen, expected, ledger, sampling)
+        """Return what stands for the sampler. It holds what it needs of the training nodes' subgraph."""
+        seen, self.seen = self.seen, self.whole
+        return PlannedBatches(seen, expected, ledger, sampling)
 
     def parts(self, expected: Expected, ledger: Ledger, sampling: Sampling) -> PlannedBatches:
         """Return what stands for the parts of an evaluation."""
@@ -108,16 +109,18 @@ class PlannedBatches(RandomBatches):
 
     def _prepare(self, whole: Batch) -> None:
         """Hold what a sampler makes of the graph: a copy in another order, or its edges on the host."""
-        self._held: list[Any] = [whole.features]
+        self._held: list[Any] = []
+        pattern = whole.adj.pattern
         if not self._expected.sampled:
-            filler(31 * whole.adj.num_edges)  # SciPy's copies of the edges, for METIS
+            filler(31 * pattern.nnz)  # SciPy's copies of the edges, for METIS
             self._held.append(indices(2, len(whole.x)))
-            self._x, self._y = whole.x.clone(), whole.y.clone()
-            filler(10 * whole.adj.num_edges)  # the rows in their new order, before their columns are renumbered
-        else:
-            self._held.append(filler(whole.adj.num_edges))  # the entries' ones, for SciPy
-        if not self._expected.sampled or self._device.type != "cpu":
-            pattern = whole.adj.pattern
+            x, y = whole.x.clone(), whole.y.clone()
+            filler(10 * pattern.nnz)  # the rows in their new order, before their columns are renumbered
+            rowptr, col = (torch.empty_like(ends, device="cpu") for ends in (pattern.rowptr, pattern.col))
+            self._whole = Batch(x, Pattern(rowptr, col, pattern.shape), y, whole.loss_nodes, sparse=whole.is_sparse)
+            return
+        self._held += [whole.features, filler(pattern.nnz)]  # the entries' ones, for SciPy
+        if self._device.type != "cpu":
             self._held += [torch.empty_like(ends, device="cpu") for ends in (pattern.col, pattern.rowptr)]
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
@@ -157,7 +160,7 @@ class PlannedBatches(RandomBatches):
         if not expected.sampled:
             pattern = self._pattern(nodes[0], nodes[0], expected.edges[0])
             product = self._product if expected.precomputed else None
-            x, y = self._x[: nodes[0]].clone(), self._y[: nodes[0]].clone()
+            x, y = self._whole.x[: nodes[0]].clone(), self._whole.y[: nodes[0]].clone()
             return Batch(x, pattern, y, loss_nodes, product, self._whole.is_sparse)
         every = zip(nodes[1:] or nodes, nodes, expected.edges, strict=False)
         first, *above = [self._sampled_edges(*layer) for layer in every]
@@ -173,8 +176,9 @@ class PlannedBatches(RandomBatches):
 
     def _product(self, operator: Operator) -> Tensor:
         if operator not in self._products:
-            product = getattr(self._whole.adj, operator) @ self._whole.x
-            self._products[operator] = product.index_select(0, indices(len(product), device=self._device))
+            pattern, x = self._whole.adj.pattern, self._whole.x
+            on_device = Pattern(pattern.rowptr.to(x.device), pattern.col.to(x.device), pattern.shape)
+            self._products[operator] = Adjacency.from_pattern(on_device, x.dtype).aggregate(operator, x)
         return self._products[operator][: self._expected.nodes[0]].clone()
 
     def _sampled_edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.nn.pattern import Pattern, index_dtype
-from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.nn.stored_adjacency import StoredPattern
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
@@ -114,7 +113,9 @@ class ClusterRanges(ABC):
 
 
 class Renumbered(ClusterRanges):
-    """A copy of a graph in memory, with its nodes in the order of its clusters.
+    """A copy of a graph in memory, with its nodes in the order of its clusters. The graph itself is not held.
+
+    The edges into a node keep their order, so that its row of Ā x has the same bits as in the graph.
 
     Args:
         whole: the graph.
@@ -124,8 +125,7 @@ class Renumbered(ClusterRanges):
     """
 
     def __init__(self, whole: Batch, clusters: Clusters, *, precompute: bool, share: Share = unshared) -> None:
-        self._whole, self._order = (whole if precompute else None), clusters.order
-        self._aggregated: dict[Operator, Tensor] = {}
+        self._precompute, self._aggregated = precompute, dict[Operator, Tensor]()
         copy = share(lambda: _renumbered(whole, clusters))
         self.x, self._col = copy["x"], copy["col"].numpy()
         data = {name: copy[name] for name in whole.edge_data}
@@ -139,19 +139,24 @@ class Renumbered(ClusterRanges):
 
     def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor] | None:
         """Ā x is computed once for the whole graph, at the first call of what this returns."""
-        if self._whole is None:
+        if not self._precompute:
             return None
         ready = {operator: joined(product, ranges) for operator, product in self._aggregated.items()}
 
         def product(operator: Operator) -> Tensor:
             if operator not in self._aggregated:
-                assert self._whole is not None
-                matrix: SparseMatrix = getattr(self._whole.adj, operator)
-                product = matrix @ self._whole.x
-                self._aggregated[operator] = product.index_select(0, self._order.to(self.device))
+                self._aggregated[operator] = self._adjacency().aggregate(operator, self.x)
             return ready[operator] if operator in ready else joined(self._aggregated[operator], ranges)
 
         return product
+
+    def _adjacency(self) -> Adjacency:
+        """Return the structure of the whole graph. Nothing holds it, nor its operators: they take much memory."""
+        rowptr, col, nodes = torch.from_numpy(self._rowptr), torch.from_numpy(self._col), len(self.x)
+        dtype = index_dtype(nodes, len(col))
+        pattern = Pattern(rowptr.to(dtype), col.to(dtype), (nodes, nodes)).to(self.device)
+        weight = self._edge_data.get("edge_weight")
+        return Adjacency.from_pattern(pattern, self.x.dtype, None if weight is None else weight.to(self.device))
 
 
 class StoredRanges(ClusterRanges):
