@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from gistgnn.errors import GistError, InputError
 from gistgnn.graphs.on_disk.manifest import MANIFEST, Manifest
+from gistgnn.graphs.on_disk.npy import values_begin
 from gistgnn.io.folder_lock import locked
 from gistgnn.io.records import RecordError, load_record, write_record
 from gistgnn.io.whole_files import TEMPORARY, unwritable
@@ -71,7 +72,13 @@ class Making:
         write_record(self.folder / _PROGRESS, {"made_from": self.made_from, "reached": self._reached}, _VERSION)
 
     def publish(self, manifest: Manifest) -> None:
-        """Give the folder the name of the target."""
+        """Give the folder the name of the target.
+
+        Raises:
+            InputError: a file of a pass that was finished before is not what it was, by its size.
+        """
+        for name, array in manifest.arrays.items():
+            values_begin(self.folder / f"{name}.npy", array)
         manifest.write(self.folder)
         for path in self.folder.iterdir():
             if path.name != MANIFEST and path.name.removesuffix(".npy") not in manifest.arrays:
