@@ -94,7 +94,7 @@ def _refusal_fault(outcome: Outcome) -> str:
 
 def _is_note(line: str) -> bool:
     return line.startswith(
-        ("gistgnn: ", "training: ", "round ", "Downloading ")
+        ("gistgnn: ", "training: ", "round ", "partitioning ", "converting ", "Downloading ")
     )  # the last is PyG's, of what is missing
 
 

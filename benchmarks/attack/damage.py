@@ -23,7 +23,7 @@ def damage(rng: Random, place: Place) -> Report:
     shutil.copytree(place.valid / name, folder, symlinks=True)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     path = rng.choice(files)
-    what, change = rng.choice(list(_CHANGES.items()))
+    what, change = rng.choice(list(CHANGES.items()))
     note = f"{path.relative_to(place.own)}: {what} {change(rng, path, place.valid)}".strip()
     command = (
         "resume" if name in STOPPED else rng.choice(["evaluate", "predict", "list", "compare", "resume", "overwrite"])
@@ -94,8 +94,9 @@ def _remove(rng: Random, path: Path, valid: Path) -> str:
 
 
 def _foreign(rng: Random, path: Path, valid: Path) -> str:
-    others = [other for other in valid.rglob(path.name) if other.is_file()]
-    other = rng.choice(others)
+    others = [other for other in valid.rglob(f"*{path.suffix}") if other.is_file()]
+    named = [other for other in others if other.name == path.name]
+    other = rng.choice(sorted(named or others))
     path.write_bytes(other.read_bytes())
     return f"by {other.relative_to(valid)}"
 
@@ -149,7 +150,7 @@ def special(rng: Random, path: Path, valid: Path) -> str:
     return what
 
 
-_CHANGES: dict[str, Callable[[Random, Path, Path], str]] = {
+CHANGES: dict[str, Callable[[Random, Path, Path], str]] = {
     "flips": flip,
     "cuts": cut,
     "appends": append,

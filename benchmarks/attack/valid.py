@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack.process import Forked, Outcome, gistgnn
+from benchmarks.attack.valid_folders import prepare_folders
 from benchmarks.kills import digest
 
 _TRAIN = "train --hidden 8 8 --sub-gcns 2 --epochs 40 --local-steps 1 --device cpu --seed 1 --checkpoint-every 2"
@@ -71,6 +72,8 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
     torch.save(data(), folder / "own.pt")
     for suffix in ("", ".npz", ".pt"):
         os.mkfifo(folder / f"pipe{suffix}")
+    if {"folders", "partitions"} & set(kinds):
+        prepare_folders(folder)
     needed = set(RUNS) if {"damage", "kills"} & set(kinds) else {"run"} if {"options", "files"} & set(kinds) else set()
     for name in (name for name in RUNS if name in needed):
         _prepare_run(folder, name)

@@ -177,7 +177,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"), [("col", 77, "col holds a node outside of"), ("rowptr", -5, "rowptr does not rise")]
 )
-@pytest.mark.parametrize("method", ["stream", "random"])
+@pytest.mark.parametrize("method", ["metis", "stream", "random"])
 def test_a_damaged_graph_is_one_line(method: str, name: str, value: int, message: str, tmp_path: Path) -> None:
     convert(some_graph(), tmp_path / "graph")
     array = np.load(tmp_path / "graph" / f"{name}.npy")

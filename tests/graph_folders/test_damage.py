@@ -204,7 +204,7 @@ def test_a_rowptr_without_begin_or_end_is_refused_at_once(made: Path) -> None:
         with ArrayWriter(made / "rowptr.npy", array.dtype) as file:
             file.append(changed)
             file.finish()
-        with refused("rowptr.npy is damaged: it does not go from 0 to 300"):
+        with refused("rowptr.npy is damaged: it does not rise from 0 to 300"):
             load(made)
 
 

@@ -184,7 +184,7 @@ def _nodes(
     if not is_file(name):
         graph = load(name, root)
         graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
-        return whole_graph(graph), graph.files.node.mapped() if isinstance(graph, ClusteredGraph) else None
+        return whole_graph(graph), graph.numbers() if isinstance(graph, ClusteredGraph) else None
     x, edge_index, edge_data = load_nodes(name)
     x, none = scale_features(args.directory, config, x), torch.empty(0, dtype=torch.long)
     moved = {name: value.to(device) for name, value in edge_data.items()}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gistgnn.errors import InputError
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.on_disk.clustered import ClusteredGraph
@@ -242,6 +243,16 @@ def _induced(edges: Pattern, kept: Tensor, number: Tensor) -> tuple[dict[str, Te
 
 
 def _pattern(csr: CSR) -> Pattern:
-    """Return the edges as the entries (target, source) of a matrix; `col` is not copied where its type fits."""
+    """Return the edges as the entries (target, source) of a matrix; `col` is not copied where its type fits.
+
+    Raises:
+        InputError: a file that they are mapped from is damaged: the products would read memory that is not theirs.
+    """
+    low, high = csr.col.aminmax() if csr.num_edges else (0, 0)
+    if low < 0 or high >= csr.num_nodes:
+        raise InputError(
+            f"an edge begins at node {int(low if low < 0 else high)}, expected 0 to {csr.num_nodes - 1}: the graph's "
+            "folder is damaged; convert the graph again"
+        )
     dtype = index_dtype(csr.num_nodes, csr.num_edges)
     return Pattern(csr.rowptr.to(dtype), csr.col.to(dtype), (csr.num_nodes, csr.num_nodes))

@@ -29,7 +29,7 @@ from gistgnn.graphs.conversion.renumbering import (
 from gistgnn.graphs.conversion.running import Running, plain, stored
 from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.on_disk import Manifest
-from gistgnn.graphs.on_disk.making import Making, making
+from gistgnn.graphs.on_disk.making import Making, making, read_numbers
 from gistgnn.graphs.on_disk.npy import HEADER, ArrayWriter
 from gistgnn.graphs.on_disk.reading import ArrayFile
 from gistgnn.graphs.streaming import RowsOnDisk
@@ -188,7 +188,7 @@ class _Passes:
 
     @cached_property
     def _numbers(self) -> Renumbering:
-        order = np.fromfile(self._work.folder / "node.npy", np.int64, offset=HEADER)
+        order = read_numbers(self._work.folder / "node.npy", np.dtype(np.int64), self._manifest.nodes, HEADER)
         return Renumbering.of(order.astype(np.int32) if len(order) <= 2**31 else order)
 
     @cached_property

@@ -15,7 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.clustering import METHODS, cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.on_disk.making import Making
+from gistgnn.graphs.on_disk.making import Making, read_numbers
 from gistgnn.graphs.on_disk.manifest import StoredArray
 from gistgnn.graphs.on_disk.npy import ArrayWriter
 from gistgnn.graphs.streaming import RowsOnDisk
@@ -88,7 +88,7 @@ class _KeptStages:
 
     def load(self) -> tuple[int, streaming.Part] | None:
         stages = self._work.reached("stages")
-        return None if stages is None else (stages, np.fromfile(self._path(stages), np.int32))
+        return None if stages is None else (stages, read_numbers(self._path(stages), np.dtype(np.int32), self._nodes))
 
     def save(self, stages: int, part: streaming.Part) -> None:
         with self._path(stages).open("wb") as file:

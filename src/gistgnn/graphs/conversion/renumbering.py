@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gistgnn.graphs.on_disk import Manifest
-from gistgnn.graphs.on_disk.making import Making
+from gistgnn.graphs.on_disk.making import Making, read_numbers
 from gistgnn.graphs.on_disk.manifest import StoredArray
 from gistgnn.graphs.on_disk.npy import ArrayWriter
 from gistgnn.graphs.on_disk.reading import ArrayFile
@@ -157,7 +157,7 @@ def gather_nodes(
         for number, (first, last) in _after(ranges, done):
             ranks = numbers.ranks(first, last)
             for name, file in files.items():
-                file.append(_read(ranges.path(name, number), file.dtype, file.columns)[ranks])
+                file.append(_read(ranges.path(name, number), file.dtype, file.columns, last - first)[ranks])
             _finish_range(work, "nodes", number, files, ranges)
             seen(last)
         return {name: file.finish() for name, file in files.items()}
@@ -234,7 +234,7 @@ def gather_edges(
             files["rowptr"].append(rowptr[1:] + files["col"].rows)
             files["col"].append(source)
             for name in data:
-                values = _read(ranges.path(name, number), files[name].dtype, files[name].columns)
+                values = _read(ranges.path(name, number), files[name].dtype, files[name].columns, len(entries))
                 files[name].append(values[entries])
             _finish_range(work, "edges", number, files, ranges)
             seen(last)
@@ -260,7 +260,7 @@ def _sorted_rows(
     in_file = np.zeros(len(ranks) + 1, np.int64)
     in_file[1 + ranks] = degree
     entries = entries_of(np.cumsum(in_file), ranks)
-    source = _read(ranges.path("col", number), files["col"].dtype, ())
+    source = _read(ranges.path("col", number), files["col"].dtype, (), len(entries))
     rowptr = np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
     bits = 63 - len(ranks).bit_length()
     keys = np.arange(len(ranks)).repeat(degree)
@@ -288,10 +288,9 @@ def _finish_range(work: Making, name: str, number: int, files: dict[str, ArrayWr
         ranges.path(array, number).unlink(missing_ok=True)
 
 
-def _read(path: Path, dtype: np.dtype[Any], columns: tuple[int, ...]) -> Array:
-    if not path.exists():  # no row fell into this range
-        return np.empty((0, *columns), dtype)
-    return np.fromfile(path, dtype).reshape(-1, *columns)
+def _read(path: Path, dtype: np.dtype[Any], columns: tuple[int, ...], rows: int) -> Array:
+    """Return so many rows."""
+    return read_numbers(path, dtype, rows * int(np.prod(columns))).reshape(rows, *columns)
 
 
 def _remove_files(ranges: Ranges) -> None:

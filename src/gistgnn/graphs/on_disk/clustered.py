@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gistgnn.errors import InputError
 from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.on_disk.features import StoredFeatures
+from gistgnn.graphs.on_disk.manifest import ADVICE
 from gistgnn.graphs.on_disk.reading import ArrayFile
+from gistgnn.graphs.on_disk.values import cluster_problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,17 @@ class ClusteredGraph(GraphByTarget):
     def num_clusters(self) -> int:
         """The number of clusters that the nodes are in the order of."""
         return len(self.files.cluster_ptr) - 1
+
+    def numbers(self) -> Tensor:
+        """Return the numbers that the nodes had in the graph that was cut, mapped: [N].
+
+        Raises:
+            InputError: they are damaged: some node's number is another one's, or none.
+        """
+        if problem := cluster_problem(self.files.cluster_ptr.numpy(), self.files.node.array):
+            path = self.files.folder / f"{problem[0]}.npy"
+            raise InputError(f"{path} is damaged: it {problem[1]}; {ADVICE}")
+        return self.files.node.mapped()
 
     @property
     def held_bytes(self) -> int:

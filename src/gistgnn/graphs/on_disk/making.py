@@ -7,12 +7,17 @@ import errno
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gistgnn.errors import GistError, InputError
 from gistgnn.graphs.on_disk.manifest import MANIFEST, Manifest
+from gistgnn.graphs.on_disk.npy import values_begin
 from gistgnn.io.folder_lock import locked
 from gistgnn.io.records import RecordError, load_record, write_record
 from gistgnn.io.whole_files import TEMPORARY, unwritable
@@ -42,6 +47,8 @@ class Making:
         self.target, self.made_from = target, made_from
         self.folder = target.with_name(f"{TEMPORARY}convert-{target.name}")
         self.needed = 0
+        if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+            raise InputError(f"{self.folder} is in the way, and is no folder: remove it")
         self._reached: dict[str, Any] = {}
         try:
             record = load_record(self.folder / _PROGRESS, _VERSION, {"made_from": str, "reached": dict})
@@ -65,7 +72,13 @@ class Making:
         write_record(self.folder / _PROGRESS, {"made_from": self.made_from, "reached": self._reached}, _VERSION)
 
     def publish(self, manifest: Manifest) -> None:
-        """Give the folder the name of the target."""
+        """Give the folder the name of the target.
+
+        Raises:
+            InputError: a file of a pass that was finished before is not what it was, by its size.
+        """
+        for name, array in manifest.arrays.items():
+            values_begin(self.folder / f"{name}.npy", array)
         manifest.write(self.folder)
         for path in self.folder.iterdir():
             if path.name != MANIFEST and path.name.removesuffix(".npy") not in manifest.arrays:
@@ -96,12 +109,13 @@ def making(target: Path, identity: Mapping[str, Any]) -> Iterator[Making | None]
     finished stay.
 
     Args:
-        target: must not exist, or be an empty folder.
+        target: must not exist, or be an empty folder. A link stands for the place that it leads to.
         identity: all that decides the graph, for JSON.
 
     Raises:
         InputError: the target exists, is being made by another process, or cannot be written.
     """
+    target = _behind_links(target)
     made_from = digest_of(identity)
     if _is_made(target, made_from):
         yield None
@@ -127,6 +141,34 @@ def making(target: Path, identity: Mapping[str, Any]) -> Iterator[Making | None]
                 work.discard()
                 raise
             raise unwritable(target, error) from error
+
+
+def read_numbers(path: Path, dtype: np.dtype[Any], count: int, begin: int = 0) -> npt.NDArray[Any]:
+    """Return all numbers of a file that a pass has written, from byte ``begin`` on: [count].
+
+    Raises:
+        InputError: it does not hold so many, as after a failure of the machine. What is made begins anew then.
+    """
+    size = begin + count * dtype.itemsize
+    about = path.stat() if path.exists() else None
+    if about is not None and not stat.S_ISREG(about.st_mode):
+        raise InputError(f"{path} is no regular file: run the same command again, which begins anew")
+    found = about.st_size if about else 0
+    if found != size and (about or count):
+        raise InputError(
+            f"{path} is damaged: {found:,} bytes, expected {size:,}: run the same command again, which begins anew"
+        )
+    return np.fromfile(path, dtype, offset=begin) if about else np.empty(0, dtype)
+
+
+def _behind_links(target: Path) -> Path:
+    """Return the place that a link leads to: a folder takes that name in the end, and cannot take a link's."""
+    if not target.is_symlink():
+        return target
+    behind = Path(os.path.realpath(target))
+    if behind.is_symlink():
+        raise InputError(f"{target} is a link that leads back to itself: choose another folder")
+    return behind
 
 
 def _is_made(target: Path, made_from: str) -> bool:

@@ -35,6 +35,9 @@ class ArrayWriter:
         dtype: of the numbers.
         columns: the shape of a row.
         rows: that the file holds already; rows after these are dropped. They are read once, for their checksums.
+
+    Raises:
+        InputError: the file does not hold so many.
     """
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, columns: tuple[int, ...] = (), rows: int = 0) -> None:
@@ -44,6 +47,8 @@ class ArrayWriter:
         self._file = path.open("r+b" if rows else "wb", buffering=0)
         try:
             if rows:
+                if os.fstat(self._file.fileno()).st_size < HEADER + rows * self._row_bytes:
+                    raise InputError(f"{path} is damaged: it is cut short; run the same command again")
                 self._file.truncate(HEADER + rows * self._row_bytes)
                 self._file.seek(HEADER)
                 for piece in read_pieces(self._file, rows * self._row_bytes):

@@ -20,7 +20,8 @@ from gistgnn.graphs.on_disk.clustered import ClusteredGraph, Files
 from gistgnn.graphs.on_disk.features import FeatureFile, StoredFeatures
 from gistgnn.graphs.on_disk.manifest import ADVICE, Manifest
 from gistgnn.graphs.on_disk.npy import as_tensor, map_array
-from gistgnn.graphs.on_disk.reading import ArrayFile
+from gistgnn.graphs.on_disk.reading import ArrayFile, NodeNumbers
+from gistgnn.graphs.on_disk.values import PIECE, node_problem
 from gistgnn.utils.checksums import digest_of
 from gistgnn.utils.formats import size
 
@@ -56,13 +57,12 @@ def load_folder(folder: Path) -> GraphByTarget:
     Features in float16 or int8 are converted to float32 in memory as a whole, and a note says so.
 
     Raises:
-        InputError: as `open_folder`; or features that have to be converted do not fit in memory.
+        InputError: as `open_folder`; `rowptr`, `y` or `split` has a wrong value; or features that have to be converted
+            do not fit in memory.
     """
     manifest, arrays = open_folder(folder)
-    rowptr = arrays["rowptr"]
-    if rowptr[0] != 0 or rowptr[-1] != manifest.edges:
-        raise InputError(f"{folder / 'rowptr.npy'} is damaged: it does not go from 0 to {manifest.edges}; {ADVICE}")
-    split = arrays["split"]
+    _check_nodes(folder, manifest)
+    rowptr, split = arrays["rowptr"], arrays["split"]
     values: dict[str, Any] = {
         **{name: torch.from_numpy(split == number) for name, number in SPLITS.items()},
         **{name: as_tensor(arrays[name]) for name in EDGE_DATA if name in arrays},
@@ -79,7 +79,8 @@ def load_folder(folder: Path) -> GraphByTarget:
 
 def _clustered(folder: Path, manifest: Manifest, arrays: dict[str, Array], values: dict[str, Any]) -> ClusteredGraph:
     """Return a graph whose features and edges are read while a run goes on."""
-    x, node, col = (ArrayFile.of(folder, manifest, name) for name in ("x", "node", "col"))
+    x, node = (ArrayFile.of(folder, manifest, name) for name in ("x", "node"))
+    col = NodeNumbers(folder / "col.npy", manifest.arrays["col"], manifest.nodes)
     ptr = torch.from_numpy(np.array(arrays["cluster_ptr"]))
     if ptr[0] != 0 or ptr[-1] != manifest.nodes or bool((ptr.diff() < 1).any()):
         path = folder / "cluster_ptr.npy"
@@ -88,6 +89,19 @@ def _clustered(folder: Path, manifest: Manifest, arrays: dict[str, Array], value
     features = StoredFeatures.of(FeatureFile(x, scale))
     decide = {name: manifest.arrays[name].checksums for name in _OF_PRODUCTS if name in manifest.arrays}
     return ClusteredGraph(features, **values, files=Files(folder, ptr, node, col, digest_of(decide)))
+
+
+def _check_nodes(folder: Path, manifest: Manifest) -> None:
+    """Check what is read of nodes in any order: it is small beside edges and features, and read, not mapped."""
+    one_class = manifest.task == "single-label"  # y is large where it holds several labels, and needs no check
+    rowptr, split, y = (
+        ArrayFile.of(folder, manifest, name) for name in ("rowptr", "split", "y" if one_class else "split")
+    )
+    for first in range(0, manifest.nodes, PIECE):
+        last = min(first + PIECE, manifest.nodes)
+        of_nodes = (file.rows([(first, last)]) for file in (y, split))
+        if problem := node_problem(manifest, first, rowptr.rows([(first, last + 1)]), *of_nodes):
+            raise InputError(f"{folder / problem[0]}.npy is damaged: it {problem[1]}; {ADVICE}")
 
 
 def to_float32(rows: Array, scale: Array | None) -> npt.NDArray[np.float32]:

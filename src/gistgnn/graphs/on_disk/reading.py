@@ -112,3 +112,29 @@ class ArrayFile:
 
     def _unreadable(self, error: OSError) -> InputError:
         return InputError(f"{self.path} cannot be read ({error.strerror or error}); {ADVICE}")
+
+
+class NodeNumbers(ArrayFile):
+    """An open file of numbers of nodes. Those that are read are compared with N: a product reads wherever they say.
+
+    Args:
+        path: the file.
+        array: what the manifest says of it.
+        nodes: N.
+    """
+
+    def __init__(self, path: Path, array: StoredArray, nodes: int) -> None:
+        super().__init__(path, array)
+        self._nodes = nodes
+
+    def rows(self, ranges: Ranges) -> Array:
+        """Return the numbers of some ranges, see `ArrayFile.rows`.
+
+        Raises:
+            InputError: also if one is not from 0 to N - 1.
+        """
+        found = super().rows(ranges)
+        unsigned = found.view(f"u{found.itemsize}")  # in which a number below 0 is a large one
+        if len(found) and unsigned.max() >= self._nodes:
+            raise InputError(f"{self.path} is damaged: it holds a node outside of 0 to {self._nodes - 1}; {ADVICE}")
+        return found

@@ -16,10 +16,10 @@ from gistgnn.graphs.on_disk.manifest import ADVICE, BLOCK, Manifest, StoredArray
 from gistgnn.graphs.on_disk.npy import read_pieces, values_begin
 from gistgnn.graphs.on_disk.opening import open_folder
 from gistgnn.graphs.on_disk.products import kept
+from gistgnn.graphs.on_disk.values import PIECE, cluster_problem, node_problem
 
 Array = npt.NDArray[Any]
 
-_PIECE = 2**20  # rows or edges that are checked at once
 _MADE_WRONG = "it has the right checksum, so it was made wrong"
 
 
@@ -73,49 +73,25 @@ def _compared(path: Path, array: StoredArray, advice: str = ADVICE) -> Iterator[
 
 def _problems(manifest: Manifest, arrays: dict[str, Array]) -> Iterator[tuple[str, str]]:
     """Yield the name of every array with wrong values, and what is wrong."""
-    rowptr = arrays["rowptr"]
-    if rowptr[0] != 0 or rowptr[-1] != manifest.edges or any((np.diff(p) < 0).any() for p in _pieces(rowptr, 1)):
-        yield "rowptr", f"does not rise from 0 to {manifest.edges}"
-    elif problem := _sources(manifest, arrays):
-        yield "col", problem
-    if "node" in arrays:
-        yield from _cluster_problems(arrays["cluster_ptr"], arrays["node"], manifest.nodes)
+    rowptr, y, split = (arrays[name] for name in ("rowptr", "y", "split"))
+    for first in range(0, manifest.nodes, PIECE):
+        nodes = slice(first, first + PIECE)
+        if problem := node_problem(manifest, first, rowptr[first : first + PIECE + 1], y[nodes], split[nodes]):
+            yield problem
+    if wrong := _sources(manifest, arrays):
+        yield "col", wrong
+    if "node" in arrays and (problem := cluster_problem(arrays["cluster_ptr"], arrays["node"])):
+        yield problem
     if any(not np.isfinite(piece).all() for piece in _pieces(arrays["x"])):
         yield "x", "holds NaN or infinity"
-    pairs = zip(_pieces(arrays["y"]), _pieces(arrays["split"]), strict=True)
-    for y, split in pairs:
-        if split.max() > 3:
-            yield "split", f"holds {split.max()}, expected 0 to 3"
-        if manifest.task == "single-label" and (y.min() < -1 or y.max() >= manifest.classes):
-            yield "y", f"holds a label outside of -1 to {manifest.classes - 1}"
-        if manifest.task == "single-label" and (y[split > 0] < 0).any():
-            yield "split", "has an unlabelled node in a split"
-
-
-def _cluster_problems(ptr: Array, node: Array, nodes: int) -> Iterator[tuple[str, str]]:
-    if ptr[0] != 0 or ptr[-1] != nodes or (np.diff(ptr) < 1).any():
-        yield "cluster_ptr", f"does not rise strictly from 0 to {nodes}"
-        return
-    found = np.zeros(nodes, bool)
-    for start in range(0, nodes, _PIECE):
-        piece = node[start : start + _PIECE + 1]
-        if piece.min() < 0 or piece.max() >= nodes:
-            yield "node", f"holds a node outside of 0 to {nodes - 1}"
-            return
-        found[piece] = True
-        falls = start + 1 + np.flatnonzero(np.diff(piece) < 1)  # only where a cluster begins
-        if (ptr[np.searchsorted(ptr, falls)] != falls).any():
-            yield "node", "is not ascending within a cluster"
-    if not found.all():
-        yield "node", f"lacks node {int(np.argmin(found))}, and has another one twice"
 
 
 def _sources(manifest: Manifest, arrays: dict[str, Array]) -> str | None:
     """Return what is wrong with `col`."""
     col, rowptr = arrays["col"], arrays["rowptr"]
     least = 0 if any(name in arrays for name in EDGE_DATA) else 1  # edge data may be of repeated edges
-    for begin in range(0, len(col), _PIECE):
-        piece = col[begin : begin + _PIECE + 1]
+    for begin in range(0, len(col), PIECE):
+        piece = col[begin : begin + PIECE + 1]
         if piece.min() < 0 or piece.max() >= manifest.nodes:
             return f"holds a node outside of 0 to {manifest.nodes - 1}"
         falls = begin + 1 + np.flatnonzero(np.diff(piece) < least)  # only where the edges of a node begin
@@ -124,6 +100,6 @@ def _sources(manifest: Manifest, arrays: dict[str, Array]) -> str | None:
     return None
 
 
-def _pieces(array: Array, overlap: int = 0) -> Iterator[Array]:
-    rows = max(_PIECE // max(array[:1].size, 1), 1)
-    return (array[start : start + rows + overlap] for start in range(0, len(array), rows))
+def _pieces(array: Array) -> Iterator[Array]:
+    rows = max(PIECE // max(array[:1].size, 1), 1)
+    return (array[start : start + rows] for start in range(0, len(array), rows))

@@ -94,9 +94,10 @@ class RowReader(ABC):
         """Return all edges, in memory.
 
         Raises:
-            InputError: they cannot be read.
+            InputError: as `rows`.
         """
-        rowptr, col = self._rowptr(0, self.nodes + 1), self._col(0, self.edges)
+        rowptr, col = self._rowptr(0, self.nodes + 1), self._sources(0, self.edges)
+        self._check(rowptr)
         return CSR(torch.from_numpy(rowptr), torch.from_numpy(col))
 
     def pointers(self) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
@@ -107,9 +108,12 @@ class RowReader(ABC):
         """
         for first in range(0, self.nodes, _POINTERS):
             ptr = self._rowptr(first, min(first + _POINTERS, self.nodes) + 1)
-            if ptr[0] < 0 or ptr[-1] > self.edges or (np.diff(ptr) < 0).any():
-                raise InputError(f"rowptr does not rise from 0 to {self.edges}; {ADVICE}")
+            self._check(ptr)
             yield first, ptr
+
+    def _check(self, ptr: npt.NDArray[np.int64]) -> None:
+        if ptr[0] < 0 or ptr[-1] > self.edges or (np.diff(ptr) < 0).any():
+            raise InputError(f"rowptr does not rise from 0 to {self.edges}; {ADVICE}")
 
     def _sources(self, start: int, stop: int) -> Ints:
         source = self._col(start, stop)
