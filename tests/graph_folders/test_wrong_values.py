@@ -156,9 +156,10 @@ def test_cut_files_of_an_unfinished_folder_are_refused_and_made_again(
         if what == after:
             raise KilledError
 
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
+    with monkeypatch.context() as patch:
         patch.setattr(Making, "record", record)
-        partition_folder(graph, made, 4, method="stream")
+        with pytest.raises(KilledError):
+            partition_folder(graph, made, 4, method="stream")
     path = next(graph.with_name(f"{TEMPORARY}convert-made").glob(pattern))
     path.write_bytes(path.read_bytes()[:left])
     with refused(str(path), "again"):
