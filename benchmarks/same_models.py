@@ -3,7 +3,7 @@
     python -m benchmarks.same_models before.json                       # with the code before the change
     python -m benchmarks.same_models after.json --compare before.json  # with the code after it
 
-A digest covers every value of the trained model and the history of scores. Run both on one machine, with as many threads.
+A digest covers every value of the trained model and the history of scores. Run both on one machine.
 """
 
 import argparse
@@ -28,8 +28,8 @@ RUNS = {
     "GAT": f"--model gat --sub-gcns 2 {DIGITS}",
     "GATv2, fused": f"--model gatv2 --sub-gcns 2 --runner fused {DIGITS}",
     "GIN, in turn": f"--model gin --sub-gcns 2 --runner in-turn {DIGITS}",
-    "PyG's GCN": f"--model {{folder}}/pyg_model.py:gcn --sub-gcns 2 --hidden 64 --epochs 30",
-    "PyG's GAT": f"--model {{folder}}/pyg_model.py:gat --sub-gcns 2 --hidden 64 --epochs 30",
+    "PyG's GCN": "--model {folder}/pyg_model.py:gcn --sub-gcns 2 --hidden 64 --epochs 30",
+    "PyG's GAT": "--model {folder}/pyg_model.py:gat --sub-gcns 2 --hidden 64 --epochs 30",
     "clusters": f"--model graphsage --sub-gcns 4 {CLUSTERS} {SMALL}",
     "clusters, inductive, no ĀX": f"--sub-gcns 2 --inductive --no-precompute {CLUSTERS} {SMALL}",
     "clusters by stream": f"--sub-gcns 2 --cluster-method stream {CLUSTERS} {SMALL}",
