@@ -93,9 +93,6 @@ class GIST(GlobalModel):
         inductive: bool = False,
         evaluation: Evaluation | None = None,
         progress: bool = True,
-        report: Callable[[dict[str, Any]], None] = lambda _: None,
-        advance: Callable[[int, int], None] = lambda done, of: None,
-        stop: Callable[[], bool] = lambda: False,
         callbacks: Sequence[object] = (),
         init: nn.Module | Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
@@ -136,10 +133,7 @@ class GIST(GlobalModel):
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar on standard error.
-            report: called with every entry of the history; a resumed run reports the earlier entries first.
-            advance: called after every round with the number of rounds done, and the number of all rounds.
-            stop: asked after every round; True saves the state (see `saving`) and ends the run.
-            callbacks: objects with methods of `Callback`, called in order.
+            callbacks: objects with methods of `Callback`, called in order; they may end the run.
             init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; None: the seed's.
             max_seconds: end in time to be back after so many seconds, with the best model so far; at least one round is
                 trained. A run that is resumed has so many seconds more.
@@ -158,8 +152,7 @@ class GIST(GlobalModel):
         check_kind("training", whole, Training, "a Training, 'split' or 'each'", none=True)
         chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
         how = Evaluation() if evaluation is None else evaluation
-        hooks = report, advance, stop, saving, callbacks
-        options = Options(sampling, runner, inductive, how, progress, *hooks, init, max_seconds)
+        options = Options(sampling, runner, inductive, how, progress, callbacks, saving, init, max_seconds)
         with Session(self, graph, chosen, options) as session:
             if not session.finished:
                 train(self, session)

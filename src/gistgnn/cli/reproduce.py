@@ -152,10 +152,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_same(experiment: "Experiment", ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
-    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
     settings = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "device"}
-    require_same(ranks, Facts({"experiment": experiment.name, **settings}))
+    require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
 
 
 def _experiment(args: argparse.Namespace) -> "Experiment":

@@ -3,7 +3,7 @@
 import argparse
 import json
 import signal
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,12 @@ from gistgnn.errors import DivergedError, lacks_memory, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
+    from gistgnn.session.callbacks import Run
 
 
 _COMMON = (
@@ -100,8 +100,9 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     """
     from gistgnn.distributed import load_once
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
+    from gistgnn.session.callbacks import InterruptWhen
     from gistgnn.session.saving import Saving
-    from gistgnn.session.tensorboard import require_tensorboard
+    from gistgnn.session.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
@@ -122,17 +123,16 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))
-    with _events(out, written=args.tensorboard and first) as report:
-        try:
-            saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-            run = within_budget(config)
-            begin = _announce(f"{_title(config, graph)}; the results go to {out}")
-            hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
-            limit = seconds_left(args.max_seconds)
-            with _planned(config, graph):
-                result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
-        except DivergedError as error:
-            diverged, result = error, error.result
+    callbacks: list[Any] = [_Announcement(f"{_title(config, graph)}; the results go to {out}"), InterruptWhen(stop)]
+    if args.tensorboard and first:
+        callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
+    try:
+        saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
+        options = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
+        with _planned(config, graph):
+            result = within_budget(config).fit(gist, graph, progress=first, **options)
+    except DivergedError as error:
+        diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
@@ -146,25 +146,25 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
 
 def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
-    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
     from gistgnn.graphs import find
     from gistgnn.session.agreement import flat_settings
 
     names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
     own = {name: getattr(args, name) for name in names}
     dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
-    require_same(ranks, Facts({"dataset": dataset, **flat_settings(config.as_dict()), **own}))
+    require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})
 
 
-def _announce(text: str) -> "Callable[[int, int], None]":
-    """Return a callback for `advance` that prints a line once, when the run has been prepared: nothing is refused."""
-    lines = iter([text])
+class _Announcement:
+    """A callback that prints a line when the run has been prepared: nothing is refused any more."""
 
-    def advance(done: int, of: int) -> None:
-        for line in lines:
-            say(line)
+    def __init__(self, text: str) -> None:
+        self._text = text
 
-    return advance
+    def on_fit_begin(self, run: "Run") -> None:
+        """Print it."""
+        say(self._text)
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
@@ -217,13 +217,6 @@ def _planned(config: "RunConfig", graph: "Graph") -> "Iterator[None]":
         from gistgnn.planning import GraphSizes, out_of_memory
 
         raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
-
-
-def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":
-    """Return a context manager around the function that writes an entry of the history for TensorBoard."""
-    from gistgnn.session.tensorboard import FOLDER, Events
-
-    return closing(Events(out / FOLDER)) if written else nullcontext(lambda _: None)
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:

@@ -14,7 +14,7 @@ from gistgnn.compare import tables
 from gistgnn.compare.comparison import compare, with_seeds
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.on_ranks import RunsOnRanks
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.io.whole_files import replacing

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from gistgnn.compare.comparison import Row, rows_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.on_ranks import records_on_ranks
+from gistgnn.compare.processes import Record
 from gistgnn.compare.tables import speedup
-from gistgnn.compare.turns import Record
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import duration, mean_sd
 

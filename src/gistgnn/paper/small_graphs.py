@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
