@@ -11,14 +11,13 @@ import pytest
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
 from gistgnn.paper import theory_laws
+from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
 from gistgnn.paper.large_graphs import clusters_of, in_phases, large_run
 from gistgnn.paper.published import Published
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
-from gistgnn.paper.table6_local_sgd import LocalSgdTable
-from gistgnn.paper.table7_ensemble import EnsembleTable
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
