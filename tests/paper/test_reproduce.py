@@ -34,7 +34,7 @@ TINY = {  # experiment: options, rows of its table, a number of the paper that t
     ),
     "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 14, "84.73"),
     "ultrawide": (
-        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--device-memory", "3GB", *FORTY),
         4,
         "OOM",
     ),

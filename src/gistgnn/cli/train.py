@@ -8,17 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import (
-    add_data_options,
-    add_device_option,
-    add_evaluation_options,
-    add_grace_option,
-    add_memory_option,
-    add_ranks_options,
-    count,
-    duration,
-    seed,
-)
+from gistgnn.cli import options
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import joined, load_torch, title_of
 from gistgnn.cli.run_directory import finished_run, run_directory
@@ -55,21 +45,27 @@ def add_parser(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
-    add_data_options(parser, default="digits")
+    options.add_data_options(parser, default="digits")
     add_training_options(parser)
-    add_evaluation_options(parser, default="auto")
+    options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
-    add("--seed", type=seed, default=0, help="(default: 0)")
-    add_device_option(group)
-    add_memory_option(group)
+    add("--seed", type=options.seed, default=0, help="(default: 0)")
+    options.add_device_option(group)
+    options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
-    add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
+    add(
+        "--checkpoint-every",
+        type=options.count,
+        default=10,
+        metavar="K",
+        help="rounds between checkpoints (default: 10)",
+    )
     text = "end in time, with the best model so far, such as 10min; at least one round is trained"
-    add("--max-seconds", type=duration, metavar="TIME", help=text)
-    add_ranks_options(group)
-    add_grace_option(group)
+    add("--max-seconds", type=options.duration, metavar="TIME", help=text)
+    options.add_ranks_options(group)
+    options.add_grace_option(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")

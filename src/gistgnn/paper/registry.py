@@ -47,7 +47,7 @@ EXPERIMENTS = {
     "ultrawide": Entry(
         "table3_ultrawide:UltraWide",
         "Table 3: widths that do not fit on one device",
-        ("layers", "widths", "sub_gcns", "local_steps", "clusters", "store", "device_memory", "memory"),
+        ("layers", "widths", "sub_gcns", "local_steps", "clusters", "store", "device_memory"),
     ),
     "ladies": Entry("table4_ladies:Ladies", "Table 4: GIST with layer sampling", ("layers", "local_steps"), ranks=True),
     "local-sgd": Entry("appendix_b:LocalSgdTable", "Table 6: GIST against local SGD", ("local_steps",), ranks=True),
