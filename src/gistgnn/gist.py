@@ -19,7 +19,7 @@ from gistgnn.schedule import check_phases, refuse_phases
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
-from gistgnn.session.scorer import Running, Scorer
+from gistgnn.session.scorer import Scorer
 from gistgnn.session.session import Session
 from gistgnn.settings import Training, choose_training
 from gistgnn.training.loss import Loss
@@ -81,7 +81,7 @@ class GIST(GlobalModel):
     """
 
     _phased = True  # a run may have phases, and blocks that last
-    _merges = True  # False: weights between blocks are not meant to be trained
+    _scorer_kind = Scorer  # what scores Θ between rounds
 
     def fit(
         self,
@@ -153,7 +153,8 @@ class GIST(GlobalModel):
         chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
         how = Evaluation() if evaluation is None else evaluation
         options = Options(sampling, runner, inductive, how, progress, callbacks, saving, init, max_seconds)
-        with Session(self, graph, chosen, options) as session:
+        session = Session(self, graph, chosen, options, self._make_runner(runner), self._scorer_kind, self._traffic)
+        with session:
             if not session.finished:
                 train(self, session)
         result = session.result()
@@ -174,12 +175,6 @@ class GIST(GlobalModel):
     def _make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
         return make_runner(name)
-
-    def _make_scorer(
-        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
-    ) -> Scorer:
-        """Return what scores Θ between rounds."""
-        return Scorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         """Change the settings of a run to those that the method needs."""

@@ -23,7 +23,7 @@ from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
-FORTY = ("--clusters", 40)
+FORTY, THREE = ("--clusters", 40), ("--device-memory", "3GB")
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 1), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
@@ -34,7 +34,7 @@ TINY = {  # experiment: options, rows of its table, a number of the paper that t
     ),
     "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 14, "84.73"),
     "ultrawide": (
-        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--device-memory", "3GB", *FORTY),
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, *THREE, *FORTY),
         4,
         "OOM",
     ),

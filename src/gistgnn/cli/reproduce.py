@@ -45,10 +45,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "clusters_per_batch": ("--clusters-per-batch", {"type": options.count, "metavar": "Q", "help": "in a batch"}),
     "training": ("--training", {"choices": ("split", "each"), "help": "split the epochs, or give all to each (extra)"}),
     "nodes": ("--nodes", {"type": options.count, "metavar": "N", "help": "how many nodes of a data set"}),
-    "models": (
-        "--models",
-        {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"},
-    ),
+    "models": ("--models", {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"}),
     "store": ("--store", {"type": store_name, "choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
     "device_memory": ("--device-memory", {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY}),
 }

@@ -134,14 +134,7 @@ class Experiment(ABC):
         return self
 
     def reproduce(
-        self,
-        out: Path,
-        data_root: str,
-        jobs: int,
-        command: str,
-        store: RunStore | None = None,
-        *,
-        trains: bool = True,
+        self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None, *, trains: bool = True
     ) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
 

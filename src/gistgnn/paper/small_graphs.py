@@ -28,12 +28,7 @@ def small_run(
 ) -> RunConfig:
     """Return a run on a small graph."""
     settings = Training(
-        experiment.epochs,
-        local_steps,
-        training=training,
-        lr=lr,
-        weight_decay=weight_decay,
-        schedule="step",
+        experiment.epochs, local_steps, training=training, lr=lr, weight_decay=weight_decay, schedule="step"
     )
     model = ModelConfig("gcn", hidden, dropout=DROPOUT)
     return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings)

@@ -13,18 +13,17 @@ import torch
 from torch import Tensor
 
 from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.on_disk.features import StoredFeatures
 from gistgnn.io.tensors import row_pieces
 from gistgnn.session.description import describe_settings
 from gistgnn.session.options import Options
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of
 from gistgnn.utils.checksums import checksum, checksum_of_pieces
 
 if TYPE_CHECKING:
-    from gistgnn.global_model import GlobalModel
     from gistgnn.session.saving import Saving
 
 _PIECE = 2**24  # bytes
@@ -34,7 +33,7 @@ OWN = ("dataset", "device", "data_root")
 
 
 def require_same_training(
-    trainer: Trainer, graph: Graph, training: Training, options: Options, init: Mapping[str, Tensor] | None
+    trainer: GlobalModel, graph: Graph, training: Training, options: Options, init: Mapping[str, Tensor] | None
 ) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this.
 
@@ -70,7 +69,7 @@ def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
     return {"model": model.pop("name"), **model, **training, **rest}
 
 
-def partition_facts(trainer: Trainer | GlobalModel) -> dict[str, Any]:
+def partition_facts(trainer: GlobalModel) -> dict[str, Any]:
     """Return what the blocks of every round follow from."""
     partition = trainer.partition
     return {
@@ -93,7 +92,7 @@ def saving_facts(saving: Saving | None) -> dict[str, Any]:
     return {"saving": {"every": saving.every, "resume": saving.resume, "config": config}}
 
 
-def model_facts(trainer: Trainer | GlobalModel) -> dict[str, Any]:
+def model_facts(trainer: GlobalModel) -> dict[str, Any]:
     """Return the classes of the full model's modules, their numbers (such as a dropout's p), and its parameters."""
     facts: dict[str, Any] = {}
     for name, module in trainer._full_spec.on_meta().named_modules():

@@ -12,8 +12,8 @@ from gistgnn.schedule import Schedule
 from gistgnn.session.progress import Progress
 
 if TYPE_CHECKING:
+    from gistgnn.global_model import GlobalModel
     from gistgnn.session.result import Result
-    from gistgnn.session.trainer import Trainer
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 
@@ -33,7 +33,7 @@ class Run:
         interrupted: a callback has called `interrupt`.
     """
 
-    def __init__(self, trainer: Trainer, progress: Progress, schedule: Schedule) -> None:
+    def __init__(self, trainer: GlobalModel, progress: Progress, schedule: Schedule) -> None:
         self.gist, self.schedule, self._progress = trainer, schedule, progress
         self.stopped = self.interrupted = False
 

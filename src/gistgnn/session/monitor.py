@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gistgnn.accounting.stopwatch import Stopwatch
+from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.callbacks import Run
 from gistgnn.session.progress import Progress
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Scorer
 from gistgnn.session.time_limit import TimeLimit
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 
 
@@ -37,7 +37,7 @@ class Monitor:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: GlobalModel,
         scorer: Scorer,
         training: Training,
         schedule: Schedule,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import DivergedError, InputError
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.io.digests import run_id
+from gistgnn.runners.runner import Runner
 from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.agreement import require_same_training
@@ -32,9 +34,8 @@ from gistgnn.session.progress_bar import ProgressBar
 from gistgnn.session.result import Result
 from gistgnn.session.room import require_step_fits
 from gistgnn.session.saving import Saver, Saving
-from gistgnn.session.scorer import Running
+from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.time_limit import TimeLimit
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of, values_of
 from gistgnn.training.optimizer import check_optimizer
@@ -58,6 +59,9 @@ class Session:
         graph: see `GIST.fit`.
         training: likewise.
         options: likewise.
+        runner: trains the sub-GCNs of a round.
+        scorer: makes what scores Θ between rounds.
+        traffic: returns the bytes that a worker sends, of the settings, the bytes of Θ and those of every sub-GCN.
 
     Attributes:
         sampler: the batches.
@@ -67,13 +71,22 @@ class Session:
         finished: the run that was resumed had come to its end.
     """
 
-    def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
+    def __init__(
+        self,
+        trainer: GlobalModel,
+        graph: Graph | Data,
+        training: Training,
+        options: Options,
+        runner: Runner,
+        scorer: type[Scorer],
+        traffic: Callable[[Training, int, Sequence[int]], dict[str, float]],
+    ) -> None:
         self._begun = time.perf_counter()
         self._trainer, self._given, self._training, self._options = trainer, training, training, options
         self._clock: Clock | None = None  # of a budget
         self._limit = TimeLimit(options.max_seconds, self._begun, budget=training.budget is not None)
         check_callbacks(options.callbacks)
-        self.runner = trainer._make_runner(options.runner)  # refuses an unknown one before anything is loaded
+        self.runner, self._scorer_kind, self._traffic = runner, scorer, traffic
         keep_freed_memory()
         # torch loads seconds of code at the first optimiser
         check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
@@ -100,9 +113,8 @@ class Session:
             trainer._begin_run(self._training, begins, resumed=resumed, init=self._init)
             self._running = Running(trainer.theta, trainer._spec)
             any_number = any_outputs(self._given)
-            self._scorer = trainer._make_scorer(
-                self._running, self._graph, options.evaluation, self._metric, any_outputs=any_number
-            )
+            how = (self._running, self._graph, options.evaluation, self._metric)
+            self._scorer = self._scorer_kind(trainer.theta, *how, any_outputs=any_number)
             with closing(self.sampler.batches(0, 1)) as batches:
                 first = next(batches)
                 self._scorer.prepare(first, trainer.seed, shown=options.progress)
@@ -152,7 +164,7 @@ class Session:
             self._scorer.description,
             trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer._traffic(plan.training, theta, slices)},
+            {"workers": trainer.workers, **self._traffic(plan.training, theta, slices)},
             memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer._full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
