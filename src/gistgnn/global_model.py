@@ -53,6 +53,7 @@ class GlobalModel:
     """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
 
     method = "gist"
+    _merges = True  # False: weights between blocks are not meant to be trained
     _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
 
     def __init__(

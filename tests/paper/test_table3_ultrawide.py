@@ -134,7 +134,6 @@ def test_sizes_of_memory(text: str, size: int) -> None:
         (("--device-memory", "0GB"), "'0GB' is not a size such as 32GB"),
         (("--device-memory", "-1GB"), "expected one argument"),
         (("--device-memory", "manyGB"), "'manyGB' is not a size"),
-        (("--memory", "0"), "'0' is not a number of GiB above 0"),
         (("--store", "cloud"), "invalid choice: 'cloud'"),
         (("--store", "sharded"), "invalid choice: 'sharded'"),
     ],

@@ -47,7 +47,7 @@ def test_every_flipped_byte_of_a_model_is_refused(saved: Path) -> None:
 def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
     """All of its files; a byte of state.json may also leave the same values, as a capital E in 1e-05 does."""
     saving = Saving(tmp_path / "checkpoints")
-    fit(make(), stop=after(2), saving=saving)
+    fit(make(), callbacks=after(2), saving=saving)
     place = Checkpoints(saving.path).newest()
     assert place
     names = sorted(path.name for path in place.iterdir())
@@ -72,7 +72,7 @@ def refuses(opened: Callable[[], Checkpoint], place: Path, name: str, whole: dic
 
 def test_a_damaged_checkpoint_does_not_resume(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", every=1, resume=True)
-    fit(make(), stop=after(2), saving=saving)
+    fit(make(), callbacks=after(2), saving=saving)
     place = Checkpoints(saving.path).newest()
     assert place
     for at in some_bytes(place / "rank-00000.safetensors", 8):
@@ -85,8 +85,8 @@ def test_a_damaged_checkpoint_does_not_resume(tmp_path: Path) -> None:
 
 def test_a_checkpoint_s_file_of_another_run_or_round_is_named(tmp_path: Path) -> None:
     saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
-    fit(make(), stop=after(2), saving=saving)
-    fit(make(seed=1), stop=after(2), saving=other)
+    fit(make(), callbacks=after(2), saving=saving)
+    fit(make(seed=1), callbacks=after(2), saving=other)
     before, newest = Checkpoints(saving.path).whole()
     foreign = Checkpoints(other.path).newest()
     assert foreign

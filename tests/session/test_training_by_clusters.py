@@ -40,14 +40,14 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int
     expected = state(unbroken, fit(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in (1, 2):
-        fit(make(m), stop=after(rounds), saving=saving, **options)
+        fit(make(m), callbacks=after(rounds), saving=saving, **options)
     resumed = make(m)
     assert state(resumed, fit(resumed, saving=saving, **options)) == expected
 
 
 def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, sampler=ClusterSampling(6, 2), **OPTIONS)
+    fit(make(), callbacks=after(1), saving=saving, sampler=ClusterSampling(6, 2), **OPTIONS)
     others = [None, ClusterSampling(6, 3), ClusterSampling(5, 2), ClusterSampling(6, 2, "random")]
     for other in (*others, ClusterSampling(6, 2, batches="independent")):
         with refused("another run", "sampler was"):

@@ -109,14 +109,14 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: 
     unbroken = make()
     expected = state(unbroken, fit(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, **options)
+    fit(make(), callbacks=after(1), saving=saving, **options)
     resumed = make()
     assert state(resumed, fit(resumed, saving=saving, **options)) == expected
 
 
 def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, sampler=SAMPLERS["ladies"], **OPTIONS)
+    fit(make(), callbacks=after(1), saving=saving, sampler=SAMPLERS["ladies"], **OPTIONS)
     for other in (None, SAMPLERS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)):
         with refused("another run", "sampler was"):
             fit(make(), saving=saving, sampler=other, **OPTIONS)

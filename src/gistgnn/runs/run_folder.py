@@ -40,12 +40,7 @@ _SCHEMA: records.Schema = {"run": str, "config": dict, "graph": dict, "history":
 
 
 def result_json(
-    config: RunConfig,
-    graph: Graph,
-    result: Result,
-    data_root: str,
-    *,
-    standardised: bool = False,
+    config: RunConfig, graph: Graph, result: Result, data_root: str, *, standardised: bool = False
 ) -> dict[str, Any]:
     """Return what result.json holds of a run of the command line."""
     own = {

@@ -1,13 +1,13 @@
 """Refuses a run of which a step certainly does not fit, before anything is prepared."""
 
 from gistgnn.accounting.room import require_step_fits as require
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.session.options import Options
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 
 
-def require_step_fits(trainer: Trainer, graph: Graph, training: Training, options: Options) -> None:
+def require_step_fits(trainer: GlobalModel, graph: Graph, training: Training, options: Options) -> None:
     """Refuse a run whose widest sub-GCN takes more memory in one step than there is; a budget chooses what fits.
 
     Raises:

@@ -6,23 +6,22 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.side_by_side import train_side_by_side
-from gistgnn.compare.turns import take_turns
+from gistgnn.compare.processes import side_by_side, take_turns
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.settings import Training
 from tests.helpers.refusals import refused
 
-Advance = Callable[[int, int], None]
+Way = Callable[..., list[str]]
 
 
 def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> RunConfig:
@@ -30,43 +29,23 @@ def config(m: int = 2, method: str = "gist", seed: int = 0, rounds: int = 4) -> 
     return RunConfig("digits", ModelConfig(hidden=(8, 8)), m, method, seed=seed, training=training)
 
 
-def slow(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
+def slow(config: RunConfig, callbacks: list[Any]) -> dict[str, Any]:
     """Rounds that take longer than a turn; notes when each begins and ends."""
-    spans = []
-    for k in range(config.training.epochs):
+    spans, rounds = [], int(config.training.epochs)
+    for k in range(rounds):
         begun = time.time()
         time.sleep(0.6 if config.sub_gcns == 2 else 0.3)
         spans.append((begun, time.time()))
-        advance(k + 1, config.training.epochs)
-        stop()
+        callbacks[0].on_round_end(SimpleNamespace(round=k + 1, rounds=rounds), 0.0)
     return {"spans": spans}
 
 
-def broken(config: RunConfig, advance: Advance, stop: Callable[[], bool]) -> dict[str, Any]:
+def broken(config: RunConfig, callbacks: list[Any]) -> dict[str, Any]:
     if config.sub_gcns == 3:
         raise InputError("lr is -1")
     if config.sub_gcns == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return {}
-
-
-def seed_of(config: RunConfig) -> dict[str, Any]:
     time.sleep(0.1)
-    return {"seed": config.seed}
-
-
-def wrong(config: RunConfig) -> dict[str, Any]:
-    return broken(config, lambda done, rounds: None, lambda: False)
-
-
-def killed_once(folder: Path, config: RunConfig) -> dict[str, Any]:
-    """Be killed at the first attempt, when the other process is at work too."""
-    marker = folder / str(config.seed)
-    if config.seed < 2 and not marker.exists():
-        marker.touch()
-        while not (folder / str(1 - config.seed)).exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
@@ -80,22 +59,27 @@ def test_one_works_at_a_time_and_all_advance_alike() -> None:
     assert 2 <= sum(end <= half for _, end in spans_of[4]) <= 6
 
 
-def test_a_wrong_setting_ends_all() -> None:
+@pytest.mark.parametrize("way", [take_turns, side_by_side])
+def test_a_wrong_setting_ends_all(way: Way) -> None:
     kept: list[int] = []
+    before = set(multiprocessing.active_children())
     with pytest.raises(InputError, match="lr is -1"):
-        take_turns([config(2), config(3)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
+        way([config(2), config(3)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
     assert kept == [2]  # what was finished before stays
+    assert set(multiprocessing.active_children()) <= before
 
 
-def test_others_go_on_after_one_that_is_killed() -> None:
+@pytest.mark.parametrize("way", [take_turns, side_by_side])
+def test_others_go_on_after_one_that_is_killed(way: Way) -> None:
     kept: list[int] = []
-    killed = take_turns([config(4), config(2)], broken, 1, lambda config, _: kept.append(config.sub_gcns))
-    assert killed == ["gist, m = 4, seed 0 (status -9)"]
+    runs = [config(4), config(2), config(4, seed=1)]
+    killed = way(runs, broken, 2, lambda config, _: kept.append(config.sub_gcns))
+    assert sorted(killed) == [f"gist, m = 4, seed {seed} (status -9)" for seed in (0, 1)]
     assert kept == [2]
 
 
 def kill_one(wait: float = 0.01) -> threading.Thread:
-    """Kill the first process of a pool that appears from now on, in a thread; it looks every so many seconds."""
+    """Kill the first process that appears from now on, in a thread; it looks every so many seconds."""
     before = set(multiprocessing.active_children())
 
     def kill() -> None:
@@ -109,41 +93,16 @@ def kill_one(wait: float = 0.01) -> threading.Thread:
     return killer
 
 
-def test_a_pool_goes_on_after_a_kill(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    wanted = [config(1), config(2), config(2, seed=1)]
-    killer = kill_one()
-    records = RunStore(tmp_path, "data").run_all(wanted, 2, "runs")
-    killer.join()
-    assert "a process was killed; the other runs go on, 1 at once" in caplog.text
-    assert [record["config"]["sub_gcns"] for record in records] == [1, 2, 2]
-
-
 @pytest.mark.parametrize("wait", [0.0, 0.001, 0.003])
 def test_a_process_may_be_killed_while_others_start(wait: float) -> None:
     wanted, kept = [config(2, seed=seed) for seed in range(4)], list[int]()
     killer = kill_one(wait)
-    assert not train_side_by_side(wanted, 3, seed_of, lambda config, _: kept.append(config.seed))
+    killed = side_by_side(wanted, broken, 3, lambda config, _: kept.append(config.seed))
     killer.join()
-    assert sorted(kept) == [0, 1, 2, 3]
+    assert (len(killed), len(kept)) == (1, 3)
 
 
-def test_two_processes_that_are_killed_at_once_are_both_tried_again(tmp_path: Path) -> None:
-    wanted, kept = [config(2, seed=seed) for seed in range(3)], list[int]()
-    train = partial(killed_once, tmp_path)
-    assert not train_side_by_side(wanted, 2, train, lambda config, _: kept.append(config.seed))
-    assert sorted(kept) == [0, 1, 2]
-
-
-def test_a_wrong_setting_ends_runs_side_by_side() -> None:
-    kept: list[int] = []
-    before = set(multiprocessing.active_children())
-    with pytest.raises(InputError, match="lr is -1"):
-        train_side_by_side([config(2), config(3)], 1, wrong, lambda config, _: kept.append(config.sub_gcns))
-    assert kept == [2]
-    assert set(multiprocessing.active_children()) <= before
-
-
-def test_a_run_that_is_killed_alone_is_named_and_trained_again(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_is_named_and_trained_again(tmp_path: Path) -> None:
     wanted, store = [config(1), config(2)], RunStore(tmp_path, "data")
     killer = kill_one()
     with refused("1 run was killed: gist, m = 1, seed 0", "run the same command again"):
