@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.tables import table
 from gistgnn import GIST, Saving, load_run
-from gistgnn.checkpoint import Checkpoint, Checkpoints
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.io.models import model_path

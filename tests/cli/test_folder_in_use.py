@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn import GIST, Saving
-from gistgnn.checkpoint import Checkpoints
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
 from gistgnn.session.result import Result

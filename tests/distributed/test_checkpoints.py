@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gistgnn import GIST, InputError, Saving
-from gistgnn.checkpoint import Checkpoints
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.distributed import Ranks
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.refusals import refused

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from gistgnn import Saving, load_run
-from gistgnn.checkpoint import Checkpoint, Checkpoints
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints
 from gistgnn.errors import InputError
 from gistgnn.graphs import Standardisation
 from gistgnn.io import models

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST, Saving
-from gistgnn.checkpoint import Checkpoints
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.checkpoint.storage import saved_tensors
 from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gistgnn import GIST, Saving
-from gistgnn.checkpoint import Checkpoints, storage
+from gistgnn.io.checkpoints import Checkpoints, storage
 from tests.helpers.commands import run_program
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
@@ -145,7 +145,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from gistgnn import Saving
-from gistgnn.checkpoint import storage
+from gistgnn.io.checkpoints import storage
 from tests.helpers.resuming import fit, make
 real, left = storage.write_tensors, iter(range(9))
 def half(path, *args):

@@ -14,18 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from gistgnn import Saving
-from gistgnn.checkpoint import Checkpoints
+from gistgnn.io import tensors as tensor_files
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
-from gistgnn.theta import Store
-from gistgnn.theta.disk.tensor_file import EditableFile
+from gistgnn.theta import Store, disk
 from tests.helpers import phases
 from tests.helpers.resuming import fit, make
 from tests.theta.stores import values
 
 PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Phase(1, 2))
-CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
+CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_fallocate")
 
 
 def digest(folder: Path | None, kind: str = "") -> str:
@@ -52,21 +54,41 @@ def dies_at(n: int) -> None:
     """Let the n-th call be the last thing that this process does: half of it, where it writes."""
     count = iter(range(1, 10**9))
 
-    def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(real: Callable[..., Any], half: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if next(count) == n:
-                if real is write:
-                    file, data = args
-                    write(file, data[: len(data) // 2])
+                half(real, *args)
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*args, **kwargs)
 
         return call
 
-    write = EditableFile._write_some
-    EditableFile._write_some = wrapped(write)  # type: ignore[method-assign]
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
+    Path.write_bytes = wrapped(Path.write_bytes, half_of_bytes)  # type: ignore[method-assign]
+    shutil.copyfile = wrapped(shutil.copyfile, half_of_copy)
+    tensor_files.save_file = wrapped(tensor_files.save_file, half_of_file)  # type: ignore[attr-defined]
+    disk.scatter = wrapped(disk.scatter, half_of_tensor)  # type: ignore[attr-defined]
+
+
+def half_of_bytes(write: Callable[..., Any], path: Path, data: bytes) -> None:
+    write(path, data[: len(data) // 2])
+
+
+def half_of_file(save: Callable[..., Any], tensors: dict[str, Tensor], path: Path, *more: Any) -> None:
+    save(tensors, path, *more)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def half_of_copy(_: Callable[..., Any], source: Path, target: Path) -> None:
+    with Path(target).open("wb") as file:
+        file.write(Path(source).read_bytes()[:999])
+
+
+def half_of_tensor(scatter: Callable[..., Any], tensor: Tensor, cut: Any, values: Tensor) -> None:
+    before, half = tensor.clone().view(-1), tensor.numel() // 2
+    scatter(tensor, cut, values)
+    tensor.view(-1)[half:] = before[half:]
 
 
 def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
