@@ -54,7 +54,7 @@ def ready() -> ForkServerContext:
         "distributed",
         "planning",
     )
-    more = ("planning", "checkpoint.storage", "graphs.digits", "compare.many_runs")
+    more = ("planning", "graphs.digits", "compare.many_runs")
     others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
     context.set_forkserver_preload([*(f"gistgnn.{name}" for name in (*own, *more)), *others])
     return context

@@ -1,8 +1,9 @@
-"""Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases]`.
+"""Runs that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases | checkpoints]`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. With `phases` it has some. Prints one
-line for each n: n, whether it was killed, and a digest of Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Θ is in files; with `checkpoints` it
+is in memory, and with `phases` the run has some. Prints one line for each n: n, whether it was killed, and a digest of
+Θ, the moments and the best model.
 """
 
 import hashlib
@@ -32,12 +33,13 @@ CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_falloc
 
 def digest(folder: Path | None, kind: str = "") -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
-    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if folder else {}
-    gist = phases.make(**options) if kind else make(**options)
-    saving = Saving(folder / "checkpoints", resume=True) if folder else None
+    in_files = folder and kind != "checkpoints"
+    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if in_files else {}
+    gist = phases.make(**options) if kind == "phases" else make(**options)
+    saving = Saving(folder / "checkpoints", every=1, resume=True) if folder else None
     if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)
-    if kind:
+    if kind == "phases":
         result = phases.fit(gist, PHASES, saving=saving)
     else:
         result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)

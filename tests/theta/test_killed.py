@@ -33,3 +33,9 @@ def test_a_killed_run_ends_with_the_theta_of_an_unbroken_one(tmp_path: Path) -> 
 def test_a_run_in_phases_that_is_killed_goes_on(tmp_path: Path) -> None:
     """Also where a phase begins, and the moments of the one before are removed."""
     killed_again_and_again(tmp_path, 1, 1200, 31, "phases")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
+def test_a_run_that_is_killed_while_it_writes_checkpoints_goes_on(tmp_path: Path) -> None:
+    """With Θ in memory."""
+    killed_again_and_again(tmp_path, 1, 1200, 5, "checkpoints")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import torch
-from torch import Size, Tensor, nn
+from torch import Tensor, nn
 
 from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
@@ -21,7 +19,7 @@ from gistgnn.io.json_files import read_json, write_json
 from gistgnn.io.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
 from gistgnn.io.whole_files import remove_leftovers, replacing, sync
 from gistgnn.partition import Blocks
-from gistgnn.theta.initial import LargeTensorsInFiles
+from gistgnn.theta.disk_files import BEST, PARAMETERS, ROUND, STATE, State, check_shapes, unwritable, write_new
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import gather, gather_into, merge_shared, scatter
@@ -29,33 +27,10 @@ from gistgnn.theta.store import Store
 from gistgnn.theta.trained import Trained, is_counter
 from gistgnn.theta.whole_theta import WholeTheta
 
-PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 _START_AGAIN = "this Θ cannot be used: start the run again"
 
 _SubGCN = tuple[Mapping[str, Tensor], Blocks]  # its tensors by key (see `keyed`), and its blocks
-
-
-class _State(msgspec.Struct):
-    """What theta.json holds.
-
-    Args:
-        run: the id of these files.
-        round: how many rounds are over.
-        loss: of the last one.
-        pending: the last round is in its files, and may not be in Θ.
-        counters: the step counts of the moments, by key.
-        moments: the names of the files of the moments.
-        version: of this form.
-    """
-
-    run: str
-    round: int = 0
-    loss: float = 0.0
-    pending: bool = False
-    counters: dict[str, float] = {}
-    moments: list[str] = []
-    version: Literal[3] = 3
 
 
 class OnDisk(WholeTheta):
@@ -80,7 +55,7 @@ class OnDisk(WholeTheta):
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
         self.folder, self._lock = folder, FolderLock(folder, beside=True)
         try:
-            self._state = read_json(folder / STATE, _State, _START_AGAIN)
+            self._state = read_json(folder / STATE, State, _START_AGAIN)
         except FileNotFoundError as error:
             raise InputError(f"{folder / STATE} is missing; {_START_AGAIN}") from error
         self.files_id = self._state.run
@@ -88,7 +63,7 @@ class OnDisk(WholeTheta):
         self._moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
         specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in self._parameters.items()}
         super().__init__(spec.layout, spec.widths, specs)
-        _check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
+        check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         if self._state.pending:
             self._write_round()
         self.round, self.loss = self._state.round, self._state.loss
@@ -102,7 +77,7 @@ class OnDisk(WholeTheta):
         with locked(folder, beside=True):
             if not replace and folder.exists() and any(folder.iterdir()):
                 raise InputError(f"{folder} is not empty: resume from the Θ in it, remove it, or choose another folder")
-            _write_new(folder, spec, half=store.precision == "bf16")
+            write_new(folder, spec, half=store.precision == "bf16")
             return cls(spec, folder)
 
     @classmethod
@@ -296,7 +271,7 @@ class OnDisk(WholeTheta):
         try:
             yield self.folder / name
         except OSError as error:
-            raise _full(self.folder / name, error) from error
+            raise unwritable(self.folder / name, error) from error
 
     def _change_state(self, **changes: object) -> None:
         state = msgspec.structs.replace(self._state, **changes)
@@ -316,42 +291,3 @@ class OnDisk(WholeTheta):
 
 def _keys(subs: Sequence[_SubGCN]) -> list[str]:
     return list(dict.fromkeys(key for tensors, _ in subs for key in tensors))
-
-
-def _write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
-    """Write the model's initial values into a folder, in place of what is there; `half`: in bfloat16."""
-    temporary = folder.with_name(folder.name + ".tmp")
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        allocate(temporary / PARAMETERS, spec.tensor_specs(half=half))
-        tensors = map_tensors(temporary / PARAMETERS)
-        with LargeTensorsInFiles(temporary):
-            for name, value in spec.initial_tensors().items():
-                tensors[name].copy_(value)
-        sync(temporary / PARAMETERS)
-        write_json(temporary / STATE, _State(secrets.token_hex(16)))  # Θ may be made before a run's settings are known
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
-    except OSError as error:
-        raise _full(folder, error) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _full(path: Path, error: OSError) -> InputError:
-    return InputError(
-        f"cannot write {path}: {error.strerror or reason(error)}; make room, or choose another disk; the state "
-        "before is kept, and the run can be resumed from it"
-    )
-
-
-def _check_shapes(folder: Path, found: Mapping[str, Size], expected: Mapping[str, Size]) -> None:
-    """Raise InputError unless the Θ in a folder is of the model with the expected shapes."""
-    if differing := sorted(found.keys() ^ expected.keys()):
-        raise InputError(f"{folder} is of another model: '{differing[0]}' is not in both")
-    for name, shape in expected.items():
-        if found[name] != shape:
-            raise InputError(
-                f"{folder} is of another model: '{name}' is {list(found[name])} there, {list(shape)} in this one"
-            )
