@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmarks.tables import table
 from gistgnn import GIST, Saving, load_run
-from gistgnn.checkpoint import Checkpoint, Checkpoints
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints
 from gistgnn.io.models import model_path
 from gistgnn.nn import GCN
 from gistgnn.session.callbacks import InterruptWhen

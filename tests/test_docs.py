@@ -13,11 +13,8 @@ import torch
 from torch import nn
 
 from gistgnn.cli.main import make_parser
-from gistgnn.evaluation.scores import predict
 from gistgnn.io.models import write_model
-from gistgnn.sampling import whole_graph
 from tests.helpers.commands import run_program
-from tests.helpers.models import OURS, tiny_graph
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -69,19 +66,6 @@ def test_a_run_s_model_loads_as_the_docs_say(limit: int, tmp_path: Path, monkeyp
     write_model(tmp_path / "runs/mine", saved.state_dict(), limit)
     exec(block_with("how-to/evaluate.md", "weight_map"), {"model": model})
     assert all(torch.equal(*pair) for pair in zip(model.parameters(), saved.parameters(), strict=True))
-
-
-def test_a_model_wider_than_the_memory_is_run_as_the_docs_say(tmp_path: Path) -> None:
-    graph, widths = tiny_graph(60), (8, 8)
-    build = OURS["graphsage"]
-    model = build(widths).eval()
-    write_model(tmp_path, model.state_dict(), 500)
-    block = block_with("how-to/evaluate.md", "stored_model")
-    block, count = re.subn("parts=5000, sample=500", "parts=6, sample=5", block)
-    assert count == 1
-    names = {"build": build, "widths": widths, "graph": graph, "folder": tmp_path}
-    exec(block, names)
-    torch.testing.assert_close(predict(names["model"], whole_graph(graph)), predict(model, whole_graph(graph)))
 
 
 def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:

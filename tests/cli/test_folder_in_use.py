@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gistgnn import GIST, Saving
-from gistgnn.checkpoint import Checkpoints
 from gistgnn.graphs import load
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.nn import GCN
 from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.session.result import Result

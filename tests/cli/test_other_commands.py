@@ -74,7 +74,7 @@ def test_evaluate_on_a_graph_that_does_not_fit(cli: Cli, tmp_path: Path, own_gra
     (tmp_path / "run/model.safetensors").write_bytes(b"torn")
     torn = cli("evaluate", "run")
     assert torn.returncode == 2
-    assert "model.safetensors has no checksum" in torn.stderr
+    assert "model.safetensors is damaged" in torn.stderr
 
 
 def test_predict_writes_csv_and_npz_for_an_unlabelled_graph(cli: Cli, tmp_path: Path, own_graph: Path) -> None:

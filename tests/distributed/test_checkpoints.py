@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gistgnn import GIST, InputError, Saving
-from gistgnn.checkpoint import Checkpoints
 from gistgnn.distributed import Ranks
+from gistgnn.io.checkpoints import Checkpoints
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
@@ -99,7 +99,7 @@ def save_where_it_cannot_be_seen(ranks: Ranks, folder: Path) -> str:
 def test_checkpoints_that_ranks_do_not_share_are_refused(tmp_path: Path) -> None:
     messages = on_ranks(2, save_where_it_cannot_be_seen, tmp_path)
     assert messages[0] == messages[1]
-    assert "lacks rows of" in messages[0]
+    assert "has the files of 1 ranks, expected 2" in messages[0]
     assert not Checkpoints(tmp_path / "0").whole()
 
 

@@ -1,7 +1,6 @@
-"""Parts that share a forward pass, and plans for weights on disk."""
+"""Parts that share a forward pass."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,19 +11,15 @@ from torch_geometric.nn import GCNConv
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts
-from gistgnn.evaluation.budget import Budget, plan_layers
+from gistgnn.evaluation.budget import Budget
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.scores import predict
-from gistgnn.io import stored_tensor as tensor
-from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.nn import MODELS
 from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import Stack, tiny_graph
-from tests.io.stored_files import stored
 from tests.nn.strategies import examples
 
-from .cases import C, F, random_batch, random_model, whole
+from .cases import random_model
 
 GRAPH = tiny_graph(nodes=60)
 BATCH = replace(whole_graph(GRAPH), x=GRAPH.x.double())
@@ -78,49 +73,9 @@ def test_entries_within_parts(nodes: int, entries: list[tuple[int, int]], data: 
     assert actual.rowptr.dtype == actual.col.dtype == torch.int32
 
 
-def test_stored_weights_are_read_once_for_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builds = {
-        "ours": lambda: random_model("graphsage", [6, 6]),
-        "PyG's": lambda: Stack((6, 6), GCNConv).double(),
-    }
-    for name, build in builds.items():
-        model = build().eval()
-        (tmp_path / name).mkdir()
-        actual = stored(model, build, tmp_path / name)
-        read: list[int] = []
-        blocks = StoredTensor.blocks
-        with monkeypatch.context() as patch:
-            patch.setattr(StoredTensor, "blocks", lambda t, of=blocks, to=read: to.append(t.numel()) or of(t))
-            in_files = predict(actual, BATCH, Evaluation("parts", parts=6))
-        assert sum(read) == sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2)
-        torch.testing.assert_close(in_files, predict(model, BATCH, Evaluation("parts", parts=6)))
-
-
-def test_how_many_nodes_go_at_once(tmp_path: Path) -> None:
+def test_how_many_nodes_go_at_once() -> None:
     batch, ours, theirs = whole_graph(GRAPH), random_model("graphsage", [64]).float(), Stack((64,), GCNConv)
     plenty = Budget(2**40)
     assert nodes_at_once(theirs, batch, plenty) == 1
     assert 100 < nodes_at_once(ours, batch, plenty) < 10**6
-    for build in (lambda: random_model("graphsage", [64]).float(), lambda: Stack((64,), GCNConv)):
-        (tmp_path / build().__class__.__name__).mkdir()
-        actual = stored(build(), build, tmp_path / build().__class__.__name__)
-        assert nodes_at_once(actual, batch, plenty) > 10**6
-        reading = tensor._BLOCKS * tensor.BLOCK
-        counts = [nodes_at_once(actual, batch, Budget(reading + more)) for more in (-5, 0, 2**20, 2**21)]
-        assert counts[:2] == [1, 1]
-        assert 50 < counts[2] < counts[3] <= 2 * counts[2] + 1
     assert Evaluation("parts", memory=2**20, parts=6).prepare(ours, batch).describe()["parts"] == 6
-
-
-def test_chunks_of_nodes_are_larger_where_weights_are_read(tmp_path: Path) -> None:
-    build = lambda: MODELS["gcn"](F, (2048, 2048), C)  # noqa: E731
-    batch, model = random_batch(400), build().eval()
-    batch.__dict__["x"] = batch.x.float()
-    actual = stored(model, build, tmp_path)
-    for device in (None, 2**34):
-        budget = Budget(2**34, device)
-        wide, narrow = (plan_layers(m, batch, budget) for m in (actual, model))
-        assert wide.work > 1.4 * narrow.work
-        assert plan_layers(actual, batch, Budget(2**29, device and 2**29)).work < narrow.work * 2
-    with torch.no_grad():
-        torch.testing.assert_close(predict(actual, batch, Evaluation("layers", 2**29)), whole(model, batch))

@@ -1,16 +1,11 @@
 """A folder that one process writes is refused to others, until that process has ended."""
 
-import errno
-import logging
 import os
 import signal
 import socket
 import time
 from pathlib import Path
 
-import pytest
-
-from gistgnn.io import file_locks
 from gistgnn.io.folder_lock import FolderInUseError, FolderLock, locked
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
@@ -90,19 +85,6 @@ def test_a_lock_is_freed_with_its_object(tmp_path: Path) -> None:
     assert not (tmp_path / ".gistgnn.lock").exists()
 
 
-def test_a_disk_without_locks_is_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def none(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(file_locks, "lock", none)
-    with caplog.at_level(logging.WARNING, "gistgnn"), locked(tmp_path / "run"):
-        assert (tmp_path / "run/.gistgnn.lock").exists()
-    assert "has no locks: make sure that no other run writes there" in caplog.text
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with refused("cannot write", "file/run"):
@@ -117,14 +99,3 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     with refused("cannot write"):
         FolderLock(tmp_path / "run")
     assert (tmp_path / "mine").read_text() == "precious"
-
-
-def end_with_a_lock(folder: str) -> None:
-    """Keep a lock to the end of the process."""
-    lock = FolderLock(Path(folder))
-    lock.itself = lock  # type: ignore[attr-defined]  # so that it is not freed with its last name
-
-
-def test_a_process_that_ends_leaves_no_file(tmp_path: Path) -> None:
-    assert Forked(tmp_path, end_with_a_lock, str(tmp_path / "run")).completed().returncode == 0
-    assert not (tmp_path / "run/.gistgnn.lock").exists()

@@ -1,116 +1,193 @@
-import json
+"""Safetensors files: written, mapped, and refused where they are damaged; modules that take their tensors."""
+
+import errno
+import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from gistgnn.io import tensors as tensor_files
-from gistgnn.io.tensors import DTYPES, TensorFile, find_tensors, row_pieces, shards_of
+from gistgnn.io.tensors import (
+    DTYPES,
+    allocate,
+    assign,
+    check_digest,
+    map_tensors,
+    read_tensors,
+    row_pieces,
+    shards_of,
+    temporary_tensors,
+    write_tensors,
+)
+from gistgnn.nn import GraphSAGE
+from tests.evaluation.cases import C, F
+from tests.helpers.flips import every_byte, flipped
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 
+kinds = st.lists(
+    st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(list(DTYPES.values()))), min_size=1, max_size=5
+)
 
-def numbers(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    return (torch.randn(shape) * 50).to(dtype)
+
+def random(kinds: list[tuple[list[int], torch.dtype]]) -> dict[str, Tensor]:
+    return {f"t.{i}": (torch.randn(shape) * 50).to(dtype) for i, (shape, dtype) in enumerate(kinds)}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
 
 
 @examples
-@given(st.data(), st.sampled_from([1, 4096]))
-def test_what_was_saved_is_found_and_read(data: st.DataObject, page: int) -> None:
-    shapes = st.lists(st.integers(0, 5), max_size=3)
-    kinds = st.tuples(shapes, st.sampled_from(list(DTYPES.values())))
-    saved = {f"t{i}": numbers(*kind) for i, kind in enumerate(data.draw(st.lists(kinds, min_size=1, max_size=5)))}
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensor_files, "_PAGE", page)
-        path = Path(folder) / "t.safetensors"
-        save_file(saved, path)
-        places, file = find_tensors(path), TensorFile(path)
-        assert places.keys() == saved.keys()
-        for name, expected in saved.items():
-            assert places[name].nbytes == expected.nbytes
-            assert torch.equal(file.read(places[name]), expected)
-            if expected.dim():
-                rows = slice(*sorted(data.draw(st.tuples(*2 * [st.integers(0, len(expected))]))))
-                assert torch.equal(file.read(places[name], rows), expected[rows])
-            if expected.dim() == 2:
-                columns = slice(*sorted(data.draw(st.tuples(*2 * [st.integers(0, expected.shape[1])]))))
-                assert torch.equal(file.read(places[name], rows, columns), expected[rows, columns])
+@given(kinds)
+def test_what_was_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
+) -> None:
+    tensors, path = random(kinds), tmp_path_factory.getbasetemp() / "any.safetensors"
+    write_tensors(path, tensors)
+    assert same(read_tensors(path, ""), tensors)
+    assert same(load_file(path), tensors)
+
+
+@examples
+@given(kinds)
+def test_what_is_written_to_mapped_tensors_is_in_the_file(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
+) -> None:
+    tensors, path = random(kinds), tmp_path_factory.getbasetemp() / "mapped.safetensors"
+    path.unlink(missing_ok=True)
+    allocate(path, {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+    mapped = map_tensors(path)
+    assert same(mapped, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()})
+    for name, tensor in tensors.items():
+        mapped[name].copy_(tensor)
+    assert same(load_file(path), tensors)
+    assert same(map_tensors(path), tensors)
+
+
+def test_a_change_of_a_tensor_that_was_read_does_not_reach_the_file(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "t", {"a": torch.ones(3)})
+    read_tensors(tmp_path / "t", "")["a"].zero_()
+    assert read_tensors(tmp_path / "t", "")["a"].tolist() == [1, 1, 1]
 
 
 def test_a_file_that_is_replaced_stays_readable(tmp_path: Path) -> None:
-    path = tmp_path / "t.safetensors"
-    save_file({"t": torch.ones(3)}, path)
-    place, file = find_tensors(path)["t"], TensorFile(path)
-    save_file({"t": torch.zeros(3)}, tmp_path / "other")
-    (tmp_path / "other").replace(path)
-    assert file.read(place).tolist() == [1, 1, 1]
+    write_tensors(tmp_path / "t", {"a": torch.ones(3)})
+    found = read_tensors(tmp_path / "t", "")["a"]
+    save_file({"a": torch.zeros(3)}, tmp_path / "other")
+    (tmp_path / "other").replace(tmp_path / "t")
+    assert found.tolist() == [1, 1, 1]
 
 
-def written(path: Path, header: object, data: bytes = b"") -> Path:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return path
+def test_tied_and_turned_tensors_are_written(tmp_path: Path) -> None:
+    one = torch.randn(3, 4)
+    write_tensors(tmp_path / "t", {"a": one, "b": one, "turned": one.t()})
+    assert same(load_file(tmp_path / "t"), {"a": one, "b": one, "turned": one.t()})
 
 
-def entry(begin: int, end: int, *shape: int, dtype: str = "F32") -> dict[str, object]:
-    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+def test_every_flipped_byte_and_every_other_size_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    digest = write_tensors(path, {"a": torch.arange(40.0), "b": torch.ones(3, 2, dtype=torch.bfloat16)})
+    for place in every_byte(path):
+        with flipped(path, place), refused(f"{path} is damaged, or of another run", "; do it again"):
+            check_digest(path, digest, "do it again")
+    check_digest(path, digest, "do it again")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-1], whole + b"\0"):
+        path.write_bytes(damaged)
+        with refused("is damaged"):
+            check_digest(path, digest, "do it again")
 
 
-@pytest.mark.parametrize(
-    ("header", "size", "said"),
-    [
-        (b"{torn", 0, "JSONDecodeError"),
-        (b"[1]", 0, "TypeError"),
-        ({"t": entry(0, 8, 2)}, 7, "its tensors take"),
-        ({"t": entry(0, 8, 2)}, 9, "its tensors take"),
-        ({"t": entry(0, 8, 3)}, 8, "'t' [3] has 8 bytes"),
-        ({"t": entry(0, 8, -2, -1)}, 8, "'t' [-2, -1] has 8 bytes"),
-        ({"t": entry(4, 12, 2)}, 12, "a gap at byte 0"),
-        ({"t": entry(0, 8, 2), "u": entry(4, 12, 2)}, 12, "a gap at byte 8"),
-        ({"t": entry(0, 8, 2, dtype="F8")}, 8, "KeyError: 'F8'"),
-        ({"t": {"dtype": "F32"}}, 8, "KeyError"),
-    ],
-)
-def test_damaged_files(tmp_path: Path, header: object, size: int, said: str) -> None:
-    path = written(tmp_path / "t.safetensors", header, bytes(size))
-    with refused(f"{path} cannot be loaded", said, "make it again"):
-        find_tensors(path)
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for use in (lambda path: check_digest(path, "", "do it again"), lambda path: read_tensors(path, "do it again")):
+        with refused(str(tmp_path / "missing"), "No such file", "do it again"):
+            use(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    with refused("is no regular file"):
+        check_digest(tmp_path / "pipe", "", "do it again")
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
-    with refused("missing cannot be loaded (FileNotFoundError"):
-        find_tensors(tmp_path / "missing")
-    with refused("missing cannot be opened (No such file"):
-        TensorFile(tmp_path / "missing")
-    for content in (b"", b"torn", (2**60).to_bytes(8, "little") + b"{}"):
-        (tmp_path / "t").write_bytes(content)
-        with refused(f"it has {len(content)} bytes, and no header"):
-            find_tensors(tmp_path / "t")
+def test_numbers_that_no_file_holds_are_refused(tmp_path: Path) -> None:
+    with refused("'w' is torch.complex64, expected one of torch.float64", "convert it"):
+        write_tensors(tmp_path / "t", {"w": torch.zeros(2, dtype=torch.complex64)})
 
 
-def test_a_file_that_is_cut_short_later(tmp_path: Path) -> None:
-    path = tmp_path / "t.safetensors"
-    save_file({"t": torch.ones(100)}, path)
-    place, file = find_tensors(path)["t"], TensorFile(path)
-    with path.open("r+b") as opened:
-        opened.truncate(path.stat().st_size - 4)
-    with refused(f"{path} cannot be read (it is cut short)"):
-        file.read(place)
+def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with refused("No space left on device", "make room"):
+        temporary_tensors({"a": (torch.Size([3]), torch.float32)}, tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        allocate(tmp_path / "t", {"a": (torch.Size([3]), torch.float32)})
+    assert list(tmp_path.iterdir()) == []
 
 
-@given(st.integers(0, 30), st.integers(0, 9), st.integers(1, 40))
+def test_the_library_s_error_is_the_system_s(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_tensors(tmp_path, {"a": torch.ones(3)})
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(F, F), nn.Linear(F, F, bias=False)
+        self.up.weight = self.down.weight
+        self.register_buffer("twice", torch.ones(F))
+        self.register_buffer("absent", None)
+        self.register_buffer("kept", torch.ones(2, device="cpu"), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x).relu()) + self.twice
+
+
+@pytest.mark.parametrize("large", [1, 2**24])
+def test_a_module_takes_its_tensors(large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_files, "LARGE", large)
+    model, x = Tied(), torch.randn(3, F)
+    given = {name: tensor.detach() for name, tensor in model.named_parameters()} | {"twice": model.twice}
+    assert "up.weight" not in given
+    with torch.device("meta"):
+        empty = Tied()
+    found = assign(empty, given, "the file")
+    assert found.up.weight is found.down.weight
+    assert found.up.weight.requires_grad
+    assert (found.up.weight.data_ptr() == model.up.weight.data_ptr()) == (large == 1)
+    assert not found.training
+    assert torch.equal(found(x), model(x))
+
+
+def test_the_tensors_of_another_model_are_refused() -> None:
+    tensors = {name: tensor.detach() for name, tensor in GraphSAGE(F, (8,), C).named_parameters()}
+    with torch.device("meta"):
+        other, plain = GraphSAGE(F, (9,), C), nn.Linear(2, 2)
+    with refused("'convs.0.weight' is [8, 14] in the file and [9, 14] in the model"):
+        assign(other, tensors, "the file")
+    with refused("the file does not hold 'convs.0.weight'"):
+        assign(other, {}, "the file")
+    with refused("the file holds 'convs.0.bias', the model does not"):
+        assign(plain, tensors, "the file")
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 20)), st.integers(1, 30))
+def test_shards(sizes: dict[str, int], limit: int) -> None:
+    shards = shards_of(sizes, limit)
+    assert sorted(name for shard in shards for name in shard) == sorted(sizes)
+    assert all(len(shard) == 1 or sum(sizes[name] for name in shard) <= limit for shard in shards if shard)
+    assert len(shards) == 1 or all(shards)
+
+
+@given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))
 def test_row_pieces(rows: int, row_bytes: int, most: int) -> None:
     pieces = list(row_pieces(rows, row_bytes, most))
-    assert [row for piece in pieces for row in range(rows)[piece]] == list(range(rows))
+    assert [i for piece in pieces for i in range(piece.start, piece.stop)] == list(range(rows))
     assert all(piece.stop - piece.start == 1 or (piece.stop - piece.start) * row_bytes <= most for piece in pieces)
-
-
-def test_shards_are_filled_in_order() -> None:
-    sizes = dict(zip("abcdef", (4, 30, 5, 2, 8, 11), strict=True))
-    assert shards_of(sizes, 10) == [["a", "c"], ["d", "e"], ["b"], ["f"]]
-    assert shards_of(sizes, 60) == [list("abcdef")]
-    assert shards_of({"b": 30}, 10) == [["b"]]

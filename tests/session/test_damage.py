@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,14 @@ import pytest
 from torch import nn
 
 from gistgnn import Saving, load_run
-from gistgnn.checkpoint import Checkpoint, Checkpoints
-from gistgnn.errors import InputError
-from gistgnn.graphs import Standardisation
 from gistgnn.io import models
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints
+from gistgnn.runs.run_folder import check_files, read_record
 from gistgnn.session.saved_result import RESULT
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
 from tests.helpers.flips import every_byte, flipped, some_bytes
 from tests.helpers.models import OURS
-from tests.helpers.records import rewrite
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make, state
 
@@ -45,78 +42,53 @@ def test_every_flipped_byte_of_a_model_is_refused(saved: Path) -> None:
 
 
 def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    """All of its files; a byte of state.json may also leave the same values, as a capital E in 1e-05 does."""
-    saving = Saving(tmp_path / "checkpoints")
+    saving = Saving(tmp_path / "checkpoints", every=1)
     fit(make(), callbacks=after(2), saving=saving)
-    place = Checkpoints(saving.path).newest()
-    assert place
-    names = sorted(path.name for path in place.iterdir())
-    assert names == ["rank-00000.safetensors", "state.json"]
+    place = newest(saving)
     run_of = json.loads((place / "state.json").read_text())["run"]
-    whole = Checkpoint(place, run_of)._state
-    for name in names:
-        for at in every_byte(place / name):
-            with flipped(place / name, at):
-                assert refuses(lambda: Checkpoint(place, run_of), place, name, whole), (name, at)
+    for path in (tensors_of(place), place / "state.json"):
+        for at in every_byte(path)[:-1]:  # the last one is a newline
+            with flipped(path, at), refused(f"{path} ", f"; delete {place} to resume from round-00000001"):
+                Checkpoint(place, run_of)
     plain, resumed = make(), make()
     expected = state(plain, fit(plain))
     assert state(resumed, fit(resumed, saving=Saving(saving.path, resume=True))) == expected
 
 
-def refuses(opened: Callable[[], Checkpoint], place: Path, name: str, whole: dict[str, Any]) -> bool:
-    try:
-        return opened()._state == whole and name == "state.json"
-    except InputError as error:
-        return str(error).startswith(f"the checkpoint {place} cannot be read ({name} ") and "delete it to" in str(error)
-
-
-def test_a_damaged_checkpoint_does_not_resume(tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "checkpoints", every=1, resume=True)
-    fit(make(), callbacks=after(2), saving=saving)
+def newest(saving: Saving) -> Path:
     place = Checkpoints(saving.path).newest()
     assert place
-    for at in some_bytes(place / "rank-00000.safetensors", 8):
-        with (
-            flipped(place / "rank-00000.safetensors", at),
-            refused("rank-00000.safetensors", "delete it to resume from round-00000001"),
-        ):
-            fit(make(), saving=saving)
+    return place
 
 
-def test_a_checkpoint_s_file_of_another_run_or_round_is_named(tmp_path: Path) -> None:
+def tensors_of(place: Path) -> Path:
+    return next(place.glob("rank-00000-*.safetensors"))
+
+
+def test_a_checkpoint_s_file_of_another_run_or_round_is_refused(tmp_path: Path) -> None:
     saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
     fit(make(), callbacks=after(2), saving=saving)
     fit(make(seed=1), callbacks=after(2), saving=other)
-    before, newest = Checkpoints(saving.path).whole()
-    foreign = Checkpoints(other.path).newest()
-    assert foreign
-    for source, said in ((foreign, "is of another run"), (before, "is another file than the one")):
-        shutil.copy(source / "rank-00000.safetensors", newest)
-        with refused(f"rank-00000.safetensors {said}"):
+    before = Checkpoints(saving.path).whole()[0]
+    for source in (newest(other), before):
+        shutil.copy(tensors_of(source), tensors_of(newest(saving)))
+        with refused(f"{tensors_of(newest(saving))} is damaged, or of another run", "resume from round-00000001"):
             fit(make(), saving=saving)
-    shutil.copy(before / "rank-00000.safetensors", newest / "rank-00007.safetensors")
-    shutil.copy(before / "rank-00000.safetensors", newest)
-    with refused("cannot be read"):
-        fit(make(), saving=saving)
 
 
-def test_a_model_of_another_run_or_time_is_named(saved: Path, tmp_path: Path) -> None:
+def test_a_model_of_another_run_or_time_is_refused(saved: Path, tmp_path: Path) -> None:
     other = fit(make(seed=1)).save(tmp_path / "other")
     shutil.copy(other / models.SINGLE, saved)
-    with refused(f"{saved / models.SINGLE} is of another run", AGAIN):
+    with refused(f"{saved / models.SINGLE} is damaged, or of another run", AGAIN):
         load_run(saved, build)
     shutil.copy(other / RESULT, saved)
     load_run(saved, build)
-    path = saved / RESULT
-    rewrite(saved, {**json.loads(path.read_text()), "files": {models.SINGLE: "0" * 32}})
-    with refused("is another file than the one that was written here"):
-        load_run(saved, build)
 
 
 def test_a_model_that_the_result_does_not_list_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = (saved / models.SINGLE).read_bytes()
     result = load_run(saved, build)
-    monkeypatch.setattr(models.write_model, "__defaults__", (700, None))
+    monkeypatch.setattr(models.write_model, "__defaults__", (700,))
     result.save(saved, overwrite=True)
     assert (saved / models.INDEX).exists()
     load_run(saved, build)
@@ -136,7 +108,7 @@ def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest
     features = out / "features.safetensors"
     for at in every_byte(features):
         with flipped(features, at), refused(f"{features} "):
-            Standardisation.load(features)
+            check_files(out, read_record(out))
     for name in (RESULT, "features.safetensors", models.SINGLE):
         for at in some_bytes(out / name, 5):
             with flipped(out / name, at):
@@ -144,10 +116,12 @@ def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest
         before = (out / name).read_bytes()
         shutil.copy(other / name, out)
         if name != RESULT:
-            command_refused(capsys, f"{name} is of another run; {AGAIN}", "evaluate", out)
-            command_refused(capsys, f"{name} is of another run", *TRAIN, "--standardise", "--out", out, "--resume")
+            command_refused(capsys, f"{name} is damaged, or of another run", "evaluate", out)
+            command_refused(
+                capsys, f"{name} is damaged, or of another run", *TRAIN, "--standardise", "--out", out, "--resume"
+            )
         else:
-            command_refused(capsys, "is of another run", "predict", out, "--output", tmp_path / "p.csv")
+            command_refused(capsys, "of another run", "predict", out, "--output", tmp_path / "p.csv")
         (out / name).write_bytes(before)
     assert run("evaluate", out) == 0
 

@@ -1,8 +1,9 @@
-"""Runs with Θ in files that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases]`.
+"""Runs that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases | checkpoints]`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. With `phases` it has some. Prints one
-line for each n: n, whether it was killed, and a digest of Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Θ is in files; with `checkpoints` it
+is in memory, and with `phases` the run has some. Prints one line for each n: n, whether it was killed, and a digest of
+Θ, the moments and the best model.
 """
 
 import hashlib
@@ -14,28 +15,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from gistgnn import Saving
-from gistgnn.checkpoint import Checkpoints
+from gistgnn.io import tensors as tensor_files
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
-from gistgnn.theta import Store
-from gistgnn.theta.disk.tensor_file import EditableFile
+from gistgnn.theta import Store, disk
 from tests.helpers import phases
 from tests.helpers.resuming import fit, make
 from tests.theta.stores import values
 
 PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Phase(1, 2))
-CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
+CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_fallocate")
 
 
 def digest(folder: Path | None, kind: str = "") -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
-    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if folder else {}
-    gist = phases.make(**options) if kind else make(**options)
-    saving = Saving(folder / "checkpoints", resume=True) if folder else None
+    in_files = folder and kind != "checkpoints"
+    options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if in_files else {}
+    gist = phases.make(**options) if kind == "phases" else make(**options)
+    saving = Saving(folder / "checkpoints", every=1, resume=True) if folder else None
     if folder and not Checkpoints(folder / "checkpoints").newest():
         shutil.rmtree(folder / "theta", ignore_errors=True)
-    if kind:
+    if kind == "phases":
         result = phases.fit(gist, PHASES, saving=saving)
     else:
         result = fit(gist, saving=saving, optimizer_state="carry", epochs=7 * gist.sub_gcns)
@@ -52,21 +56,41 @@ def dies_at(n: int) -> None:
     """Let the n-th call be the last thing that this process does: half of it, where it writes."""
     count = iter(range(1, 10**9))
 
-    def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(real: Callable[..., Any], half: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if next(count) == n:
-                if real is write:
-                    file, data = args
-                    write(file, data[: len(data) // 2])
+                half(real, *args)
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*args, **kwargs)
 
         return call
 
-    write = EditableFile._write_some
-    EditableFile._write_some = wrapped(write)  # type: ignore[method-assign]
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
+    Path.write_bytes = wrapped(Path.write_bytes, half_of_bytes)  # type: ignore[method-assign]
+    shutil.copyfile = wrapped(shutil.copyfile, half_of_copy)
+    tensor_files.save_file = wrapped(tensor_files.save_file, half_of_file)  # type: ignore[attr-defined]
+    disk.scatter = wrapped(disk.scatter, half_of_tensor)  # type: ignore[attr-defined]
+
+
+def half_of_bytes(write: Callable[..., Any], path: Path, data: bytes) -> None:
+    write(path, data[: len(data) // 2])
+
+
+def half_of_file(save: Callable[..., Any], tensors: dict[str, Tensor], path: Path, *more: Any) -> None:
+    save(tensors, path, *more)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def half_of_copy(_: Callable[..., Any], source: Path, target: Path) -> None:
+    with Path(target).open("wb") as file:
+        file.write(Path(source).read_bytes()[:999])
+
+
+def half_of_tensor(scatter: Callable[..., Any], tensor: Tensor, cut: Any, values: Tensor) -> None:
+    before, half = tensor.clone().view(-1), tensor.numel() // 2
+    scatter(tensor, cut, values)
+    tensor.view(-1)[half:] = before[half:]
 
 
 def in_child(work: Callable[[], str | None]) -> tuple[int, str]:

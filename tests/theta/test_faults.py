@@ -12,7 +12,7 @@ import torch
 
 from gistgnn import GIST, Saving
 from gistgnn.errors import InputError
-from gistgnn.theta.disk.tensor_file import EditableFile
+from gistgnn.theta import disk
 from tests.helpers.models import OURS
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make
@@ -53,13 +53,13 @@ def test_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
 
 
 def wrong_size(folder: Path) -> None:
-    path = folder / "parameters" / "00001.safetensors"
+    path = folder / "parameters.safetensors"
     os.truncate(path, path.stat().st_size - 4)
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "wrong size": wrong_size,
-    "no files": lambda folder: shutil.rmtree(folder / "parameters"),
+    "no files": lambda folder: (folder / "parameters.safetensors").unlink(),
     "no state": lambda folder: (folder / "theta.json").unlink(),
     "torn state": lambda folder: (folder / "theta.json").write_text("{"),
     "other state": lambda folder: (folder / "theta.json").write_text('{"round": 1}'),
@@ -95,7 +95,7 @@ def test_a_checkpoint_of_an_earlier_round_is_refused(tmp_path: Path) -> None:
         fit(make(store=store("disk", tmp_path)), saving=saving)
 
 
-@pytest.mark.parametrize(("call", "step"), [("_write_some", 9), ("fsync", 1), ("rename", 1)])
+@pytest.mark.parametrize(("call", "step"), [("write_tensors", 1), ("fsync", 1), ("replace", 1)])
 def test_a_disk_that_fails_costs_the_round_at_most(
     tmp_path: Path, call: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_disk_that_fails_costs_the_round_at_most(
 
 def fails_at(at: int, call: str, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Do the work while the n-th call of a system function finds the disk full; say whether that came to pass."""
-    owner: Any = {"rename": Path, "fsync": os}.get(call, EditableFile)
+    owner: Any = {"replace": Path, "fsync": os}.get(call, disk)
     real, count = getattr(owner, call), iter(range(1, 10**6))
 
     def failing(*args: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
+from gistgnn.io.tensors import temporary_tensors
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Training
 from gistgnn.theta import initial
-from gistgnn.theta.initial import write_initial
+from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.ranks.sharded import Sharded
 from tests.distributed.launch import on_ranks
@@ -147,23 +149,23 @@ def test_theta_begins_alike_in_memory_and_on_disk(model: str, kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_start_is_written_in_pieces(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initial, "_STEP", 32)
+def test_a_start_in_temporary_files_is_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gist = GIST(lambda w: OURS["graphsage"](w, norm="batch"), (16, 9), 3)
     gains = Mean.of(gist._full_spec, gist.partition.split, None, zero=kind == "zero").gains(3)
     spec = replace(gist._full_spec, gains=gains)
     assert set(gains.values()) == {0.0 if kind == "zero" else 3**-0.5}
-    expected = spec.initial_tensors()
-    found = {name: torch.full_like(tensor, 7) for name, tensor in expected.items()}
-    pieces: list[str] = []
+    expected, files = spec.initial_tensors(), []
 
-    def put(name: str, start: int, written: Tensor) -> None:
-        pieces.append(name)
-        found[name].view(-1)[start : start + len(written)] = written
+    def noted(specs: Any, folder: Path) -> dict[str, Tensor]:
+        files.append(specs)
+        return temporary_tensors(specs, folder)
 
-    write_initial(spec, put)
-    assert equal(found, expected)
-    assert pieces.count("convs.1.weight") > 2
+    monkeypatch.setattr(initial, "LARGE", 1)
+    monkeypatch.setattr(initial, "temporary_tensors", noted)
+    with LargeTensorsInFiles(tmp_path):
+        assert equal(spec.initial_tensors(), expected)
+    assert len(files) >= 4
+    assert not list(tmp_path.iterdir())
 
 
 def on_rank(ranks: Ranks, place: str) -> list[dict[str, Tensor]]:

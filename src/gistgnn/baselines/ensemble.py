@@ -39,7 +39,7 @@ class EnsembleScorer(Scorer):
                 logits = self._logits(member)
                 self._best[i] = self._validation(logits), logits
         seconds = 0.0
-        for i, member in enumerate(members_of(self._running.refresh())):
+        for i, member in enumerate(members_of(self._running.module)):
             begun = time.perf_counter()
             logits = self._logits(member)
             seconds += time.perf_counter() - begun

@@ -52,7 +52,7 @@ def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Pat
 
 def _prepare(out: Path, args: argparse.Namespace) -> None:
     """Remove what --overwrite replaces; refuse to replace anything else."""
-    from gistgnn.checkpoint import Checkpoints
+    from gistgnn.io.checkpoints import Checkpoints
     from gistgnn.io.whole_files import check_writable
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
@@ -77,7 +77,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     Raises:
         InputError: the folder holds another finished run, a damaged file, or this run diverged.
     """
-    from gistgnn.checkpoint import Checkpoints, require_same_run
+    from gistgnn.io.checkpoints import Checkpoints, require_same_run
     from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
     from gistgnn.session.saved_result import RESULT
 

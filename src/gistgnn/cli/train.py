@@ -132,7 +132,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
-    record = gist.theta.read_on_rank_0(lambda: write_run(out, describe(), result.model, scale))
+    record = ranks.lead(lambda: write_run(out, describe(), result.model, scale))
     if result.interrupted:
         return _interrupted(out, stop, ranks, best=True)
     if diverged:

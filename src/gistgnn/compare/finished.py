@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.io.records import CHECKSUM, VERSION, read_record, write_record
+from gistgnn.io.json_files import read_json, write_json
 from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)
-
-_VERSION = 1  # of the files
 
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
@@ -25,10 +23,10 @@ def file_of(directory: Path, prefix: str, request: Any) -> Path:
 
 
 def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
-    """Return the content of a file; None if it does not fit the request, is missing, damaged or of another version."""
+    """Return the content of a file; None if it does not fit the request, is missing or damaged."""
     try:
-        record = read_record(path, _VERSION, {}, "it is done again")
-        content = {name: value for name, value in record.items() if name not in (CHECKSUM, VERSION)}
+        content = read_json(path, dict[str, Any], "it is done again")
+        content.pop("checksum")
         return content if fits(content) else None
     except FileNotFoundError:
         return None
@@ -41,7 +39,7 @@ def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
 
 def write(path: Path, content: Any) -> None:
     """Write a file, whole or not at all."""
-    write_record(path, content, _VERSION)
+    write_json(path, content)
 
 
 def measure_all(

@@ -10,14 +10,12 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.io.column_blocks import column_blocks
-from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn import GNN, SparseMatrix
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
 
-WORK = 2**27  # bytes of a chunk of nodes: with weights in memory, larger chunks are not faster
-_STORED_ROWS = 4096  # nodes of a chunk: with fewer, a CPU would wait for weights on disk
+WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096
 _ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
 READ_ENTRY = 32
@@ -96,7 +94,7 @@ class Costs:
     """The memory that a model needs on a graph, in bytes.
 
     Attributes:
-        resident: needed all the time: operators, a cached product, weights being read, scores and the output. The
+        resident: needed all the time: operators, a cached product, scores and the output. The
             output for a stored graph is used piece by piece.
         preparing: peak while the operators are computed.
         least_work: the smallest possible chunk of nodes.
@@ -112,9 +110,8 @@ class Costs:
         self.cache_product = isinstance(first, Propagation) and dense and (computed or product <= largest_cached)
         self.layers = tuple(_sizes(gnn, batch, self.cache_product))
         operators, self.preparing = _operators(gnn, batch)
-        self.reading = reading_bytes(gnn)
         columns = max(layer.scores for layer in self.layers) + (0 if batch.is_stored else gnn.out_features)
-        self.resident = operators + self.reading + self.column(columns)
+        self.resident = operators + self.column(columns)
         if self.cache_product and not computed:
             self.resident += product
         entries = [max(layer.entry, READ_ENTRY * batch.is_stored) for layer in self.layers]
@@ -174,7 +171,7 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
         )
     left = budget.compute - costs.resident
     most = left - costs.column(costs.narrowest)
-    work = min(max(costs.least_work, _work(costs, left, gpu=budget.device is not None)), most)
+    work = min(max(costs.least_work, min(WORK, left // 4)), most)
     room = left - work
     if budget.device is None:
         in_file = costs.features(costs.widest) > room
@@ -185,14 +182,6 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
     columns = min(columns, costs.widest)
     disk = costs.features(columns) if in_file else 0
     return Plan(in_file, columns, work, costs.cache_product, costs.layers, disk)
-
-
-def _work(costs: Costs, left: int, *, gpu: bool) -> int:
-    """Return a good size in bytes for a chunk of nodes. Every chunk reads weights on disk again."""
-    if not costs.reading:
-        return min(WORK, left // 4)
-    wanted = _STORED_ROWS * max(layer.row(costs.size) for layer in costs.layers)
-    return left // 2 if gpu else min(max(WORK, wanted), left // 2)
 
 
 def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:

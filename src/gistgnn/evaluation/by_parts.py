@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs
 from gistgnn.evaluation.predictions import Output
 from gistgnn.graphs.clustering import Clusters, cluster
-from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
 from gistgnn.sampling.cluster_ranges import ClusterRanges, Renumbered, StoredRanges
@@ -131,26 +129,19 @@ def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
 
 
-def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:
+def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
     """Return how many nodes one forward pass of a model should take, at least 1.
 
-    If the weights are on disk, every forward pass reads them once: it takes as many nodes as the memory allows. If they
-    are in memory, a model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part
-    at a time, because it may treat a batch as a whole. ``reading``: bytes for weights being read from disk; None: ask
-    the model.
+    A model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part at a time,
+    because it may treat a batch as a whole.
     """
-    gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
-    if gnn is None and not reading:
+    gnn = as_gnn(model)
+    if gnn is None:
         return 1
     size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
-    if gnn is not None:
-        layers = Costs(gnn, batch, largest_cached=0).layers
-        node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
-    else:  # a layer may hold the features of both ends of every edge
-        widest = max(chain(batch.x.shape[1:], *(t.shape for t in chain(model.parameters(), model.buffers()))))
-        node = size * widest * (6 + 2 * degree)
-    room = budget.compute - reading if reading else min(WORK, budget.compute)
-    return max(int(room / (node + _ENTRY * degree)), 1)
+    layers = Costs(gnn, batch, largest_cached=0).layers
+    node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
+    return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
 
 
 def _groups(chosen: Array, sizes: Array, most: int) -> list[Array]:

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import logging
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,22 +12,23 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
-from gistgnn.io.digests import problem_with
-from gistgnn.io.tensors import TensorFile, read_header, write_tensors
+from gistgnn.io.tensors import write_tensors
 from gistgnn.io.whole_files import replacing
+from gistgnn.utils.checksums import checksum
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
 METHODS = ("metis", "stream", "random")
 
 # Part of the cache key: raise it when the same graph gets other clusters, or files get another form.
-_VERSION = 3
+_VERSION = 4
 
 log = logging.getLogger(__name__)
 
@@ -196,16 +196,15 @@ def _read(path: Path | None) -> tuple[npt.NDArray[np.int64], bool] | None:
     """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
-    if problem := problem_with(path):
-        log.warning("%s %s: its clusters are computed again", path, problem)
+    try:
+        with safe_open(path, "pt") as file:
+            metadata, part = file.metadata(), file.get_tensor("part")
+        if metadata["graph"] != path.stem or metadata["checksum"] != str(checksum(part)):
+            raise ValueError("its checksum does not fit")
+        return part.numpy().astype(np.int64), metadata["symmetric"] == "True"
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
         return None
-    places, metadata = read_header(path)
-    if metadata.get("graph") != path.stem:
-        log.warning("%s is of another graph: its clusters are computed again", path)
-        return None
-    with closing(TensorFile(path)) as file:
-        part = file.read(places["part"]).numpy().astype(np.int64)
-    return part, metadata["symmetric"] == "True"
 
 
 def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) -> Path | None:
@@ -213,7 +212,7 @@ def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) ->
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:
             numbers = torch.from_numpy(part).int()
-            specs = {"part": (numbers.shape, numbers.dtype)}
-            write_tensors(temporary, specs, lambda _: [numbers], {"symmetric": str(symmetric), "graph": path.stem})
+            about = {"symmetric": str(symmetric), "graph": path.stem, "checksum": str(checksum(numbers))}
+            write_tensors(temporary, {"part": numbers}, about)
             return path
     return None

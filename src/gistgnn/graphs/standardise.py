@@ -1,6 +1,5 @@
 """Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.io.digests import RUN, check_file
-from gistgnn.io.tensors import TensorFile, find_tensors, write_tensors
+from gistgnn.io.tensors import read_tensors, write_tensors
 from gistgnn.io.whole_files import replacing
 
 WORDS_BELOW = 0.1  # share of features that are not 0
@@ -73,15 +71,10 @@ class Standardisation:
         """Return the graph with scaled features."""
         return graph.with_features(self.features(graph.x))
 
-    def save(self, path: Path, run: str = "") -> str:
-        """Write a safetensors file with the id of the run, and return its digest.
-
-        An existing file is replaced in one step.
-        """
-        tensors = {"mean": self.mean.cpu(), "std": self.std.cpu()}
-        specs = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+    def save(self, path: Path) -> str:
+        """Write a safetensors file, and return its digest; an existing file is replaced in one step."""
         with replacing(path) as temporary:
-            return write_tensors(temporary, specs, lambda name: [tensors[name]], {RUN: run})
+            return write_tensors(temporary, {"mean": self.mean, "std": self.std})
 
     @classmethod
     def load(cls, path: Path) -> "Standardisation":
@@ -90,9 +83,7 @@ class Standardisation:
         Raises:
             InputError: the file is missing or damaged.
         """
-        check_file(path, "train the run again")
-        places, file = find_tensors(path), TensorFile(path)
-        if missing := {"mean", "std"} - places.keys():
+        tensors = read_tensors(path, "train the run again")
+        if missing := {"mean", "std"} - tensors.keys():
             raise InputError(f"{path} has no '{min(missing)}'; train the run again")
-        with closing(file):
-            return cls(file.read(places["mean"]), file.read(places["std"]))
+        return cls(tensors["mean"].clone(), tensors["std"].clone())

@@ -2,23 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import math
+import threading
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeGuard
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.io.tensors import Place, Readable, TensorFile, row_pieces
+from gistgnn.io.tensors import row_pieces
 from gistgnn.utils.prefetch import prefetch
 
+_PAGE = 4096
 BLOCK = 2**26  # bytes of rows that are read at once
 _BLOCKS = 4  # in memory at once: in use, waiting, being converted, and as it was read
 READING = _BLOCKS * BLOCK  # bytes that the stored tensors of a model take while it runs, at most
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies: ``offset`` is the position of its first byte in the safetensors file."""
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Readable(Protocol):
+    """A source of tensors that can be read in parts: a file, memory, or other ranks."""
+
+    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+        """Read a tensor, or some rows and columns of it; see `TensorFile.read`."""
+
+
+class TensorFile:
+    """An open safetensors file that several threads may read. It stays readable when another file takes its name.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, mode: Literal["rb", "r+b"] = "rb") -> None:
+        self.path, self._lock = path, threading.Lock()
+        try:
+            self._file = path.open(mode, buffering=0)
+        except OSError as error:
+            raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
+
+    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
+        """Read a tensor of this file, or some rows and columns with start and stop, into new memory on the host.
+
+        Raises:
+            InputError: the file is cut short, or cannot be read.
+        """
+        if rows is None:
+            out = torch.empty(place.shape, dtype=place.dtype, device="cpu")
+            self.fill(out, place.offset)
+            return out
+        width = math.prod(place.shape[1:])
+        offset = place.offset + rows.start * width * place.dtype.itemsize
+        columns = columns or slice(0, width)
+        wanted = columns.stop - columns.start
+        if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # the disk gives whole pages, so whole rows
+            out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype, device="cpu")
+            self.fill(out, offset)
+            return out if wanted == width else out[:, columns].contiguous()
+        out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype, device="cpu")
+        starts = range(columns.start, len(out) * width, width)
+        self.fill_from(out, [(offset + start * out.itemsize, wanted * out.itemsize) for start in starts])
+        return out
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def fill(self, out: Tensor, offset: int) -> None:
+        """Read consecutive bytes, from a position of the file on, into a contiguous tensor; see `fill_from`."""
+        self.fill_from(out, [(offset, out.nbytes)])
+
+    def fill_from(self, out: Tensor, spans: Sequence[tuple[int, int]]) -> None:
+        """Read several spans of the file, each a position and a number of bytes, one after another into a tensor.
+
+        Raises:
+            InputError: the file is cut short, or cannot be read.
+        """
+        data, done = memoryview(out.view(-1).view(torch.uint8).numpy().data), 0
+        try:
+            with self._lock:
+                for offset, size in spans:
+                    self._file.seek(offset)
+                    end = done + size
+                    while done < end:  # the system moves at most 2 GiB at once
+                        if not (count := self._file.readinto(data[done:end])):
+                            raise OSError("it is cut short")
+                        done += count
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
+
 
 _METHODS = ("size", "dim", "numel", "nelement", "element_size", "is_floating_point", "is_complex", "__len__")
 _ATTRIBUTES = ("shape", "dtype", "device", "layout", "ndim", "nbytes", "itemsize", "is_cuda", "is_cpu", "is_meta")

@@ -1,231 +1,225 @@
-"""Safetensors files: where the tensors lie, reading parts of them, and writing them.
+"""Tensors in safetensors files: written, mapped into memory, and compared with their digests.
 
-Files are read, not mapped. The pages of a mapping count as the process's memory, and a mapped file that is cut short
-ends the process with a signal.
+A mapped tensor is an ordinary one. The system reads its pages when they are used, and gives them up when memory is
+short.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import mmap
 import os
-import stat
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import torch
 import xxhash
-from torch import Tensor
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.digests import DIGEST, PLACE, UNKNOWN
-from gistgnn.utils.tensor_bytes import bytes_of
+from gistgnn.io.whole_files import sync, temporary_path
 
 _FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _INTEGERS = {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
 DTYPES = {**_FLOATS, **_INTEGERS, "BOOL": torch.bool}  # by their names in a file's header
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more
-_LONGEST_HEADER = 100_000_000  # bytes, as the safetensors library allows
-_PAGE = 4096
+LARGE = 2**24  # bytes: a smaller tensor is copied rather than mapped where it lasts
+
+Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of every tensor, by name
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a tensor lies: ``offset`` is the position of its first byte in the safetensors file."""
-
-    path: Path
-    offset: int
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the file."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def find_tensors(path: Path) -> dict[str, Place]:
-    """Return where every tensor of a safetensors file lies; the tensors themselves are not read.
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
+    """Write a safetensors file, wait until it is on the disk, and return its digest.
 
     Raises:
-        InputError: the file is missing, unreadable, no safetensors file, or cut short.
+        InputError: safetensors has no such type of numbers.
+        OSError: the file cannot be written; nothing of it is left.
+    """
+    seen, plain = set[int](), dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        if tensor.dtype not in NAMES:
+            raise InputError(f"'{name}' is {tensor.dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
+        value = tensor.detach().cpu().contiguous()
+        plain[name] = value.clone() if value.data_ptr() in seen else value  # a tied parameter
+        seen.add(value.data_ptr())
+    try:
+        save_file(plain, path, dict(metadata or {"format": "pt"}))
+        sync(path)
+    except (SafetensorError, OSError) as error:
+        path.unlink(missing_ok=True)
+        raise _os_error(error) from error
+    return file_digest(path)
+
+
+def _os_error(error: Exception) -> OSError:
+    """Return safetensors's error as one of the system, whose number it says in words."""
+    number = re.search(r"os error (\d+)", str(error))
+    if isinstance(error, OSError) or not number:
+        return error if isinstance(error, OSError) else OSError(reason(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])))
+
+
+def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, mapped; a change of a tensor does not reach the file.
+
+    Raises:
+        InputError: the file is missing, or no safetensors file.
     """
     try:
-        return read_header(path)[0]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{path} cannot be loaded ({reason(error)}): make it again") from error
+        path.stat()  # for the system's own error
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        why = getattr(error, "strerror", None) or reason(error)
+        raise InputError(f"{path} cannot be read ({why}); {advice}") from error
 
 
-def read_header(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
-    """Return where every tensor of a safetensors file lies, and the metadata of the file.
-
-    Raises:
-        OSError: the file cannot be read.
-        Exception: one of those that `find_tensors` catches; the file is damaged.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
-        raise ValueError("it is no regular file")
+def file_digest(path: Path) -> str:
+    """Return the digest of a whole file, xxh3_128."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        size = path.stat().st_size
-        if size < 8 or length > min(_LONGEST_HEADER, size - 8):
-            raise ValueError(f"it has {size} bytes, and no header of safetensors")
-        header = json.loads(file.read(length))
-    metadata = header.pop("__metadata__", {})
-    return _places(path, header, 8 + length, size), metadata
+        if not path.stat().st_size:
+            return xxhash.xxh3_128_hexdigest(b"")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+            return xxhash.xxh3_128_hexdigest(pages)
 
 
-def _places(path: Path, header: dict[str, Any], start: int, size: int) -> dict[str, Place]:
-    """Return the places in a header; the tensors must fill the file from `start` to `size` without a gap."""
-    places: dict[str, Place] = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        place = Place(path, start + begin, tuple(map(int, entry["shape"])), DTYPES[entry["dtype"]])
-        if min(place.shape, default=0) < 0 or end - begin != place.nbytes:
-            raise ValueError(f"'{name}' {list(place.shape)} has {end - begin} bytes")
-        places[name] = place
-    covered = start
-    for place in sorted(places.values(), key=lambda place: (place.offset, place.nbytes)):
-        if place.offset != covered:
-            raise ValueError(f"its tensors leave a gap at byte {covered - start}")
-        covered += place.nbytes
-    if covered != size:
-        raise ValueError(f"it has {size} bytes, its tensors take {covered}")
-    return places
+def check_digest(path: Path, digest: str, advice: str) -> None:
+    """Read a file once, and compare it with its digest.
 
-
-class Readable(Protocol):
-    """A source of tensors that can be read in parts: a file, memory, or other ranks."""
-
-    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Read a tensor, or some rows and columns of it; see `TensorFile.read`."""
-
-
-class TensorFile:
-    """An open safetensors file that several threads may read. It stays readable when another file takes its name.
+    Args:
+        path: the file.
+        digest: the one that it must have.
+        advice: what to do about a damaged file; it ends the message.
 
     Raises:
-        InputError: the file cannot be opened.
+        InputError: the file is missing, or another one.
     """
-
-    def __init__(self, path: Path, mode: Literal["rb", "r+b"] = "rb") -> None:
-        self.path, self._lock = path, threading.Lock()
-        try:
-            self._file = path.open(mode, buffering=0)
-        except OSError as error:
-            raise InputError(f"{path} cannot be opened ({error.strerror}): make it again") from error
-
-    def read(self, place: Place, rows: slice | None = None, columns: slice | None = None) -> Tensor:
-        """Read a tensor of this file, or some rows and columns with start and stop, into new memory on the host.
-
-        Raises:
-            InputError: the file is cut short, or cannot be read.
-        """
-        if rows is None:
-            out = torch.empty(place.shape, dtype=place.dtype, device="cpu")
-            self.fill(out, place.offset)
-            return out
-        width = math.prod(place.shape[1:])
-        offset = place.offset + rows.start * width * place.dtype.itemsize
-        columns = columns or slice(0, width)
-        wanted = columns.stop - columns.start
-        if wanted == width or wanted * place.dtype.itemsize < _PAGE:  # the disk gives whole pages, so whole rows
-            out = torch.empty(rows.stop - rows.start, *place.shape[1:], dtype=place.dtype, device="cpu")
-            self.fill(out, offset)
-            return out if wanted == width else out[:, columns].contiguous()
-        out = torch.empty(rows.stop - rows.start, wanted, dtype=place.dtype, device="cpu")
-        starts = range(columns.start, len(out) * width, width)
-        self.fill_from(out, [(offset + start * out.itemsize, wanted * out.itemsize) for start in starts])
-        return out
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def fill(self, out: Tensor, offset: int) -> None:
-        """Read consecutive bytes, from a position of the file on, into a contiguous tensor; see `fill_from`."""
-        self.fill_from(out, [(offset, out.nbytes)])
-
-    def fill_from(self, out: Tensor, spans: Sequence[tuple[int, int]]) -> None:
-        """Read several spans of the file, each a position and a number of bytes, one after another into a tensor.
-
-        Raises:
-            InputError: the file is cut short, or cannot be read.
-        """
-        data, done = memoryview(out.view(-1).view(torch.uint8).numpy().data), 0
-        try:
-            with self._lock:
-                for offset, size in spans:
-                    self._file.seek(offset)
-                    end = done + size
-                    while done < end:  # the system moves at most 2 GiB at once
-                        if not (count := self._file.readinto(data[done:end])):
-                            raise OSError("it is cut short")
-                        done += count
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be read ({error.strerror or error}): make it again") from error
+    if path.exists() and not path.is_file():  # a pipe would wait for ever
+        raise InputError(f"{path} is no regular file; {advice}")
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {advice}") from error
+    if found != digest:
+        raise InputError(f"{path} is damaged, or of another run: its checksum does not fit; {advice}")
 
 
-Specs = Mapping[str, tuple[Sequence[int], torch.dtype]]  # the shape and type of every tensor, by name
+def allocate(path: Path, specs: Specs) -> None:
+    """Make a safetensors file of zeros that has its room on the disk: writing to its pages cannot fail.
+
+    Raises:
+        OSError: the disk has no room for it; nothing of it is left.
+    """
+    header, end = dict[str, Any](), 0
+    for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):  # aligns the numbers
+        begin, end = end, end + shape.numel() * dtype.itemsize
+        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    try:
+        with path.open("xb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            file.truncate(8 + len(text) + end)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, 8 + len(text) + end)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
-def write_tensors(
-    path: Path, specs: Specs, values: Callable[[str], Iterable[Tensor]], metadata: Mapping[str, str] | None = None
-) -> str:
-    """Write a safetensors file with its digest (see `gistgnn.io.digests`), and wait until it is on the disk.
+def map_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, mapped: a change of a tensor changes the file.
 
-    ``values`` returns the values of a tensor on the host, in consecutive pieces; it is called once for each tensor.
-    ``metadata`` are texts by name, for `read_header`.
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError: it is no safetensors file, or cut short.
+    """
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, path.stat().st_size)))
+    header.pop("__metadata__", None)
+    raw = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)[8 + length :]
+    if len(raw) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
+        raise ValueError("it is cut short")
+    return {name: _view(raw, entry) for name, entry in header.items()}
+
+
+def _view(raw: Tensor, entry: Mapping[str, Any]) -> Tensor:
+    begin, end = entry["data_offsets"]
+    return raw[begin:end].view(DTYPES[entry["dtype"]]).view(entry["shape"])
+
+
+def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
+    """Return tensors of zeros on the pages of a temporary file, which is gone when they are.
+
+    Raises:
+        InputError: the folder, or that for temporary files, has no room for them.
+    """
+    path = temporary_path((folder or Path(tempfile.gettempdir())) / "tensors")
+    try:
+        allocate(path, specs)
+        return map_tensors(path)
+    except OSError as error:
+        why = error.strerror or reason(error)
+        raise InputError(f"cannot write to {path.parent}: {why}; make room, or point TMPDIR to another disk") from error
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
+    """Give a module built on the meta device its parameters and buffers; those of `LARGE` bytes are not copied.
+
+        with torch.device("meta"):  # takes no memory
+            model = build(widths)
+        model = assign(model, read_model(folder, advice), str(folder))
+
+    Args:
+        module: it is changed. Tensors that are neither parameters nor buffers stay on the meta device.
+        tensors: by name. For a tied parameter, one of its names is enough.
+        where: what holds the tensors, for messages.
 
     Returns:
-        The digest.
+        The module in evaluation mode.
 
     Raises:
-        InputError: safetensors has no such type of numbers.
-        OSError: the file cannot be written.
+        InputError: a tensor is missing, unknown to the module, or of another shape.
     """
-    header, order, _ = make_header(specs, {DIGEST: UNKNOWN, **(metadata or {})})
-    hashed = xxhash.xxh3_128(header)
-    with path.open("wb") as file:
-        file.write(header)
-        for name in order:
-            for piece in values(name):
-                data = bytes_of(piece)
-                hashed.update(data)
-                file.write(data)
-        file.seek(PLACE)
-        file.write(hashed.hexdigest().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    return hashed.hexdigest()
+    slots = _slots(module)
+    if unknown := tensors.keys() - {name for names in slots for name in names}:
+        raise InputError(f"{where} holds '{min(unknown)}', the model does not: build the model that was saved")
+    for names in slots:
+        own = next(getattr(owner, key) for owner, key in names.values())
+        name = next((name for name in names if name in tensors), None)
+        if name is None and not own.is_meta:  # a buffer that is not saved may have been built elsewhere
+            continue
+        if name is None:
+            raise InputError(f"{where} does not hold '{next(iter(names))}': build the model that was saved")
+        if (found := tensors[name]).shape != own.shape:
+            shapes = f"{list(found.shape)} in {where} and {list(own.shape)} in the model"
+            raise InputError(f"'{name}' is {shapes}: build the model that was saved")
+        value = found.detach().to(own.dtype)
+        value = value.clone() if value.nbytes < LARGE else value
+        value = nn.Parameter(value, own.requires_grad) if isinstance(own, nn.Parameter) else value
+        for owner, key in names.values():
+            setattr(owner, key, value)
+    return module.eval()
 
 
-def make_header(specs: Specs, metadata: Mapping[str, str] | None = None) -> tuple[bytes, list[str], int]:
-    """Return the header of a safetensors file, the names in the order of the values, and the bytes of all values.
-
-    Raises:
-        InputError: safetensors has no such type of numbers.
-    """
-    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))  # aligns the numbers
-    header: dict[str, Any] = {"__metadata__": {**(metadata or {}), "format": "pt"}}
-    begin = 0
-    for name in order:
-        shape, dtype = specs[name]
-        if dtype not in NAMES:
-            raise InputError(f"'{name}' is {dtype}, expected one of {', '.join(map(str, NAMES))}: convert it")
-        end = begin + math.prod(shape) * dtype.itemsize
-        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
-        begin = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, order, begin
+def _slots(module: nn.Module) -> list[dict[str, tuple[nn.Module, str]]]:
+    """Return every name of each parameter or buffer, and where it belongs."""
+    slots: dict[int, dict[str, tuple[nn.Module, str]]] = {}
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        for key, tensor in {**owner._parameters, **owner._buffers}.items():
+            if tensor is not None:
+                slots.setdefault(id(tensor), {})[f"{prefix}.{key}" if prefix else key] = owner, key
+    return list(slots.values())
 
 
-def shards_of(sizes: Mapping[str, int], limit: int = LIMIT) -> list[list[str]]:
+def shards_of(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
     """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
 
     A tensor that takes more has a file of its own, after the others.

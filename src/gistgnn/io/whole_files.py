@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from gistgnn.errors import InputError, reason
-from gistgnn.io import file_locks
 
 TEMPORARY = ".gistgnn-"
 """Begins the names of all temporary files, so that what a killed process left can be told from a user's files."""
@@ -21,63 +23,50 @@ def replacing(path: Path) -> Iterator[Path]:
         InputError: the folder cannot be made or written, the disk is full, or `path` is a pipe or a device. An older
             file at `path` is unchanged.
     """
-    temporary = handle = None
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
+    temporary = temporary_path(path)
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(f"cannot write {path}: it is a pipe, a socket or a device; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-", suffix=path.suffix)
-        temporary = Path(name)
-        handle = _keep_locked(handle)
+        temporary.touch(exist_ok=False)
         yield temporary
-        with temporary.open("r+b") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        sync(temporary)
         temporary.replace(path)
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
-        if temporary is not None:
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if handle is not None:
-            os.close(handle)
+
+
+def temporary_path(path: Path) -> Path:
+    """A new name beside `path`, which says which process uses it."""
+    return path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}-{path.name}")
 
 
 def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
-    """Remove the temporary files and locks that killed processes left in a folder.
-
-    A file that a living process holds stays, and so do all files where the file system has no locks.
+    """Remove the temporary files of processes that have ended. No other process writes the folder meanwhile.
 
     Args:
         folder: it need not exist.
         within: patterns of more folders in it, such as "theta" or "runs/*".
     """
-    if not file_locks.HAS_LOCKS:
-        return
     for pattern in ("", *(f"{each}/" for each in within)):
         for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
-            with contextlib.suppress(OSError):
-                _remove_if_free(path)
+            process = path.name.removeprefix(TEMPORARY).partition("-")[0]
+            if process.isdecimal() and (int(process) == os.getpid() or not psutil.pid_exists(int(process))):
+                path.unlink(missing_ok=True)
 
 
-def _remove_if_free(path: Path) -> None:
-    """Remove a file unless a process has locked it."""
-    handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":  # Windows opens no folder
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        file_locks.lock(handle)
-        path.unlink()
+        os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _keep_locked(handle: int) -> int | None:
-    """Lock a file as long as its handle is open; close it where that would not help."""
-    with contextlib.suppress(OSError):
-        if file_locks.HAS_LOCKS:
-            file_locks.lock(handle)
-            return handle
-    os.close(handle)
-    return None
 
 
 def check_writable(directory: Path) -> None:
@@ -98,11 +87,4 @@ def check_writable(directory: Path) -> None:
 def unwritable(path: Path, error: Exception) -> InputError:
     """Return the error for a path that cannot be written."""
     why = getattr(error, "strerror", None) or reason(error)
-    return InputError(f"cannot write {path}: {why}; choose a directory that can be written")
-
-
-def _umask() -> int:
-    """Return the umask of the process, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    return InputError(f"cannot write {path}: {why}; make room, or choose a directory that can be written")

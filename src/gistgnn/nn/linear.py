@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gistgnn.io.stored_tensor import StoredTensor
 from gistgnn.nn.function import Function
 from gistgnn.nn.sparse import SparseMatrix, add_product, multiply
 
@@ -32,12 +31,10 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
 
 
 def fits(weight: Tensor) -> bool:
-    """Tell whether the products of a weight can be one function: not in files, which are read block by block, and not
-    under autocast, which chooses the types of torch's own functions alone.
-    """
+    """Whether the products of a weight can be one function: not under autocast, which chooses types of torch's own."""
     device = weight.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return not autocast and not isinstance(weight, StoredTensor)
+    return not autocast
 
 
 class _Linear(Function):

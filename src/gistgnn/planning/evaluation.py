@@ -67,7 +67,7 @@ def plan_evaluation(
     least = Costs(gnn, batch, 0).least if gnn else 0  # where there is less, the run does not fit, and the plan says so
     budget = Budget(*(wanted.memory or max(free, least) for free in room))
     if wanted.parts is not None:
-        most = nodes_at_once(model, graph.whole, budget, reading)
+        most = nodes_at_once(model, graph.whole, budget)
         return _by_parts(model, graph, (wanted.parts, wanted.sample), sizes, ledger, most)
     method = wanted.method
     if method == "auto" and gnn:

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from gistgnn.accounting.footprint import moments_of
 from gistgnn.accounting.operations import Operations
-from gistgnn.checkpoint import KEPT
 from gistgnn.errors import InputError, reason
 from gistgnn.gist import GIST
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.io.stored_tensor import READING
+from gistgnn.io.checkpoints import KEPT
 from gistgnn.layout.axes import Widths, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.planning.evaluation import PlannedEvaluation, plan_evaluation
@@ -188,7 +187,7 @@ class _Run:
         with self._stage("preparing evaluation"), torch.no_grad():
             with self._ledger.uncounted() if self._streams else nullcontext():  # evaluation reads Θ where it lies
                 self._model = self._build(gist.widths, config.device).eval()
-            self._reading = min(READING, found.theta) if self._streams else 0
+            self._reading = 0
             self._whole = self._prepare_evaluation(self._model, self._reading)
             found.method = self._whole.method
         self._runner = make_runner(config.runner)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import InputError
+from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.runs.run_folder import CHECKPOINTS, read_record
 from gistgnn.session.saved_result import RESULT

@@ -10,33 +10,42 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
-from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.io import records
-from gistgnn.io.digests import check_file
-from gistgnn.io.models import INDEX, find_model, index_checksum, model_path
-from gistgnn.io.stored_model import LARGE, stored_model
+from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.io.json_files import read_json
+from gistgnn.io.models import model_files, model_path, read_model
+from gistgnn.io.tensors import assign, check_digest
 from gistgnn.layout.axes import construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
 from gistgnn.session.description import describe_graph
 from gistgnn.session.result import Result
-from gistgnn.session.saved_result import RESULT, VERSION, write_result
+from gistgnn.session.saved_result import RESULT, write_result
 from gistgnn.settings import Training
 from gistgnn.utils.formats import plural
-from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.provenance import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
-_SCHEMA: records.Schema = {"run": str, "config": dict, "graph": dict, "history": list, "files": dict}  # of result.json
+
+
+class _Record(msgspec.Struct):
+    """The entries that every result.json has."""
+
+    version: Literal[1]
+    run: str
+    config: dict[str, Any]
+    graph: dict[str, Any]
+    history: list[dict[str, Any]]
+    files: dict[str, str]
 
 
 def result_json(
@@ -60,7 +69,7 @@ def write_run(
 
     A run that was interrupted keeps its checkpoints. Returns the record, which is what result.json holds.
     """
-    more = {FEATURES: scale.save(out / FEATURES, record["run"])} if scale else {}
+    more = {FEATURES: scale.save(out / FEATURES)} if scale else {}
     if not scale:
         (out / FEATURES).unlink(missing_ok=True)  # left by a run that this one replaces
     record = write_result(out, record, model, more)
@@ -90,7 +99,7 @@ def read_record(out: Path) -> dict[str, Any]:
         InputError: it is missing, damaged, or not a result of this version.
     """
     try:
-        record = records.read_record(out / RESULT, VERSION, _SCHEMA, _advice(out))
+        record = read_json(out / RESULT, dict[str, Any], _advice(out))
     except FileNotFoundError as error:
         if Checkpoints(out / CHECKPOINTS).newest():
             advice = "it holds a run that trains or was killed: end it by Ctrl-C, or resume it by --resume"
@@ -98,6 +107,7 @@ def read_record(out: Path) -> dict[str, Any]:
             advice = "give the directory of a `gistgnn train` run"
         raise InputError(f"{out} holds no {RESULT}: {advice}") from error
     try:
+        msgspec.convert(record, _Record)
         config_of(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{out / RESULT} cannot be read ({reason(error)}); {_advice(out)}") from error
@@ -110,15 +120,10 @@ def check_files(out: Path, record: dict[str, Any]) -> None:
     Raises:
         InputError: a file is missing, damaged or of another run; or the folder holds another model's file.
     """
-    files, advice = record["files"], _advice(out)
-    for name, digest in files.items():
-        if name != INDEX:
-            check_file(out / Path(name).name, advice, digest=digest, run=record["run"])
-        elif index_checksum(out / INDEX) != digest:
-            raise InputError(f"{out / INDEX} is of another run; {advice}")
-    places = find_model(out)
-    for path in (model_path(out), *(place.path for place in places.values())):
-        if path.name not in files:
+    for name, digest in record["files"].items():
+        check_digest(out / Path(name).name, digest, _advice(out))
+    for path in (model_path(out), *model_files(out)):
+        if path.name not in record["files"]:
             raise InputError(f"{path} is not of the run whose {RESULT} is beside it: remove it")
 
 
@@ -153,8 +158,7 @@ def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     `build` is the function that makes a model of the user's own: the one that was given to `GIST`, or to --model.
     Without it such a model is refused: the code that result.json names does not run unasked.
 
-    If the model would take more than a quarter of the available memory, its large weights stay in their files (see
-    `gistgnn.io.stored_model`).
+    Its large weights are mapped: the system reads their pages from the files when they are used.
 
     Raises:
         InputError: a file is missing, unreadable, or does not fit the others.
@@ -170,10 +174,8 @@ def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
             model = config.meta_model(sizes["features"], sizes["classes"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
-    taken = sum(tensor.nbytes for tensor in model.state_dict().values())
-    wide = taken > available_bytes(torch.device("cpu")) // 4
     config = replace(config, standardise=record.get("standardised", config.standardise))
-    return config, record, stored_model(model, find_model(out), above=LARGE if wide else None)
+    return config, record, assign(model, read_model(out, _advice(out)), str(out))
 
 
 def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Callable[..., Any] | None) -> nn.Module:

@@ -170,7 +170,8 @@ class Loop:
 
     def _score(self, seconds: float) -> None:
         state = self._state
-        score = self._gist.theta.read_on_rank_0(self._validated)
+        self._running.refresh()
+        score = self._gist.ranks.lead(self._validated)
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
         state.since_best += 1
         if self._metric.better(score, state.best_score):
@@ -180,7 +181,7 @@ class Loop:
 
     def _validated(self) -> float:
         assert self._validate is not None
-        model = self._running.refresh()
+        model = self._running.module
         with evaluation_mode(model):
             return self._metric.number(self._validate(model))
 

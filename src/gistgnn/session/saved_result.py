@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.io import records
+from gistgnn.io.json_files import plain, write_json
 from gistgnn.io.models import write_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
@@ -27,16 +27,17 @@ def write_result(
         more: the digests of other files of the run that are in the folder, by name.
 
     Returns:
-        The record with what is added: the digests of the files, the version and the checksum.
+        The record with what is added: the version, and the digests of the files.
 
     Raises:
         InputError: the folder cannot be written.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 
-    files = write_model(folder, model.state_dict(), run=record.get("run"))
+    files = write_model(folder, model.state_dict())
     with replacing(folder / CURVES) as path:
         plot_curves(record, path)
     write_report(folder / REPORT, run_page(record))
-    listed = {**record, "files": {**files, **(more or {})}}
-    return records.write_record(folder / RESULT, listed, VERSION, indent=2)
+    listed = {"version": VERSION, **record, "files": {**files, **(more or {})}}
+    write_json(folder / RESULT, listed, indent=2)
+    return plain(listed)

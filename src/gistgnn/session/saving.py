@@ -1,6 +1,5 @@
 """Save the state of a run while it trains."""
 
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -9,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Size
-
-from gistgnn.checkpoint import Checkpoint, Checkpoints, Part, storage
 from gistgnn.distributed import World
-from gistgnn.errors import InputError, reason
-from gistgnn.io.digests import run_id
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints, Part
 from gistgnn.io.folder_lock import FolderLock
+from gistgnn.io.json_files import plain
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_flag, check_kind
 
@@ -72,8 +68,7 @@ class Saver:
         self._checkpoints = Checkpoints(saving.path)
         self._background = ThreadPoolExecutor(1, "gistgnn-saver")
         self._lock: FolderLock | None = None  # on rank 0
-        # The checkpoint that all ranks are writing: rounds, state, shapes. Rank 0 declares it whole.
-        self._open: tuple[int, dict[str, Any], dict[str, Size]] | None = None
+        self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
 
     def begin(self) -> Checkpoint | None:
         """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder.
@@ -104,12 +99,12 @@ class Saver:
 
     def save(self, rounds: int, state: dict[str, Any]) -> None:
         """Begin to write Θ and the rest of the state, as they are after some rounds."""
-        theta, state = self._theta, json.loads(json.dumps(state))  # the original changes in the next round
+        theta, state = self._theta, plain(state)  # the original changes in the next round
         if theta.shard is not None:
             parts = theta.checkpoint()
             theta.reading(self._background.submit(self._write, rounds, state, parts, theta.shard))
             if theta.shards > 1:
-                self._open = rounds, state, {name: part.shape for name, part in parts.items()}
+                self._open = rounds, state
 
     def round_is_over(self, rounds: int) -> None:
         """Note how many rounds are done, and declare the open checkpoint whole: all ranks have written their part."""
@@ -119,8 +114,8 @@ class Saver:
 
     def _complete_open(self) -> None:
         if self._open:
-            (rounds, state, shapes), self._open = self._open, None
-            self._ranks.lead(lambda: self._complete(rounds, state, shapes))
+            (rounds, state), self._open = self._open, None
+            self._ranks.lead(lambda: self._complete(rounds, state))
 
     def finish(self) -> None:
         """Wait until everything is on disk.
@@ -150,17 +145,11 @@ class Saver:
             log.info("torchrun has restarted the ranks: they go on after round %d; rounds lost: %d", kept, lost)
 
     def _write(self, rounds: int, state: dict[str, Any], parts: Mapping[str, Part], shard: int) -> None:
-        place = self._checkpoints.place(rounds)
-        try:
-            if parts:
-                storage.write_parts(place, parts, shard, run_id(self._run))
-        except OSError as error:
-            raise InputError(
-                f"cannot write {place}: {error.strerror or reason(error)}; make room and resume the run: the last "
-                "checkpoint is kept"
-            ) from error
+        if not self._theta.lasts:
+            self._checkpoints.write(rounds, parts, shard)
         if self._theta.shards == 1:
-            self._complete(rounds, state, {name: part.shape for name, part in parts.items()})
+            self._complete(rounds, state)
 
-    def _complete(self, rounds: int, state: dict[str, Any], shapes: Mapping[str, Size]) -> None:
-        self._checkpoints.complete(rounds, state, self._run, shapes, self._theta.files_id)
+    def _complete(self, rounds: int, state: dict[str, Any]) -> None:
+        files = 0 if self._theta.lasts else self._theta.shards
+        self._checkpoints.complete(rounds, state, self._run, files, self._theta.files_id)

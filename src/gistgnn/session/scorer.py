@@ -25,10 +25,7 @@ SCORED = ("validation", "test")
 
 
 class Running:
-    """The full model with the parameters that Θ has at the time, kept from one evaluation to the next.
-
-    `module` and `refresh` are for rank 0, within `Theta.read_on_rank_0`.
-    """
+    """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation to the next."""
 
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:
         self._theta, self._spec = theta, spec
@@ -36,13 +33,14 @@ class Running:
 
     @property
     def module(self) -> nn.Module:
-        """The model as it was when it was last refreshed."""
-        return self.refresh() if self._module is None else self._module
-
-    def refresh(self) -> nn.Module:
-        """The model with the parameters that Θ has now."""
-        self._module = self._theta.running_model(self._spec, self._module)
+        """The model as it was when it was last refreshed; for rank 0."""
+        assert self._module is not None
         return self._module
+
+    def refresh(self) -> None:
+        """Give the model the parameters that Θ has now; all ranks call this."""
+        model = self._theta.running_model(self._spec, self._module)
+        self._module = model if self._theta.exchange.ranks.leads else None
 
     def best(self) -> nn.Module:
         """The model with the parameters of the best Θ; all ranks call this."""
@@ -107,7 +105,8 @@ class Scorer:
                 self._inference = self._prepare(self._running.module)
             return self._inference.describe()
 
-        self.description = self._theta.read_on_rank_0(work)
+        self._running.refresh()
+        self.description = self._theta.exchange.ranks.lead(work)
 
     def __call__(self, stand_in: nn.Module | None = None) -> ScoreTable:
         """Return the scores on validation and test nodes, on every rank.
@@ -115,14 +114,15 @@ class Scorer:
         Args:
             stand_in: a narrow model that has the output of the full model (see `GIST.stand_in`); None: there is none.
         """
-        return self._theta.read_on_rank_0(lambda: self._score(stand_in))
+        if stand_in is None:
+            self._running.refresh()
+        return self._theta.exchange.ranks.lead(lambda: self._score(stand_in))
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
         if stand_in is not None:
             return self._table(self._predicted(stand_in, self._inference_of(stand_in)))
-        model = self._running.refresh()
         begun = time.perf_counter()
-        found = self._predicted(model)
+        found = self._predicted(self._running.module)
         self._passes.append(time.perf_counter() - begun)
         return self._table(found)
 

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
-from gistgnn.checkpoint import Checkpoints
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.io.digests import run_id
+from gistgnn.io.checkpoints import Checkpoints, run_id
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule

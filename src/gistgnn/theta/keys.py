@@ -1,12 +1,12 @@
-"""What the tensors of Θ are called in checkpoints and in the journal of a Θ in files."""
+"""What the tensors of Θ are called in checkpoints and in the files of a round."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from gistgnn.checkpoint import Checkpoint
 from gistgnn.errors import InputError
+from gistgnn.io.checkpoints import Checkpoint
 from gistgnn.theta.trained import Moments
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
@@ -35,10 +35,10 @@ def moment_of(key: str) -> str:
 def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
     """Raise InputError unless a checkpoint holds a Θ of these shapes."""
     for name, shape in shapes.items():
-        if f"{THETA}{name}" not in saved.tensors:
+        if f"{THETA}{name}" not in saved.shapes:
             raise InputError(
                 f"the checkpoint holds no '{name}': the run keeps its parameters in its own files; resume with --store "
                 "disk, or start again"
             )
-        if (found := saved.tensors[f"{THETA}{name}"][0]) != shape:
+        if (found := saved.shapes[f"{THETA}{name}"]) != shape:
             raise InputError(f"'{name}' is {list(found)} in the checkpoint, {list(shape)} in this model: start again")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import Ranks, World
-from gistgnn.io.stored_model import held_model
+from gistgnn.io.checkpoints import Checkpoint, Part
+from gistgnn.io.tensors import assign
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
@@ -57,7 +57,8 @@ class InMemory(WholeTheta):
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> InMemory:
         """Make Θ with the model's initial values, on the model's device or on the host, as the store says."""
         device = spec.device if store.place.holds == "device" else torch.device("cpu")
-        tensors = {name: tensor.to(device) for name, tensor in spec.initial_tensors().items()}
+        given = spec.init is not None  # by the caller, who keeps it
+        tensors = {name: tensor.to(device, copy=given) for name, tensor in spec.initial_tensors().items()}
         theta = cls(spec.layout, spec.widths, tensors, streams=store.place.streams)
         if isinstance(ranks, Ranks):
             theta.exchange = SendToAll(ranks, theta.slices, theta.specs, device)
@@ -135,9 +136,11 @@ class InMemory(WholeTheta):
         return module.eval()
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model with a copy of the parameters, or with these themselves where they are on the host."""
+        """The full model with a copy of the parameters, or with large ones themselves where they are on the host."""
+        if not self.exchange.ranks.leads:
+            return spec.on_meta()
         if self.streams:
-            return held_model(spec.on_meta(), self.tensors).to(spec.device)
+            return assign(spec.on_meta(), self.tensors, "Θ").to(spec.device)
         return self.full_model(spec, module=module)
 
     def checkpoint(self) -> dict[str, Part]:
@@ -148,12 +151,13 @@ class InMemory(WholeTheta):
         """Resume from a checkpoint."""
         check_held(saved, self.shapes)
         self.round = rounds
-        saved.read({f"{THETA}{name}": Part.whole(tensor) for name, tensor in self.tensors.items()})
-        for key in saved.tensors:
+        for name, tensor in self.tensors.items():
+            tensor.copy_(saved.tensor(f"{THETA}{name}"))
+        for key in saved.shapes:
             name, device = name_of(key), self.tensors[name_of(key)].device
             if key.startswith(BEST):
-                self.best[name] = saved.read_whole(key, device)
+                self.best[name] = saved.tensor(key).to(device, copy=True)
             elif key.startswith(MOMENTS):  # torch's optimisers count their steps on the host
                 moment = moment_of(key)
                 where = "cpu" if moment == "step" else device
-                self.moments.setdefault(name, {})[moment] = saved.read_whole(key, where)
+                self.moments.setdefault(name, {})[moment] = saved.tensor(key).to(where, copy=True)

@@ -55,9 +55,9 @@ class ModelSpec:
             return construct(self.build, self.widths, shared=self.shared)
 
     def initial_tensors(self) -> dict[str, Tensor]:
-        """The initial parameters and buffers of Θ, by name, on the host."""
+        """The initial parameters and buffers of Θ, by name, on the host; those of `init` are not copied."""
         if self.init is not None:
-            return {name: tensor.detach().cpu().clone() for name, tensor in self.init.items()}
+            return {name: tensor.detach().cpu() for name, tensor in self.init.items()}
         tensors = {name: tensor.detach() for name, tensor in named_tensors(self.from_seed()).items()}
         for name, gain in self.gains.items():
             tensors[name] *= gain

@@ -47,7 +47,7 @@ STORES = {
         streams=True,
     ),
     "disk": Place(
-        "gistgnn.theta.disk.on_disk:OnDisk",
+        "gistgnn.theta.disk:OnDisk",
         "in files in the run's folder, with one sub-GCN at a time in memory",
         holds="disk",
         streams=True,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
+from gistgnn.io.checkpoints import Checkpoint, Part
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.exchange import Exchange
@@ -21,8 +21,6 @@ from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import Store
 from gistgnn.theta.trained import RoundReport, Trained
-
-T = TypeVar("T")
 
 
 class Theta(ABC):
@@ -164,8 +162,8 @@ class Theta(ABC):
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model with the parameters of Θ, in evaluation mode.
 
-        Parameters in memory are copied. Large parameters on disk, or on other ranks, are read when the model runs.
-        With several ranks, all of them call this.
+        Parameters in memory are copied; large ones in files are mapped. With several ranks, all of them call this.
+        Where Θ is sharded, rank 0 collects the parameters, and the other ranks get a model without values.
 
         Args:
             spec: the model.
@@ -174,17 +172,15 @@ class Theta(ABC):
         """
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model on its device with the parameters that Θ has now; on rank 0, within `read_on_rank_0`.
+        """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values.
+
+        All ranks call this.
 
         Args:
             spec: the model.
             module: the module of the last call, which may be filled again.
         """
         return self.full_model(spec)
-
-    def read_on_rank_0(self, work: Callable[[], T]) -> T:
-        """Do some work on rank 0 that reads Θ, and return its result on all ranks; all ranks call this."""
-        return self.exchange.ranks.lead(work)
 
     def communication(self, local_steps: int) -> dict[str, Any] | None:
         """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""

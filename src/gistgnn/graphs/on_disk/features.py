@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.on_disk.reading import ArrayFile, Ranges
-from gistgnn.io.stored_tensor import Part, StoredTensor
-from gistgnn.io.tensors import Place, row_pieces
+from gistgnn.io.stored_tensor import Part, Place, StoredTensor
+from gistgnn.io.tensors import row_pieces
 
 _PIECE = 2**24  # bytes of features that are in memory at once while all of them are read
 _LARGE = 2**26  # bytes from which on there is a check whether they fit in memory

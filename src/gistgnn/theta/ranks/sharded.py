@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.checkpoint import Checkpoint, Part
 from gistgnn.distributed import Ranks, World
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
+from gistgnn.io.checkpoints import Checkpoint, Part
+from gistgnn.io.tensors import assign
 from gistgnn.partition import Blocks
-from gistgnn.theta.initial import write_initial
+from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
-from gistgnn.theta.ranks.reader import Reader
+from gistgnn.theta.ranks.collect import collect
 from gistgnn.theta.ranks.shares import Piece, Shares
 from gistgnn.theta.slices import Cut, gather
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
 from gistgnn.theta.trained import Moments, Trained, fill, give_moments, is_counter
 
-T = TypeVar("T")
 Entry = tuple[str, str | None]  # a tensor's name, and the key of its moment (None: the tensor itself)
 Item = tuple[int, Piece, str | None]  # a sub-GCN, a piece of its slice, and the key of a moment likewise
 
@@ -56,7 +55,6 @@ class Sharded(Theta):
         self.moments: Moments = {}  # this rank's rows
         self.counters: dict[str, dict[str, float]] = {}
         self.best: dict[str, Tensor] = {}
-        self._reader_of_rows = Reader(ranks, self.shares, lambda best: self.best if best else self.rows)
         self._keys: dict[str, list[str]] = {}  # of the moments when the open round began
         self._received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
 
@@ -65,17 +63,11 @@ class Sharded(Theta):
         """Make Θ with the model's initial values; every rank keeps its own rows."""
         assert isinstance(ranks, Ranks)
         theta = cls(spec, ranks)
-        write_initial(spec, theta.write_flat)
+        with LargeTensorsInFiles():
+            for name, value in spec.initial_tensors().items():
+                own = theta.shares.rows(name, ranks.rank)
+                theta.rows[name].copy_(value.view(-1, *value.shape[1:])[own.start : own.stop])
         return theta
-
-    def write_flat(self, name: str, start: int, values: Tensor) -> None:
-        """Set entries of the flat tensor from `start` on; entries that other ranks own are skipped."""
-        own, rest = self.shares.rows(name, self.ranks.rank), self.specs[name].shape[1:].numel()
-        first, last = max(start, own.start * rest), min(start + len(values), own.stop * rest)
-        if first < last:
-            self.rows[name].view(-1)[first - own.start * rest : last - own.start * rest] = values[
-                first - start : last - start
-            ]
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t: this rank receives the slices of its sub-GCNs."""
@@ -126,19 +118,18 @@ class Sharded(Theta):
         """Resume from a checkpoint: this rank reads its own rows."""
         check_held(saved, self.shapes)
         self.round = rounds
-        parts = {}
-        for key, (shape, _) in saved.tensors.items():
+        for key, shape in saved.shapes.items():
             name, rows = name_of(key), self.rows[name_of(key)]
             if key.startswith(BEST):
                 rows = self.best[name] = torch.empty_like(rows)
             elif key.startswith(MOMENTS) and is_counter(moment_of(key), shape, self.specs[name].shape):
-                self.counters.setdefault(name, {})[moment_of(key)] = float(saved.read_whole(key))
+                self.counters.setdefault(name, {})[moment_of(key)] = float(saved.tensor(key))
                 continue
             elif key.startswith(MOMENTS):
                 rows = self.moments.setdefault(name, {})[moment_of(key)] = torch.empty_like(rows)
             if rows.numel():
-                parts[key] = self._part(name, rows)
-        saved.read(parts)
+                own = self.shares.rows(name, self.ranks.rank)
+                rows.copy_((saved.rows(key, own.start, own.stop) if shape else saved.tensor(key)).view_as(rows))
 
     def _part(self, name: str, rows: Tensor) -> Part:
         shape = self.specs[name].shape
@@ -146,23 +137,10 @@ class Sharded(Theta):
         return Part(own, shape, self.shares.rows(name, self.ranks.rank).start)
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
-        """The full model, which reads its large weights from the other ranks when it runs on rank 0.
-
-        All ranks call this. It runs within `read_on_rank_0`; the other ranks get a model without values.
-        """
+        """The full model on rank 0, with its large weights in a temporary file; see `Theta.full_model`."""
+        found = collect(self.ranks, self.shares, self.best if best and self.best else self.rows)
         full = spec.on_meta()
-        self.read_on_rank_0(lambda: self._reader_of_rows.give(full, best=best and bool(self.best)))
-        return full.to(spec.device) if self.ranks.leads else full
-
-    def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
-        """The full model that reads its large weights from the other ranks; see `full_model`."""
-        full = spec.on_meta()
-        self._reader_of_rows.give(full, best=False)
-        return full.to(spec.device)
-
-    def read_on_rank_0(self, work: Callable[[], T]) -> T:
-        """Do some work on rank 0 that reads Θ; the other ranks send the rows that it asks for."""
-        return self.ranks.lead(self._reader_of_rows.closing(work), self._reader_of_rows.serve)
+        return assign(full, found, "Θ").to(spec.device) if self.ranks.leads else full
 
     def commit(self, loss: float) -> None:
         """Send the trained slices to their owners, and write what arrives here into this rank's rows (subAgg)."""

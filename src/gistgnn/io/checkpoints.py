@@ -1,0 +1,269 @@
+"""The checkpoints of a run, from which it resumes as if it had never stopped.
+
+`round-00000012/` is the checkpoint after 12 rounds. Every rank writes the rows that it holds into a safetensors file,
+whose name ends with its digest; its metadata say which rows these are. So a run may be resumed with another number of
+ranks. state.json is written last: without it the checkpoint is incomplete, and is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import torch
+import xxhash
+from safetensors import safe_open
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.io.json_files import plain, read_json, write_json
+from gistgnn.io.tensors import check_digest, write_tensors
+from gistgnn.io.whole_files import sync, temporary_path
+
+T = TypeVar("T")
+
+KEPT = 2  # checkpoints of a run that are kept: the last ones
+_STATE = "state.json"
+
+
+class _Manifest(msgspec.Struct):
+    """What state.json holds.
+
+    Args:
+        files: their names.
+        state: how far the run has come.
+        run: the settings of the run.
+        theta: the id of Θ's own files; None: Θ is in the checkpoint.
+        version: of this form.
+    """
+
+    files: list[str]
+    state: dict[str, Any]
+    run: dict[str, Any]
+    theta: str | None
+    version: Literal[4] = 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive rows of a tensor that this process holds.
+
+    Args:
+        tensor: the rows, [rows, ...]; for a single number, the number itself.
+        shape: shape of the whole tensor.
+        first: which row of the whole tensor is the first of these.
+    """
+
+    tensor: Tensor
+    shape: torch.Size
+    first: int = 0
+
+    @classmethod
+    def whole(cls, tensor: Tensor) -> Part:
+        """Return a part that is all of a tensor."""
+        return cls(tensor, tensor.shape)
+
+
+class Checkpoints:
+    """The last checkpoints of a run, in a folder of their own.
+
+    Args:
+        folder: where the checkpoints lie; it need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def place(self, rounds: int) -> Path:
+        """Return the folder of the checkpoint after some rounds."""
+        return self.folder / f"round-{rounds:08d}"
+
+    @staticmethod
+    def rounds_of(name: str) -> int:
+        """Return after how many rounds a checkpoint was made, from the name of its folder."""
+        return int(name.removeprefix("round-"))
+
+    def whole(self) -> list[Path]:
+        """Return the folders of the complete checkpoints, oldest first."""
+        return sorted(path for path in self._all() if (path / _STATE).exists())
+
+    def newest(self) -> Path | None:
+        """Return the folder of the last complete checkpoint; None: there is none."""
+        return next(reversed(self.whole()), None)
+
+    def newest_state(self) -> dict[str, Any] | None:
+        """Return the state in the last complete checkpoint, which may be of another run; None: there is none."""
+        newest = self.newest()
+        try:
+            return read_json(newest / _STATE, _Manifest, "").state if newest else None
+        except (OSError, InputError):
+            return None  # it is damaged, which its `Checkpoint` says
+
+    def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
+        """Write the parts of a rank into its file, and wait until the file is on the disk.
+
+        Args:
+            rounds: number of rounds that are done.
+            parts: by the names of the tensors; none of them may be empty.
+            rank: number of the process, from 0.
+
+        Raises:
+            InputError: the file cannot be written; nothing of it is left.
+        """
+        place = self.place(rounds)
+        if (place / _STATE).exists():  # a resumed run stops before its next round
+            return
+        path = temporary_path(place / "part")
+        rows = {name: [part.first, list(part.shape)] for name, part in parts.items()}
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            tensors = {name: part.tensor for name, part in parts.items()}
+            digest = write_tensors(path, tensors, {"rows": json.dumps(rows)})
+            path.rename(place / f"rank-{rank:05d}-{digest}.safetensors")
+            sync(place)
+        except OSError as error:
+            raise InputError(
+                f"cannot write {place}: {error.strerror or reason(error)}; make room and resume the run: the last "
+                "checkpoint is kept"
+            ) from error
+
+    def complete(
+        self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
+    ) -> None:
+        """Complete a checkpoint once all ranks have written their tensors, and remove all but the last two.
+
+        Args:
+            rounds: number of rounds that are done.
+            state: history and best scores, as JSON.
+            run: the settings of the run; another run cannot resume from this checkpoint.
+            files: how many ranks have written one.
+            theta: the id of Θ's files, if Θ is on disk.
+
+        Raises:
+            InputError: some files are missing, or the disk is full.
+        """
+        place = self.place(rounds)
+        names = sorted(path.name for path in place.glob("*.safetensors"))
+        if len(names) != files:
+            raise InputError(
+                f"the checkpoint {place} has the files of {len(names)} ranks, expected {files}: put it where all "
+                "machines see the same files"
+            )
+        write_json(place / _STATE, _Manifest(names, state, run, theta))
+        for old in self.whole()[:-KEPT]:
+            _remove(old)
+
+    def remove_torn(self) -> None:
+        """Remove incomplete checkpoints, which a killed process left."""
+        for path in self._all() - set(self.whole()):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove all checkpoints, and the folder if nothing else is in it."""
+        for path in sorted(self._all()):
+            _remove(path)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _all(self) -> set[Path]:
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
+
+
+@dataclass
+class _Saved:
+    """A tensor in the files of a checkpoint: its shape, and the pieces with their first rows."""
+
+    shape: torch.Size
+    pieces: list[tuple[int, Tensor]] = field(default_factory=list)
+
+
+class Checkpoint:
+    """A checkpoint opened for resuming.
+
+    Args:
+        place: the folder of the checkpoint.
+        run: the settings of the run that resumes.
+        share: the files that this process checks, among those of all ranks: which process, of how many.
+
+    Attributes:
+        shapes: of every tensor.
+        theta: the id of the files of Θ that belong to the checkpoint; None: Θ is in the checkpoint.
+
+    Raises:
+        InputError: the checkpoint is missing, damaged, or of another run (the message names the differing setting).
+    """
+
+    def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:
+        self._place = place
+        if not place.is_dir():
+            raise InputError(f"there is no {place} to resume from: put it where all machines see the same files")
+        manifest = read_json(place / _STATE, _Manifest, self._advice)
+        require_same_run(place, manifest.run, run)
+        self._state, self.theta, files = manifest.state, manifest.theta, sorted(manifest.files)
+        for name in files[share[0] :: share[1]]:
+            check_digest(place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice)
+        self._saved = dict[str, _Saved]()
+        for name in files:
+            self._map(place / name)
+        self.shapes = {name: saved.shape for name, saved in self._saved.items()}
+
+    def state_as(self, kind: Callable[..., T]) -> T:
+        """Return the saved state as an object: `kind` is called with its entries."""
+        try:
+            return kind(**self._state)
+        except TypeError as error:
+            raise InputError(f"{self._place} cannot be used ({reason(error)}); {self._advice}") from error
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a whole tensor; a copy unless one file has all of it."""
+        saved = self._saved[name]
+        return saved.pieces[0][1] if len(saved.pieces) == 1 else self.rows(name, 0, saved.shape[0])
+
+    def rows(self, name: str, start: int, stop: int) -> Tensor:
+        """Return consecutive rows of a tensor."""
+        pieces = sorted(self._saved[name].pieces, key=lambda piece: piece[0])
+        return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in pieces])
+
+    def _map(self, path: Path) -> None:
+        try:
+            with safe_open(path, "pt") as file:
+                for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
+                    saved = self._saved.setdefault(name, _Saved(torch.Size(shape)))
+                    saved.pieces.append((first, file.get_tensor(name)))
+        except Exception as error:  # another rank has found it damaged
+            raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
+
+    @property
+    def _advice(self) -> str:
+        before = [path for path in Checkpoints(self._place.parent).whole() if path < self._place]
+        return f"delete {self._place} to {f'resume from {before[-1].name}' if before else 'start again'}"
+
+
+def run_id(identity: dict[str, Any]) -> str:
+    """Return the id of a run: a digest of the settings and of the graph that a resumed run must have in common."""
+    return xxhash.xxh3_128_hexdigest(msgspec.json.encode(plain(identity), order="sorted"))
+
+
+def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Raise InputError, naming the first setting that differs, unless a file's saved settings are those wanted."""
+    wanted = plain(wanted)
+    for key in sorted(saved.keys() | wanted.keys(), key=lambda key: (key == "parameters", key)):  # the long one last
+        if saved.get(key) != wanted.get(key):
+            raise InputError(
+                f"{path} is of another run: {key} was {saved.get(key)!r}, now {wanted.get(key)!r}; "
+                "use the same settings or another output directory"
+            )
+
+
+def _remove(place: Path) -> None:
+    """Remove a checkpoint; without its state it is incomplete at once."""
+    (place / _STATE).unlink(missing_ok=True)
+    shutil.rmtree(place, ignore_errors=True)

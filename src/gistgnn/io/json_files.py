@@ -1,0 +1,81 @@
+"""JSON files that gistgnn writes and reads back. The last entry of each is a checksum of all text before it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import xxhash
+
+from gistgnn.errors import InputError, reason
+from gistgnn.io.whole_files import replacing
+
+T = TypeVar("T")
+
+_END = re.compile(rb'(.*?),?\s*"checksum": ?"([0-9a-f]{32})"\s*\}\s*', re.DOTALL)
+
+
+def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
+    """Write a JSON file with a checksum, as a whole or not at all.
+
+    Args:
+        path: the file.
+        content: a struct or a dict.
+        indent: spaces of a level; 0: all on one line.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    text = encoded(content)
+    text = msgspec.json.format(text, indent=indent) if indent else text
+    begin = text[:-1].rstrip()  # without the last brace
+    comma, space = b"," if len(begin) > 1 else b"", b"\n" + b" " * indent if indent else b""
+    end = b'%s%s"checksum": "%s"%s}\n' % (comma, space, xxhash.xxh3_128_hexdigest(begin).encode(), space[:1])
+    with replacing(path) as temporary:
+        temporary.write_bytes(begin + end)
+
+
+def encoded(content: Any) -> bytes:
+    """Return a struct or a dict as JSON; NumPy's numbers become Python's, NaN becomes null."""
+    return msgspec.json.encode(content, enc_hook=lambda value: value.item())
+
+
+def plain(content: Any) -> Any:
+    """Return a copy of what JSON can hold, as a file gives it back: tuples become lists, numbers as keys texts."""
+    return msgspec.json.decode(encoded(content))
+
+
+def read_json(path: Path, kind: type[T], advice: str) -> T:
+    """Read a file that `write_json` has written.
+
+    Args:
+        path: the file.
+        kind: the struct that it holds.
+        advice: what to do about a damaged file; it ends the message.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InputError: it cannot be read, is damaged, lacks an entry, has one of another type, or is of another version.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise ValueError("is no regular file")
+        text = path.read_bytes()
+        found = _END.fullmatch(text)
+        if not found:
+            raise ValueError("has no checksum, so it is damaged, or an earlier version made it")
+        if xxhash.xxh3_128_hexdigest(found[1]).encode() != found[2]:
+            raise ValueError("is damaged, or an earlier version made it: its checksum does not fit")
+        return msgspec.json.decode(text, type=kind)
+    except FileNotFoundError:
+        raise
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path} cannot be used ({reason(error)}); {advice}") from error
+    except ValueError as error:
+        raise InputError(f"{path} {error}; {advice}") from error
+    except (OSError, RecursionError) as error:
+        raise InputError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or reason(error)}); {advice}"
+        ) from error

@@ -1,0 +1,86 @@
+"""Checkpoints that several processes write, and others read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gistgnn.io import checkpoints
+from gistgnn.io.checkpoints import Checkpoint, Checkpoints, Part, run_id
+from tests.helpers.refusals import refused
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
+
+
+def rows_of(tensor: Tensor, count: int, rank: int) -> range:
+    """A rank's rows, as `torch.chunk` deals them; single numbers are rank 0's."""
+    rows = (*tensor.shape, 1)[0]
+    each = -(-rows // count)
+    return range(min(rank * each, rows), min((rank + 1) * each, rows))
+
+
+def parts_of(tensors: dict[str, Tensor], count: int, rank: int) -> dict[str, Part]:
+    parts = {}
+    for name, tensor in tensors.items():
+        if own := rows_of(tensor, count, rank):
+            part = tensor[own.start : own.stop] if tensor.dim() else tensor
+            parts[name] = Part(part, tensor.shape, own.start)
+    return parts
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> dict[str, Tensor]:
+    found = {}
+    for k in range(draw(st.integers(1, 4))):
+        shape = draw(st.lists(st.integers(1, 9), max_size=3))
+        values = torch.randn(shape, generator=torch.Generator().manual_seed(k)) * 100
+        tensor = values.to(draw(st.sampled_from(DTYPES)))
+        found[f"theta/conv.{k}/w"] = tensor.T.contiguous().T if tensor.dim() == 2 else tensor
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(tensors(), st.integers(1, 5), st.integers(1, 5))
+def test_what_some_write_others_read(
+    tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, Tensor], writers: int, readers: int
+) -> None:
+    saved = Checkpoints(tmp_path_factory.mktemp("parts"))
+    for rank in range(writers):
+        saved.write(4, parts_of(tensors, writers, rank), rank)
+    saved.complete(4, {"a": 1}, {"lr": 0.1}, writers)
+    assert saved.newest_state() == {"a": 1}
+    found = Checkpoint(saved.place(4), {"lr": 0.1})
+    assert found.shapes == {name: tensor.shape for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        assert torch.equal(found.tensor(name), tensor)
+        for rank in range(readers) if tensor.dim() else ():
+            own = rows_of(tensor, readers, rank)
+            assert torch.equal(found.rows(name, own.start, own.stop), tensor[own.start : own.stop])
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_tensors", full)
+    with refused("No space left on device", "the last checkpoint is kept"):
+        Checkpoints(tmp_path).write(4, {"a": Part.whole(torch.ones(2))}, 0)
+    assert not list(Checkpoints(tmp_path).place(4).iterdir())
+
+
+def test_the_file_of_a_rank_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    """As where ranks write to disks of their own."""
+    saved = Checkpoints(tmp_path)
+    saved.write(4, {"theta/w": Part(torch.zeros(3, 2), torch.Size([6, 2]))}, 0)
+    with refused("has the files of 1 ranks, expected 2", "all machines see the same files"):
+        saved.complete(4, {}, {}, 2)
+    assert saved.newest() is None
+
+
+def test_the_id_of_a_run_follows_from_its_settings() -> None:
+    one = {"lr": 0.1, "widths": (8, 8), "graph": ["cora", 5]}
+    assert run_id(one) == run_id({"graph": ["cora", 5], "widths": [8, 8], "lr": 0.1})
+    assert run_id(one) != run_id({**one, "lr": 0.2})

@@ -1,0 +1,112 @@
+"""JSON files with a checksum: written, read, and refused where they are damaged."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gistgnn.errors import InputError
+from gistgnn.io.json_files import read_json, write_json
+from tests.helpers.flips import every_byte, flipped
+from tests.helpers.refusals import refused
+
+CONTENT: dict[str, Any] = {
+    "version": 3,
+    "name": 'é \\ " 1e-05',
+    "numbers": [1, 2.5, 1e-5, -0.0, True, None],
+    "deep": {"a": {"b": []}},
+}
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class Kind(msgspec.Struct):
+    name: str
+    numbers: list[Any]
+    deep: dict[str, Any] | None
+    version: Literal[3] = 3
+
+
+def read(path: Path) -> Kind:
+    return read_json(path, Kind, "do it again")
+
+
+@settings(deadline=None)
+@given(content=st.dictionaries(st.text(), json_values, max_size=5), indent=st.sampled_from([0, 2]))
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: int
+) -> None:
+    content.pop("checksum", None)
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    write_json(path, content, indent=indent)
+    found = read_json(path, dict[str, Any], "")
+    assert found == json.loads(path.read_text())
+    assert list(found)[-1] == "checksum"
+    del found["checksum"]
+    assert found == content
+
+
+def found_in(path: Path) -> Kind | None:
+    """What a file holds; None: it is refused."""
+    try:
+        return read(path)
+    except InputError as error:
+        if not str(error).startswith(f"{path} "):
+            raise
+        return None
+
+
+@pytest.mark.parametrize("indent", [0, 2])
+def test_every_flipped_byte_is_refused(tmp_path: Path, indent: int) -> None:
+    path = tmp_path / "r.json"
+    write_json(path, CONTENT, indent=indent)
+    whole = read(path)
+    for seed in range(8):
+        for place in every_byte(path):
+            with flipped(path, place, seed):
+                assert found_in(path) in (whole, None)  # such as a space for a newline at the end
+    assert read(path) == whole
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "other version": ({**CONTENT, "version": 2}, "Invalid enum value 2 - at `$.version`"),
+    "missing": ({"name": "x", "numbers": []}, "missing required field `deep`"),
+    "other type": ({**CONTENT, "name": 5}, "Expected `str`, got `int` - at `$.name`"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_entry_that_is_wrong_is_named(tmp_path: Path, case: str) -> None:
+    content, said = WRONG[case]
+    write_json(tmp_path / "r.json", content)
+    with refused(f"{tmp_path / 'r.json'} cannot be used", said, "; do it again"):
+        read(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", json.dumps(CONTENT), "[" * 10**5])
+def test_what_has_no_checksum_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with refused("has no checksum, so it is damaged, or an earlier version made it; do it again"):
+        read(tmp_path / "r.json")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with refused("is no regular file"):
+            read(path)
