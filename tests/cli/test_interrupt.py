@@ -125,7 +125,7 @@ def test_resume_refuses_another_run_and_a_torn_checkpoint(cli: Cli, tmp_path: Pa
     file.write_bytes(file.read_bytes()[:1000])
     torn = cli(*RUN, "--out", "run", "--resume")
     assert torn.returncode == 2
-    assert "cannot be read" in torn.stderr
+    assert "is damaged" in torn.stderr
 
 
 def test_resume_of_a_finished_run_reports_it_again(cli: Cli, own_graph: Path) -> None:
