@@ -64,9 +64,7 @@ def measure(kind: str, width: int, folder: Path, options: argparse.Namespace) ->
     if kind == "disk":
         write, read = disk_rates(folder, whole)
         floor_take = sum(moved) / read
-        floor_put = (sum(held) + whole) * (
-            1 / write + 1 / read
-        )  # the round and Θ are both written and read
+        floor_put = (sum(held) + whole) * (1 / write + 1 / read)  # the round and Θ are both written and read
         rates = {"disk_write": write, "disk_read": read}
     else:
         rate = copy_rate(max(whole, 2**28))

@@ -68,7 +68,7 @@ def test_commands_refuse_the_folder_of_a_run_that_trains(
     assert training.poll() is None
     training.send_signal(signal.SIGKILL)  # which leaves no lock
     training.communicate()
-    (out / ".gistgnn-model-abcdefgh.safetensors").touch()  # what a kill in the middle of writing leaves
+    (out / ".gistgnn-99999999-abcdefgh-model.safetensors").touch()  # what a kill in the middle of writing leaves
     assert in_process.run(*SHORT, "--out", out, "--overwrite") == 0
     assert not list(out.glob(".gistgnn*"))
 

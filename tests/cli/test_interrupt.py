@@ -110,7 +110,7 @@ def test_resume_refuses_another_run_and_what_is_torn_or_missing(cli: Cli, tmp_pa
     file.write_bytes(file.read_bytes()[:1000])
     torn = cli(*RUN, "--out", "run", "--resume")
     assert torn.returncode == 2
-    assert "cannot be read" in torn.stderr
+    assert "is damaged" in torn.stderr
     checkpoints.remove()
     missing = cli(*RUN, "--out", "run", "--resume")
     assert missing.returncode == 2

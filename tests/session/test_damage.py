@@ -115,12 +115,11 @@ def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest
                 command_refused(capsys, name, "evaluate", out)
         before = (out / name).read_bytes()
         shutil.copy(other / name, out)
-        if name != RESULT:
-            command_refused(capsys, f"{name} is damaged, or of another run", "evaluate", out)
-            command_refused(
-                capsys, f"{name} is damaged, or of another run", *TRAIN, "--standardise", "--out", out, "--resume"
-            )
-        else:
+        if name == models.SINGLE:
+            said = f"{name} is damaged, or of another run"
+            command_refused(capsys, said, "evaluate", out)
+            command_refused(capsys, said, *TRAIN, "--standardise", "--out", out, "--resume")
+        elif name == RESULT:
             command_refused(capsys, "of another run", "predict", out, "--output", tmp_path / "p.csv")
         (out / name).write_bytes(before)
     assert run("evaluate", out) == 0

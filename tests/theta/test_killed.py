@@ -38,4 +38,4 @@ def test_a_run_in_phases_that_is_killed_goes_on(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 def test_a_run_that_is_killed_while_it_writes_checkpoints_goes_on(tmp_path: Path) -> None:
     """With Θ in memory."""
-    killed_again_and_again(tmp_path, 1, 1200, 5, "checkpoints")
+    killed_again_and_again(tmp_path, 1, 1200, 2, "checkpoints")

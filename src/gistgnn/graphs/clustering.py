@@ -198,13 +198,17 @@ def _read(path: Path | None) -> tuple[npt.NDArray[np.int64], bool] | None:
         return None
     try:
         with safe_open(path, "pt") as file:
-            metadata, part = file.metadata(), file.get_tensor("part")
-        if metadata["graph"] != path.stem or metadata["checksum"] != str(checksum(part)):
+            graph, symmetric, said = file.metadata()["about"].split()
+            part = file.get_tensor("part")
+        if said != str(checksum(part)):
             raise ValueError("its checksum does not fit")
-        return part.numpy().astype(np.int64), metadata["symmetric"] == "True"
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
         return None
+    if graph != path.stem:
+        log.warning("%s is of another graph: its clusters are computed again", path)
+        return None
+    return part.numpy().astype(np.int64), symmetric == "True"
 
 
 def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) -> Path | None:
@@ -212,7 +216,7 @@ def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) ->
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:
             numbers = torch.from_numpy(part).int()
-            about = {"symmetric": str(symmetric), "graph": path.stem, "checksum": str(checksum(numbers))}
-            write_tensors(temporary, {"part": numbers}, about)
+            about = f"{path.stem} {symmetric} {checksum(numbers)}"
+            write_tensors(temporary, {"part": numbers}, {"about": about})
             return path
     return None

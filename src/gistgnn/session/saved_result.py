@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.io.json_files import plain, write_json
+from gistgnn.io.json_files import read_json, write_json
 from gistgnn.io.models import write_model
 from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
@@ -27,7 +27,7 @@ def write_result(
         more: the digests of other files of the run that are in the folder, by name.
 
     Returns:
-        The record with what is added: the version, and the digests of the files.
+        The record with what is added: the version, the digests of the files, and the checksum.
 
     Raises:
         InputError: the folder cannot be written.
@@ -40,4 +40,4 @@ def write_result(
     write_report(folder / REPORT, run_page(record))
     listed = {"version": VERSION, **record, "files": {**files, **(more or {})}}
     write_json(folder / RESULT, listed, indent=2)
-    return plain(listed)
+    return read_json(folder / RESULT, dict[str, Any], "save it again")
