@@ -180,12 +180,6 @@ def duration(text: str) -> float:
     return value
 
 
-def milliseconds(text: str) -> float:
-    """Read a number of milliseconds >= 0; return seconds."""
-    most = LONGEST * 1000
-    return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
-
-
 def count_or_auto(text: str) -> int | Literal["auto"]:
     """Read an integer, or auto."""
     try:
@@ -218,14 +212,6 @@ jobs = partial(count, most=1000)  # processes
 def points(text: str) -> float:
     """Read a number of percentage points."""
     return _number(text, "a number of points from 0 to 100", lambda value: 0 <= value <= 100)
-
-
-def bits(text: str) -> float:
-    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
-    if not match or not 0 < float(match[1]) <= MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
-    return float(match[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / 8
 
 
 def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:

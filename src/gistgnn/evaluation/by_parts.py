@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import WORK, Budget, Costs
+from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
 from gistgnn.evaluation.predictions import Output
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.io.stored_tensor import reading_bytes
@@ -131,7 +131,7 @@ def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
 
 
-def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:
+def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget, reading: int | None = None) -> int:
     """Return how many nodes one forward pass of a model should take, at least 1.
 
     If the weights are on disk, every forward pass reads them once: it takes as many nodes as the memory allows. If they
@@ -139,15 +139,16 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
     at a time, because it may treat a batch as a whole. ``reading``: bytes for weights being read from disk; None: ask
     the model.
     """
+    graph = GraphShape.of(batch)
     gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:
         return 1
-    size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
+    size, degree = graph.size, graph.edges / graph.nodes + 1
     if gnn is not None:
-        layers = Costs(gnn, batch, largest_cached=0).layers
+        layers = Costs(gnn, graph, largest_cached=0).layers
         node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
     else:  # a layer may hold the features of both ends of every edge
-        widest = max(chain(batch.x.shape[1:], *(t.shape for t in chain(model.parameters(), model.buffers()))))
+        widest = max(chain([graph.features], *(t.shape for t in chain(model.parameters(), model.buffers()))))
         node = size * widest * (6 + 2 * degree)
     room = budget.compute - reading if reading else min(WORK, budget.compute)
     return max(int(room / (node + _ENTRY * degree)), 1)

@@ -21,10 +21,11 @@ import torch
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.turns import Record, killed_error, take_turns
 from gistgnn.errors import InputError
+from gistgnn.estimate import peak_bytes
 from gistgnn.graphs import find, load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.stand_in_graphs import StandIns, drawn_share, least_share, shape_of
-from gistgnn.planning import GraphSizes, ample_bytes, peak_bytes
 from gistgnn.report.names import method_name
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
@@ -265,7 +266,7 @@ def _hindrance(config: RunConfig, sizes: GraphSizes) -> str:
         return "two steps take too long here"
     device = torch.device(config.device)
     room = available_bytes(device) // (2 if device.type == "cpu" else 1)
-    if ample_bytes(config.planned, sizes) <= room or peak_bytes(config, sizes) <= room:
+    if peak_bytes(config, sizes) <= room:
         return ""
     return f"{size(room)} may be taken here"
 
