@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.estimate.shapes import PhaseShape, RunShape
@@ -190,39 +192,50 @@ class MemoryOfRun:
 
     def _evaluation(self, phase: PhaseShape, found: Memory, held: Held) -> tuple[int, int]:
         """Choose the evaluation as `Evaluation.prepare` does; return its bytes, in memory and in files."""
-        run, wanted, sizes = self._run, self._run.config.evaluation, self._run.sizes
-        places = list(dict.fromkeys(("cpu", self._device)))
-        room = [(self._limits[place] - held[place] - self._base * (place == "cpu")) // 2 for place in places]
+        run, wanted, sizes, stored = (
+            self._run,
+            self._run.config.evaluation,
+            self._run.sizes,
+            bool(self._run.sizes.stored),
+        )
         model = run.narrow_model(phase) if phase.first.copies else run.model
-        gnn, stored = as_gnn(model), sizes.stored is not None
+        gnn = as_gnn(model)
         shape = GraphShape(sizes.nodes, sizes.edges, sizes.features, sparse=run.sparse, stored=stored)
         scores = _SCORED * (sizes.scored_nodes if stored else sizes.nodes)
-        # Where there is less than the least, the run does not fit.
+        # Where less is left than the least, the run does not fit.
         least = max(Costs(gnn, shape, cached).least for cached in (0, 2**62)) if gnn else 0
-        budget = Budget(*(wanted.memory or max(free, least) for free in room))
+        places = ["cpu"] + [self._device] * (self._device != "cpu")
+        left = [self._limits[place] - held[place] - self._base * (place == "cpu") for place in places]
+        budget = Budget(*(wanted.memory or max(room // 2, least) for room in left))
         found.method = wanted.method
         if wanted.parts is not None:
-            nodes = min(nodes_at_once(model, shape, budget), sizes.nodes)
-            nodes = max(nodes, -(-sizes.nodes // wanted.parts))
-            edges = round(sizes.degree * nodes)
-            cached = 8 * sizes.nodes * sizes.features + 40 * sizes.edges
-            part = GraphShape(nodes, edges, sizes.features, sparse=run.sparse)
-            taken = whole_graph_bytes(gnn, part) if gnn else 4 * 3 * nodes * _widest(phase)
-            share = (wanted.sample or wanted.parts) / wanted.parts
-            return round(taken + share * cached * (cached < room[-1] // 2)) + scores, 0
-        if gnn is None:
+            return scores + self._parts(model, shape, budget, phase, left[-1]), 0
+        if gnn is None or wanted.method == "whole":
             found.method = "whole"
-            return 4 * 3 * sizes.nodes * _widest(phase) * run.config.sub_gcns + scores, 0
-        if found.method == "auto":
-            found.method = "whole" if not stored and whole_graph_bytes(gnn, shape) <= budget.compute else "layers"
-        if found.method == "whole":
-            return whole_graph_bytes(gnn, shape) + scores, 0
+            return scores + (whole_graph_bytes(gnn, shape) if gnn else _unknown(sizes.nodes, phase)), 0
+        if wanted.method == "auto" and not stored and whole_graph_bytes(gnn, shape) <= budget.compute:
+            found.method = "whole"
+            return scores + whole_graph_bytes(gnn, shape), 0
+        found.method = "layers"
         plan, costs = plan_layers(gnn, shape, budget), Costs(gnn, shape, budget.compute // 4)
         found.blocks = max(len(layer.blocks(plan.columns)) for layer in plan.layers)
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
-        taken = costs.resident + max(costs.preparing - costs.resident, plan.work + features)
-        least_asked = 2 * least if wanted.memory is None and room[-1] < least else 0
-        return max(taken, least_asked) + scores, plan.disk
+        taken = max(costs.preparing, costs.resident + plan.work + features)
+        return scores + max(taken, 2 * least * (left[-1] < 2 * least and wanted.memory is None)), plan.disk
+
+    def _parts(self, model: nn.Module, shape: GraphShape, budget: Budget, phase: PhaseShape, left: int) -> int:
+        """Return what an evaluation of parts of the graph takes: some at once, and all batches where they fit."""
+        parts, sample = self._run.config.evaluation.parts or 1, self._run.config.evaluation.sample
+        nodes = max(min(nodes_at_once(model, shape, budget), shape.nodes), -(-shape.nodes // parts))
+        part = replace(shape, nodes=nodes, edges=shape.edges * nodes // shape.nodes, stored=False)
+        gnn, batches = as_gnn(model), 8 * shape.nodes * shape.features + 40 * shape.edges
+        kept = (sample or parts) * batches // parts
+        return (whole_graph_bytes(gnn, part) if gnn else _unknown(nodes, phase)) + kept * (kept < left // 4)
+
+
+def _unknown(nodes: int, phase: PhaseShape) -> int:
+    """Guess what the output of a model of the user's own takes: three hidden layers of all sub-GCNs."""
+    return 12 * nodes * _widest(phase) * len(phase.slices)
 
 
 def _widest(phase: PhaseShape) -> int:

@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gistgnn.accounting.footprint import free_disk
-from gistgnn.errors import InputError
 from gistgnn.estimate.memory import DISK, Memory, MemoryOfRun
-from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.estimate.resources import Resources
+from gistgnn.estimate.shapes import PhaseShape, RunShape, possible_sub_gcns
 from gistgnn.estimate.time import Rates, TimeOfRun, bytes_of_batch, bytes_of_evaluation, reading_rate
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.partition import Partition
-from gistgnn.runs.config import THETA, RunConfig
+from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
-from gistgnn.utils.process_memory import Kept, available_bytes, held_bytes
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
 _SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
-_LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a run may take, in bytes. Pages of mapped files do not count: they are the system's cache."""
-
-    host: int  # memory of the process, with what it holds already
-    gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
-    disk: int  # room for the run's files, with what the Θ of a resumed run holds already
-    base: int  # what the process holds already
-    limited: bool = False  # ``host`` is a limit for this process
-
-    @classmethod
-    def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
-        """Return what this process can have now; ``memory``, if given, takes the place of what the device has free.
-
-        ``out`` is the run's folder, which need not exist; None: this one.
-        """
-        base, gpu = held_bytes() + _LOADED, None
-        host = available_bytes(torch.device("cpu")) + base
-        on_gpu = torch.device(device).type == "cuda"
-        if on_gpu:
-            gpu = memory or available_bytes(torch.device(device))
-        else:
-            host = memory or host
-        disk = free_disk((out or Path()) / THETA)  # the files of a resumed run's Θ are replaced
-        return cls(host, gpu, disk, base, memory is not None and not on_gpu)
-
-    @property
-    def kept(self) -> Kept:
-        """What the process keeps of freed memory."""
-        return Kept.under(self.host if self.limited else None)
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The bytes of every place."""
-        return {"cpu": self.host, DISK: self.disk} | ({} if self.gpu is None else {"cuda": self.gpu})
 
 
 @dataclass(frozen=True)
@@ -125,6 +83,12 @@ class Total:
         """Whether every place has enough in every phase."""
         return not self.lacking
 
+    @property
+    def costs(self) -> str:
+        """The time of the run, and the memory that it takes on its device."""
+        memory = size(max(taken for place, taken in self.peaks.items() if place != DISK))
+        return f"about {rough_duration(self.seconds)} and {memory}" if self.seconds else memory
+
     @classmethod
     def of(cls, phases: Sequence[Option]) -> Total:
         """Add up the phases of a run."""
@@ -180,49 +144,43 @@ class Plan:
     @property
     def advice(self) -> str:
         """A sentence that says what to choose."""
-        chosen = self.choice
+        chosen, first = self.choice, _PLACES[STORES[self.totals[0].store].holds]
         if chosen is None:
-            return self._nothing_fits()
+            return self._nothing_fits
+        where = f"{_PLACES[STORES[chosen.store].holds]} (--store {chosen.store})"
         if self.phased:
-            return f"every phase fits with the parameters in {_where(chosen.store)}"
-        first, fitting = self.totals[0].store, min(self._fitting, key=lambda total: total.sub_gcns)
+            return f"every phase fits with the parameters in {where}"
+        smallest = min(self._fitting, key=lambda total: total.sub_gcns)
         why = "no smaller m fits"
-        if chosen.store != first:
-            why = f"no m fits with the parameters in {_PLACES[STORES[first].holds]}"
+        if chosen.store != self.totals[0].store:
+            why = f"no m fits with the parameters in {first}"
         elif chosen.sub_gcns == min(total.sub_gcns for total in self.totals):
-            timed = chosen.seconds is not None
-            why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * timed
-        elif fitting.sub_gcns < chosen.sub_gcns:
-            why = f"m = {fitting.sub_gcns} takes {_costs(fitting)}"
-        return f"choose m = {chosen.sub_gcns} with the parameters in {_where(chosen.store)}, {_costs(chosen)}: {why}"
+            why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * bool(chosen.seconds)
+        elif smallest.sub_gcns < chosen.sub_gcns:
+            why = f"m = {smallest.sub_gcns} takes {smallest.costs}"
+        return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {chosen.costs}: {why}"
 
+    @property
     def _nothing_fits(self) -> str:
         least = min(self.totals, key=lambda total: max(total.peaks.values()))
-        own = [each for each in self.options if (each.store == least.store) and not each.fits]
-        short = next(each for each in own if each.phased or each.sub_gcns == least.sub_gcns)
-        where = _PLACES[STORES[least.store].holds]
-        batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
-        smaller = f"make --hidden smaller, or train by --sampler clusters{batches}"
+        of_least = [each for each in self.options if each.store == least.store and not each.fits]
+        short = next(each for each in of_least if self.phased or each.sub_gcns == least.sub_gcns)
+        where, lacks = _PLACES[STORES[least.store].holds], " and ".join(_LACKING[place] for place in short.lacking)
+        said = f"the least is {short.name} with the parameters in {where}, and it lacks {lacks}; "
         if self.phased:
-            return (
-                f"nothing fits: with the parameters in {where}, {short.name} lacks {_lacks(short)}; "
-                f"give it more sub-GCNs, or {smaller}"
-            )
-        return (
-            f"nothing fits: the least is {short.name} with the parameters in {where}, and it lacks {_lacks(short)}; "
-            f"{smaller}"
-        )
+            said = f"with the parameters in {where}, {short.name} lacks {lacks}; give it more sub-GCNs, or "
+        batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
+        return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
-        rows = {name: [{**asdict(each), "fits": each.fits} for each in getattr(self, name)] for name in _ROWS}
-        chosen = self.choice and {"sub_gcns": self.choice.sub_gcns, "store": self.choice.store}
-        if chosen and self.phased:
-            del chosen["sub_gcns"]
+        rows = {
+            "options": [{**asdict(each), "fits": each.fits} for each in self.options],
+            "totals": [{**asdict(each), "fits": each.fits} for each in self.totals],
+        }
+        named = ("store",) if self.phased else ("sub_gcns", "store")
+        chosen = self.choice and {name: getattr(self.choice, name) for name in named}
         return {**asdict(self), **rows, "choice": chosen, "advice": self.advice}
-
-
-_ROWS = ("options", "totals")
 
 
 def make_plan(
@@ -276,17 +234,6 @@ def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     return plan.totals[0].peaks["cuda" if config.device != "cpu" else "cpu"]
 
 
-def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
-    """Return those of some m into which the run's widths can be split."""
-    widths = enumerate((sizes.features, *config.model.hidden))
-    split, possible = [width for dim, width in widths if dim in config.partitioned_dims], []
-    for m in candidates:
-        with suppress(InputError):
-            Partition(split, m, kind=config.partition)
-            possible.append(m)
-    return possible
-
-
 def _option(
     run: RunShape,
     number: int,
@@ -328,17 +275,3 @@ def _option(
         phased=bool(run.config.training.phases),
         seconds=times.of(phase, memory, sum(moved), on_disk=on_disk) if times else None,
     )
-
-
-def _costs(total: Total) -> str:
-    """Return the time of a run and the memory that it takes on its device."""
-    memory = size(max(taken for place, taken in total.peaks.items() if place != DISK))
-    return f"about {rough_duration(total.seconds)} and {memory}" if total.seconds else memory
-
-
-def _where(store: str) -> str:
-    return f"{_PLACES[STORES[store].holds]} (--store {store})"
-
-
-def _lacks(option: Option) -> str:
-    return " and ".join(_LACKING[place] for place in option.lacking)

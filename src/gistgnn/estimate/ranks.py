@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from gistgnn.distributed import Costs, costs
 from gistgnn.errors import InputError
-from gistgnn.estimate.plan import possible_sub_gcns
-from gistgnn.estimate.shapes import RunShape
+from gistgnn.estimate.shapes import RunShape, possible_sub_gcns
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 

@@ -8,7 +8,9 @@ import torch
 
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import DISK
-from gistgnn.estimate.plan import PLANNED, Option, Resources, make_plan, possible_sub_gcns
+from gistgnn.estimate.plan import PLANNED, Option, make_plan
+from gistgnn.estimate.resources import Resources
+from gistgnn.estimate.shapes import possible_sub_gcns
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -11,7 +13,9 @@ from torch import nn
 
 from gistgnn.accounting.footprint import moments_of, theta_bytes
 from gistgnn.accounting.operations import Operations
+from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.partition import Partition
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
@@ -212,3 +216,14 @@ class RunShape:
 
 def _count(model: nn.Module) -> int:
     return sum(each.numel() for each in model.parameters())
+
+
+def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
+    """Return those of some m into which the run's widths can be split."""
+    widths = enumerate((sizes.features, *config.model.hidden))
+    split, possible = [width for dim, width in widths if dim in config.partitioned_dims], []
+    for m in candidates:
+        with suppress(InputError):
+            Partition(split, m, kind=config.partition)
+            possible.append(m)
+    return possible

@@ -16,8 +16,7 @@ from torch import nn
 from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import Memory
 from gistgnn.estimate.shapes import PhaseShape, RunShape
-from gistgnn.nn.pattern import Pattern
-from gistgnn.nn.sparse import SparseMatrix
+from gistgnn.nn import Adjacency
 from gistgnn.utils.process_memory import keep_freed_memory
 
 _SIDE = 1024  # of the largest dense product that is measured: larger ones have about the same rate
@@ -56,12 +55,9 @@ class Rates:
         return 2 * rows * inner * columns / self._seconds(lambda: left @ right)
 
     def _sparse(self, entries: int, inputs: int, columns: int) -> float:
-        rows = max(entries // max(entries // inputs, 8), 1)
-        col = torch.randint(inputs, (entries,), generator=torch.Generator().manual_seed(0)).int().to(self._device)
-        rowptr = torch.linspace(0, entries, rows + 1, device=self._device).round().int()
-        values, h = (torch.ones(*shape, device=self._device) for shape in ((entries,), (inputs, columns)))
-        matrix = SparseMatrix.from_pattern(Pattern(rowptr, col, (rows, inputs)), values)
-        return 2 * entries * columns / self._seconds(lambda: matrix @ h)
+        ends = torch.randint(inputs, (2, entries), generator=torch.Generator().manual_seed(0))
+        adj, h = Adjacency(ends.to(self._device), inputs), torch.ones(inputs, columns, device=self._device)
+        return 2 * entries * columns / self._seconds(lambda: adj.aggregate("mean", h))
 
     def _seconds(self, run: Callable[[], object]) -> float:
         """Return the seconds of the fastest of a few runs, after one that is not timed."""
