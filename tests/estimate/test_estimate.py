@@ -20,7 +20,7 @@ from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.estimate.time import reading_rate
 from gistgnn.evaluation import Evaluation
-from gistgnn.graphs import Graph
+from gistgnn.graphs import Graph, load
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.phases import Phase
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -28,6 +28,7 @@ from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.utils.process_memory import held_bytes
+from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.models import Stack
 from tests.helpers.refusals import refused
 
@@ -250,16 +251,57 @@ def test_a_disk_is_measured(tmp_path: Path) -> None:
         reading_rate(tmp_path / "none")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
-def test_the_peak_is_that_of_a_process(tmp_path: Path) -> None:
-    own, options = [sys.executable, "-m", "gistgnn"], ("--hidden", 1024, 1024, "--sub-gcns", 2, "--epochs", 8)
-    line = [*map(str, ("--dataset", "digits", "--model", "graphsage", *options, "--local-steps", 2))]
-    said = subprocess.run([*own, "plan", *line, "--no-measure", "--json"], capture_output=True, text=True, check=True)
-    found = json.loads(said.stdout)["options"][0]["peaks"]["cpu"]
-    with subprocess.Popen([*own, "train", *line, "--out", tmp_path / "run"], stderr=subprocess.DEVNULL) as process:
+def process_peak(*command: object) -> int:
+    """Run gistgnn in a process of its own; return the most anonymous memory that it holds."""
+    with subprocess.Popen([sys.executable, "-m", "gistgnn", *map(str, command)], stderr=subprocess.DEVNULL) as process:
         most = 0
         while process.poll() is None:
             most = max(most, held_bytes(process.pid))
             time.sleep(0.005)
     assert process.returncode == 0
+    return most
+
+
+def planned_peak(*command: object) -> int:
+    line = [sys.executable, "-m", "gistgnn", "plan", *map(str, command), "--no-measure", "--store", "memory", "--json"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True)
+    return json.loads(said.stdout)["options"][0]["peaks"]["cpu"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_the_peak_is_that_of_a_process(tmp_path: Path) -> None:
+    model = ("--model", "graphsage", "--hidden", 1024, 1024, "--sub-gcns", 2)
+    line = ("--dataset", "digits", *model, "--epochs", 8, "--local-steps", 2)
+    found, most = planned_peak(*line), process_peak("train", *line, "--out", tmp_path / "run")
     assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of clusters of a graph of 50 MB."""
+    nodes, place = torch.arange(100_000), tmp_path_factory.mktemp("stored") / "graph"
+    x, masks = torch.randn(len(nodes), 128), {name: nodes % 3 == k for k, name in enumerate(("train", "val", "test"))}
+    make_clustered(Graph.build(x, torch.randint(len(nodes), (2, 600_000)), nodes % 5, **masks), 60, place)
+    return place
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_a_run_from_a_folder_takes_what_is_planned_and_keeps_to_its_limit(folder: Path, tmp_path: Path) -> None:
+    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6, "--memory", 0.5)
+    line = ("--dataset", folder, "--hidden", 64, "--sub-gcns", 2, "--epochs", 1, "--local-steps", 2, *sampler)
+    found, most = planned_peak(*line), process_peak("train", *line, "--out", tmp_path / "run")
+    assert most < 2**29
+    assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
+
+
+def test_what_is_read_of_a_folder(folder: Path) -> None:
+    sizes, sampler = GraphSizes.of_graph(load(str(folder))), ClusterSampling(60, 6)
+    run = config("graphsage", (64,), sampler=sampler)
+    found, inside = option(run, sizes), option(run, replace(sizes, stored=None))
+    assert found.method == "layers"
+    assert found.peaks["cpu"] < inside.peaks["cpu"]
+    assert found.epoch_reads > 4 * sizes.nodes * sizes.features
+    assert found.evaluation_reads > 4 * sizes.nodes * sizes.features
+    assert inside.epoch_reads == inside.evaluation_reads == 0
+    with refused("m = 2 needs ", "make --clusters-per-batch smaller"):
+        require_room(replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB))
