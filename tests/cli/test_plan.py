@@ -141,10 +141,12 @@ def test_traffic_on_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(each["ranks"], each["sub_gcns"]) for each in (two, eight)] == [(2, 8), (8, 8)]
     assert eight["costs"]["gist"] < two["costs"]["gist"] < two["costs"]["local_sgd"] < two["costs"]["data_parallel"]
     assert eight["theta"] == -(-THETA // 8)
-    assert [each["ranks"] for each in planned(capsys, *WIDE, "--no-measure", "--ranks", 2, 4)["ranks"]] == [2, 4]
+    pairs = [(2, 2), (2, 4), (4, 4)]
+    found = planned(capsys, *WIDE, "--no-measure", "--ranks", 2, 4)["ranks"]
+    assert [(each["ranks"], each["sub_gcns"]) for each in found] == pairs
     assert run("plan", *ranks) == 0
     assert "on ranks, the parameters sharded" in capsys.readouterr().out
-    refused(capsys, "m = 4096 is more than the widths allow", "plan", *WIDE, "--ranks", 4096)
+    refused(capsys, "sub_gcns is 4096, more than the 2048 features", "plan", *WIDE, "--ranks", 4096)
     refused(capsys, "ranks is 8, more than any m (4)", "plan", *WIDE, "--ranks", 8, "--sub-gcns", 4)
 
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
-    from gistgnn.estimate import Option, Plan, Total, Traffic
+    from gistgnn.estimate import Option, Plan, Total
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,13 @@ def add_parser(commands: Any) -> None:
     add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
-    add("--ranks", type=count, nargs="+", metavar="W", help="count the bytes that W ranks would send in a round")
+    add(
+        "--ranks",
+        type=count,
+        nargs="+",
+        metavar="W",
+        help="count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given",
+    )
     add("--seed", type=seed, default=0, help="(default: 0)")
     add_device_option(group)
     add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
@@ -72,7 +77,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from gistgnn.estimate import Resources, make_plan, traffic_on_ranks
+    from gistgnn.estimate import Resources, make_plan
     from gistgnn.graphs import find, load
     from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.utils.console import spinner
@@ -85,12 +90,10 @@ def run(args: argparse.Namespace) -> int:
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
     with spinner("planning", shown=not args.json):
-        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, timed=args.timed)
-        ranks = traffic_on_ranks(config, sizes, args.ranks, args.sub_gcns) if args.ranks else []
+        plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, timed=args.timed)
+        ranks = plan.traffic(args.ranks) if args.ranks else []
     if args.json:
-        print(
-            json.dumps({**plan.as_dict(), **({"ranks": [asdict(each) for each in ranks]} if ranks else {})}, indent=2)
-        )
+        print(json.dumps(plan.as_dict() | ({"ranks": ranks} if ranks else {}), indent=2))
         return 0
     _print_graph(plan)
     _print_phases(plan) if plan.phased else _print_options(plan)
@@ -211,11 +214,11 @@ def _peaks(planned: "Option | Total") -> tuple[int, int]:
     return max(size for place, size in planned.peaks.items() if place != "disk"), planned.peaks["disk"]
 
 
-def _print_ranks(ranks: "list[Traffic]") -> None:
-    rows = []
-    for each in ranks:
-        sent = (each.costs.gist, each.costs.data_parallel, each.costs.local_sgd)
-        rows.append((f"{each.ranks}", f"{each.sub_gcns}", size(each.theta), *(size(round(count)) for count in sent)))
+def _print_ranks(ranks: list[dict[str, Any]]) -> None:
+    rows = [
+        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, (each["theta"], *map(round, each["costs"].values()))))
+        for each in ranks
+    ]
     print()
     title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
     _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)

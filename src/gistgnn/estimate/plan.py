@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from gistgnn.distributed import costs
+from gistgnn.errors import InputError
 from gistgnn.estimate.memory import DISK, Memory, MemoryOfRun
 from gistgnn.estimate.resources import Resources
 from gistgnn.estimate.shapes import PhaseShape, RunShape, possible_sub_gcns
@@ -51,6 +53,7 @@ class Option:
     rounds: int
     evaluations: int
     phased: bool  # it is a phase of a run
+    local_steps: int  # ζ
     seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
@@ -172,6 +175,24 @@ class Plan:
         batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
         return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
 
+    def traffic(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
+        """Count the bytes that a rank holds of Θ, sharded over W ranks, and sends in a round, for every W and m >= W.
+
+        Raises:
+            InputError: a W above every m, or a run with phases.
+        """
+        if self.phased:
+            raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
+        every = {option.sub_gcns: option for option in self.options}
+        if (most := max(ranks)) > max(every):
+            raise InputError(f"ranks is {most}, more than any m ({max(every)}): each rank trains one at least")
+        pairs = [(w, option) for w in ranks for m, option in sorted(every.items()) if m >= w]
+        sent = [costs(self.theta, [own.moved_by_all / 2], w, own.local_steps, sharded=True) for w, own in pairs]
+        return [
+            {"ranks": w, "sub_gcns": own.sub_gcns, "theta": -(-self.theta // w), "costs": asdict(each)}
+            for (w, own), each in zip(pairs, sent, strict=True)
+        ]
+
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
         rows = {
@@ -273,5 +294,6 @@ def _option(
         rounds=len(phase.rounds),
         evaluations=phase.evaluations,
         phased=bool(run.config.training.phases),
+        local_steps=first.local_steps,
         seconds=times.of(phase, memory, sum(moved), on_disk=on_disk) if times else None,
     )
