@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 import torch
 from torch import Tensor, nn
 
-from gistgnn.accounting.room import require_theta_fits
+from gistgnn.accounting.footprint import require_theta_fits
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Widths, check_widths

@@ -18,7 +18,7 @@ from gistgnn.errors import InputError, printable
 if TYPE_CHECKING:
     from gistgnn.compare.comparison import Comparison, Row
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.planning import GraphSizes
+    from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = [2, 4, 8]
@@ -152,7 +152,7 @@ def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Nam
 def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
     """Refuse bad settings and runs that do not fit into memory together."""
     from gistgnn.graphs import load
-    from gistgnn.planning import GraphSizes
+    from gistgnn.graphs.sizes import GraphSizes
 
     graph = load(args.dataset, args.data_root)
     sizes = GraphSizes.of_graph(graph)
@@ -165,14 +165,12 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
 
 
 def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
-    from gistgnn.planning import Resources, ample_bytes, peak_bytes
+    from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.utils.formats import size
 
     here = Resources.here(configs[0].device, args.out, args.memory)
     room = here.gpu or here.host
     together = min(args.at_once or len(configs), len(configs))
-    if sum(ample_bytes(config.planned, sizes) + here.base for config in configs) <= room:
-        return
     peaks = sorted((peak_bytes(config, sizes) + here.base for config in configs), reverse=True)
     if (needs := sum(peaks[:together])) > room:
         fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))

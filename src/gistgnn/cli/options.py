@@ -173,12 +173,6 @@ def duration(text: str) -> float:
     return _with_unit(text, {"": 1, "s": 1, "min": 60, "h": 3600}, expected, LONGEST)
 
 
-def milliseconds(text: str) -> float:
-    """Read a number of milliseconds >= 0; return seconds."""
-    most = LONGEST * 1000
-    return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
-
-
 def count_or_auto(text: str) -> int | Literal["auto"]:
     """Read an integer, or auto."""
     try:
@@ -211,12 +205,6 @@ jobs = partial(count, most=1000)  # processes
 def points(text: str) -> float:
     """Read a number of percentage points."""
     return _number(text, "a number of points from 0 to 100", lambda value: 0 <= value <= 100)
-
-
-def bits(text: str) -> float:
-    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
-    units = {"Kbit": 1e3 / 8, "Mbit": 1e6 / 8, "Gbit": 1e9 / 8}
-    return _with_unit(text, units, "a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
 
 
 def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float = MOST * 2**30) -> float:

@@ -186,8 +186,9 @@ def _read_graph(
 
     `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
     """
+    from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Resources, require_room
+    from gistgnn.graphs.sizes import GraphSizes
 
     known = find(args.dataset)
     resources = Resources.here(config.device, out, args.memory) if check else None
@@ -210,7 +211,8 @@ def _planned(config: "RunConfig", graph: "Graph") -> "Iterator[None]":
             raise
         import torch
 
-        from gistgnn.planning import GraphSizes, out_of_memory
+        from gistgnn.estimate import out_of_memory
+        from gistgnn.graphs.sizes import GraphSizes
 
         raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import WORK, Budget, Costs
+from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
 from gistgnn.evaluation.predictions import Output
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import as_gnn
@@ -129,7 +129,7 @@ def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
 
 
-def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
+def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
     """Return how many nodes one forward pass of a model should take, at least 1.
 
     A model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part at a time,
@@ -138,9 +138,10 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
     gnn = as_gnn(model)
     if gnn is None:
         return 1
-    size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
-    layers = Costs(gnn, batch, largest_cached=0).layers
-    node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
+    graph = GraphShape.of(batch)
+    degree = graph.edges / graph.nodes + 1
+    layers = Costs(gnn, graph, largest_cached=0).layers
+    node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
     return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
 
 

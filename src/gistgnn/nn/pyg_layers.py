@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_batchedtensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
@@ -98,7 +97,7 @@ def sparse_layers(
         by_name: likewise.
     """
     layers = multiplies(model)
-    if not layers or isinstance(products.x, FakeTensor) or not _same(model, layers, products, positional, by_name):
+    if not layers or not _same(model, layers, products, positional, by_name):
         yield
         return
     with _multiplying(layers, products, positional[1], by_name.get("edge_weight")):

@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
+from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import find, load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.paper import table3_claims
 from gistgnn.paper.claims import not_shown
 from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict, paper_cells
 from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
-from gistgnn.planning import GraphSizes, Resources, make_plan
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import duration, mean_sd, plural, size
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
-from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
+from gistgnn.accounting.footprint import memory_of, require_step_fits, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.global_model import GlobalModel
@@ -31,7 +31,6 @@ from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of
 from gistgnn.session.options import Options
 from gistgnn.session.progress_bar import ProgressBar
 from gistgnn.session.result import Result
-from gistgnn.session.room import require_step_fits
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.time_limit import TimeLimit
@@ -101,7 +100,7 @@ class Session:
         trainer, options, saving = self._trainer, self._options, self._options.saving
         preparing = Stopwatch()
         with preparing("prepare"):
-            require_step_fits(trainer, self._graph, self._training, options)
+            self._require_step_fits()
             self.sampler = make_sampler(
                 trainer, self._graph, options.sampler, options.inductive, shown=options.progress
             )
@@ -174,6 +173,17 @@ class Session:
             describe_graph(self._graph),
             run_id(self._identity(self._options.saving)),
         )
+
+    def _require_step_fits(self) -> None:
+        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
+        trainer, graph, options = self._trainer, self._graph, self._options
+        if self._training.budget:
+            return
+        fewest = min((phase.sub_gcns for phase in self._training.phases), default=trainer.partition.sub_gcns)
+        nodes = 0  # a sampler's batch may be of any size
+        if options.sampler is None:
+            nodes = int(graph.train.sum()) if options.inductive else graph.num_nodes
+        require_step_fits(trainer._full_spec, trainer.partition.split_into(fewest), trainer.input_axis, nodes)
 
     def fit_is_over(self, result: Result) -> None:
         """Tell the callbacks that the run is over."""

@@ -1,20 +1,17 @@
-"""Refuses a run that cannot fit before it starts."""
+"""Refuses a run that cannot fit before it starts, and says what would."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import torch
 
 from gistgnn.errors import InputError, reason
+from gistgnn.estimate.memory import DISK
+from gistgnn.estimate.plan import PLANNED, Option, make_plan
+from gistgnn.estimate.resources import Resources
+from gistgnn.estimate.shapes import possible_sub_gcns
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.nn import GNN
-from gistgnn.nn.gnn import Layer
-from gistgnn.planning.forecast import PLANNED, Resources, make_plan, possible_sub_gcns
-from gistgnn.planning.ledger import DISK
-from gistgnn.planning.option import Option
-from gistgnn.planning.phases import PhaseOption
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.theta.registry import STORES
@@ -22,29 +19,27 @@ from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import peak_memory_bytes
 
 _TRIED = (1, 2, 4, 8, 16, 32)
-_AMPLE = 40  # times a run's parameters, features and edges: no run has come near to it
 
 
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
     """Refuse a run that cannot fit, and say what would. Of a run with phases it names the first that does not fit.
 
-    A run of a model of the user's own is not refused.
+    A run of a model of the user's own is not refused: what it holds in a step is not known.
 
     Raises:
         InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
     """
     if config.model.own:
-        return  # its code may not run without values
-    m, method, config = config.sub_gcns, config.method, config.planned
-    if ample_bytes(config, sizes) + resources.base <= min(resources.limits.values()):
         return
+    method, config = config.method, config.planned
     options = _options(config, sizes, resources, config.sub_gcns)
-    if not (lacking := [option for option in options if option.lacking]):
+    option = next((option for option in options if option.lacking), None)
+    if option is None:
         return
-    option, short = lacking[0], lacking[0].lacking[0]
-    run, part = f"m = {m}" if method == "gist" else f"{method}, m = {m},", "phase"
-    if isinstance(option, PhaseOption):
-        run, part = option.name, "stage"
+    short = option.lacking[0]
+    run, part = option.name, "stage" if option.phased else "phase"
+    if method != "gist":
+        run = f"{method}, {run},"
     needed, there = size(option.peaks[short]), size(resources.limits[short])
     if short == DISK:
         half = STORES[config.store].holds == "disk" and config.store_precision == "float32"
@@ -69,29 +64,13 @@ def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, er
     if device.type == "cuda":
         parts.append(f"the GPU has {size(torch.cuda.mem_get_info(device)[1])}")
     try:
-        options = _options(config.planned, sizes, replace(Resources.here(str(device)), base=0), config.planned.sub_gcns)
-        option = max(options, key=lambda option: option.peaks[device.type])
+        run, resources = config.planned, replace(Resources.here(str(device)), base=0)
+        option = max(_options(run, sizes, resources, run.sub_gcns), key=lambda option: option.peaks[device.type])
         parts.insert(0, f"its plan has {size(option.peaks[device.type])} for it, in its {option.phase} stage")
     except InputError:
         parts.insert(0, "there is no plan of such a run")
     ways = "raise --sub-gcns, make --hidden smaller, or end other programs that take memory there"
     return InputError(f"out of {where} ({reason(error)}): {', '.join(parts)}; {ways}")
-
-
-def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
-    """Return the most memory that a run takes on its device, beside the process itself, by a rehearsal."""
-    resources = replace(Resources.here(config.device), base=0)
-    options = _options(config.planned, sizes, resources, config.planned.sub_gcns)
-    return max(option.peaks["cuda" if config.device != "cpu" else "cpu"] for option in options)
-
-
-def ample_bytes(config: RunConfig, sizes: GraphSizes) -> int:
-    """Return bytes that the run certainly does not exceed, without a rehearsal, which takes a second."""
-    model = config.meta_model(sizes.features, sizes.classes)
-    columns = sizes.features + sum(cast(Layer, layer).out_features for layer in cast(GNN, model).convs)
-    values = sum(p.numel() for p in model.parameters()) + sizes.nodes * columns
-    entries = (sizes.edges + sizes.nodes) * (4 + config.model.heads)
-    return _AMPLE * 4 * (values + entries)
 
 
 def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: str) -> str:
@@ -106,8 +85,8 @@ def _advice(config: RunConfig, sizes: GraphSizes, resources: Resources, method: 
                 continue
             if all(each.fits for each in _options(config, sizes, resources, m, store)):
                 return f"{option.lstrip() if phased else f'--sub-gcns {m}{option}'} would fit"
-    ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
     by_clusters = isinstance(config.sampler, ClusterSampling)
+    ways = ["give this phase more sub-GCNs"] * phased + ["make --hidden smaller"]
     ways += ["train by --sampler clusters"] * (config.sampler is None or (sizes.stored is not None and not by_clusters))
     ways += ["make --clusters-per-batch smaller"] * (sizes.stored is not None and by_clusters)
     ways += ["evaluate by --evaluation parts --parts P"] * (config.evaluation.method != "parts")
