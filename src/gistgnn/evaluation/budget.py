@@ -10,12 +10,12 @@ from typing import cast
 import torch
 
 from gistgnn.errors import InputError
-from gistgnn.io.column_blocks import column_blocks
 from gistgnn.nn import GNN, Adjacency
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
+from gistgnn.utils.pieces import column_blocks
 
 WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096
@@ -121,7 +121,7 @@ class GraphShape:
         if isinstance(batch, GraphShape):
             return batch
         nodes, features = batch.x.shape
-        edges, size = batch.adj.num_edges, batch.x.element_size()
+        edges, size = batch.adj.num_edges, batch.dtype.itemsize
         return cls(nodes, edges, features, size, batch.is_sparse, batch.is_stored, batch.adj)
 
     @property

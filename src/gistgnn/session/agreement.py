@@ -15,18 +15,15 @@ from torch import Tensor
 from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.io.tensors import row_pieces
 from gistgnn.session.description import describe_settings
 from gistgnn.session.options import Options
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of
-from gistgnn.utils.checksums import checksum, checksum_of_pieces
+from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
     from gistgnn.session.saving import Saving
 
-_PIECE = 2**24  # bytes
 
 OWN = ("dataset", "device", "data_root")
 """Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""
@@ -116,14 +113,6 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
     tensors = {text: getattr(graph, name) for name, text in parts.items()} | graph.edge_data
     for name, tensor in tensors.items():
         facts[f"the type of the graph's {name}"] = f"{tensor.dtype} {list(tensor.shape)}"
-        facts[f"the checksum of the graph's {name}"] = f"{_checksum(tensor):08x}"
+        facts[f"the checksum of the graph's {name}"] = f"{checksum(tensor):08x}"
     edges = graph.edges.checksum() if isinstance(graph.edges, CSR) else checksum(graph.edges)
     return facts | {"the checksum of the graph's edges": f"{edges:08x}"}
-
-
-def _checksum(tensor: Tensor) -> int:
-    """Return a checksum; features in a file are read in pieces."""
-    if not isinstance(tensor, StoredFeatures):
-        return checksum(tensor)
-    pieces = row_pieces(len(tensor), tensor.shape[1] * tensor.element_size(), _PIECE)
-    return checksum_of_pieces(tensor.cut(rows).load() for rows in pieces)
