@@ -74,7 +74,7 @@ def test_the_sparse_product_to_the_second_order() -> None:
 def test_attention(graph: tuple[Tensor, int], dims: tuple[int | None, int | None]) -> None:
     pattern, nodes = Adjacency(*graph).attention, graph[1]
     agrees(lambda source, target: edge_scores(source, target, pattern, 0.2), [(2, nodes), (2, nodes)], [*dims])
-    agrees(lambda h, a: attend(h, a, pattern), [(nodes, 4), (2, pattern.nnz)], [*dims])
+    agrees(lambda h, a: attend(h, a, pattern), [(nodes, 4), (2, pattern.num_edges)], [*dims])
 
 
 @examples

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.io.column_blocks import column_blocks
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn import GNN, SparseMatrix
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
+from gistgnn.utils.pieces import column_blocks
 
 WORK = 2**27  # bytes of a chunk of nodes: with weights in memory, larger chunks are not faster
 _STORED_ROWS = 4096  # nodes of a chunk: with fewer, a CPU would wait for weights on disk
@@ -104,7 +105,7 @@ class Costs:
 
     def __init__(self, gnn: GNN, batch: Batch, largest_cached: int) -> None:
         """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
-        self.nodes, self.size = batch.x.shape[0], batch.x.dtype.itemsize
+        self.nodes, self.size = batch.x.shape[0], batch.dtype.itemsize
         first = cast(Layer, gnn.convs[0])
         product = self.nodes * gnn.in_features * self.size
         computed = isinstance(first, Propagation) and (batch.is_stored or batch.adj.has_cached(first.operator))
@@ -197,10 +198,11 @@ def _work(costs: Costs, left: int, *, gpu: bool) -> int:
 
 def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
     stored, read = 0, gnn.in_features
+    no_rows = torch.empty(0, 0, dtype=batch.dtype, device=batch.device)
     x: Tensor | SparseMatrix = batch.features
     for index, module in enumerate(gnn.convs):
         layer, cached = cast(Layer, module), cache_product and index == 0
-        probe = x.rows(slice(0, 0)) if isinstance(x, SparseMatrix) else batch.x.new_empty(0, read)
+        probe = x.rows(slice(0, 0)) if isinstance(x, SparseMatrix) else no_rows.new_empty(0, read)
         sent = layer.message(probe, batch.adj)
         width = read if cached else sent.shape[1]
         messages = 0 if cached or sent is probe else width
@@ -225,7 +227,7 @@ def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
 
 def _operators(gnn: GNN, batch: Batch) -> tuple[int, int]:
     """Return the bytes that the operators still to be computed need afterwards, and at the peak."""
-    entries, size = batch.adj.num_edges + batch.x.shape[0], batch.x.dtype.itemsize
+    entries, size = batch.adj.num_edges + batch.x.shape[0], batch.dtype.itemsize
     if batch.is_stored:  # the scale of every row, or where its entries begin
         return (held := (8 + size) * batch.x.shape[0]), held
     names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}

@@ -19,7 +19,7 @@ from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
-from gistgnn.sampling.cluster_ranges import ClusterRanges, Renumbered, StoredRanges
+from gistgnn.sampling.cluster_ranges import ClusterRanges
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
 
@@ -64,9 +64,9 @@ class ByParts:
         if sample is not None:
             self.nodes, self._scored = self._count(batch, chosen)
         self._graph, edges = _ranges(batch, self._clusters)
-        size = 2 * count * features * batch.x.element_size() + 40 * edges  # features, their products, operators
+        size = 2 * count * features * batch.dtype.itemsize + 40 * edges  # features, their products, operators
         share = len(chosen) / len(self._clusters)
-        self._cached = list(self._batches()) if share * size < available_bytes(batch.x.device) // 4 else None
+        self._cached = list(self._batches()) if share * size < available_bytes(batch.device) // 4 else None
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -95,7 +95,7 @@ class ByParts:
         """Return the mask [N] of the nodes in the sample, and how many nodes of each split it has."""
         sampled = torch.zeros(len(self._clusters), dtype=torch.bool)
         sampled[torch.from_numpy(chosen)] = True
-        nodes = sampled[self.parts].to(batch.x.device)
+        nodes = sampled[self.parts].to(batch.device)
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
             sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
@@ -122,13 +122,14 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
 def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     """Return the parts without the edges between them, and at most how many edges they have."""
     unlabelled = replace(
-        batch, y=torch.empty(len(batch.x), 0, device=batch.x.device), product=None, sparse=batch.is_sparse
+        batch, y=torch.empty(len(batch.x), 0, device=batch.device), product=None, sparse=batch.is_sparse
     )
-    if batch.is_stored:
-        return StoredRanges(unlabelled, precompute=False, alone=True), batch.adj.num_edges
-    inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(clusters.assignment)
+    if batch.cluster_ptr is not None:
+        return ClusterRanges(unlabelled, batch.cluster_ptr, precompute=False, alone=True), batch.adj.num_edges
+    inside, kept = batch.csr.within(clusters.assignment)
     data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
-    return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
+    part = replace(unlabelled, edges=inside, edge_data=data)
+    return ClusterRanges.renumbered(part, clusters, precompute=False), inside.num_edges
 
 
 def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:
@@ -142,7 +143,7 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int |
     gnn, reading = as_gnn(model), reading_bytes(model) if reading is None else reading
     if gnn is None and not reading:
         return 1
-    size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
+    size, degree = batch.dtype.itemsize, batch.adj.num_edges / batch.x.shape[0] + 1
     if gnn is not None:
         layers = Costs(gnn, batch, largest_cached=0).layers
         node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import tempfile
 import warnings
@@ -11,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 from torch import Tensor
 
+from gistgnn.errors import InputError, reason
 from gistgnn.io.whole_files import replacing
 
 
@@ -43,26 +47,55 @@ def derived(
     Raises:
         InputError: the disk is full.
     """
-    if folder is not None:
-        try:
-            found = mapped(folder / f"{name}.npy")
-        except (OSError, ValueError):
-            pass  # missing or cut short
-        else:
-            if found.shape == shape and found.dtype == torch.float32:
-                return found
+    if folder is not None and (found := _found(folder / f"{name}.npy", shape)) is not None:
+        return found
     if folder is None or not os.access(folder, os.W_OK):
-        with tempfile.TemporaryDirectory(prefix="gistgnn-", ignore_cleanup_errors=True) as temporary:
-            return _written(Path(temporary) / f"{name}.npy", shape, fill)  # a mapped file stays until it is unmapped
-    return _written(folder / f"{name}.npy", shape, fill)
+        array = temporary(math.prod(shape), torch.float32).view(shape)
+        fill(array.numpy())
+        return array
+    with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
+        path = folder / f"{name}.npy"
+        if (found := _found(path, shape)) is not None:
+            return found
+        with replacing(path) as unfinished:
+            values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
+            with unfinished.open("r+b") as file:
+                _reserve(file.fileno(), unfinished.stat().st_size)
+            fill(values)
+            values.flush()
+        return mapped(path)
 
 
-def _written(path: Path, shape: tuple[int, int], fill: Callable[[npt.NDArray[np.float32]], None]) -> Tensor:
-    with replacing(path) as temporary:
-        array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
-        if hasattr(os, "posix_fallocate"):  # a full disk is an error here; in the mapped file it would end the process
-            with temporary.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-        fill(array)
-        array.flush()
-    return mapped(path)
+def temporary(size: int, dtype: torch.dtype) -> Tensor:
+    """Return ``size`` >= 1 numbers in a file without a name. The system writes and reads its pages when it wants to.
+
+    Raises:
+        InputError: the file cannot be made: the disk is full.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix="gistgnn-") as file:
+            _reserve(file.fileno(), size * dtype.itemsize)
+            pages = np.memmap(file, np.uint8, "r+", shape=(size * dtype.itemsize,))
+    except OSError as error:
+        raise InputError(
+            f"a temporary file in {tempfile.gettempdir()} cannot be used ({error.strerror or reason(error)}): point "
+            "TMPDIR to a disk with more room, or allow more memory"
+        ) from error
+    return torch.from_numpy(pages).view(dtype)
+
+
+def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:
+    """Return an array that is there; None: it is missing, or cut short."""
+    with contextlib.suppress(OSError, ValueError):
+        found = mapped(path)
+        if found.shape == shape and found.dtype == torch.float32:
+            return found
+    return None
+
+
+def _reserve(handle: int, size: int) -> None:
+    """Give a file its space on the disk: writing to a mapped page ends the process when the disk is full."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        os.truncate(handle, size)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from gistgnn.evaluation.budget import Plan
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
 from gistgnn.nn.adjacency import Adjacency, Operator
-from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.ledger import Ledger, Work, bytes_of, filler
@@ -112,14 +112,14 @@ class PlannedBatches(RandomBatches):
         self._held: list[Any] = []
         pattern = whole.adj.pattern
         if not self._expected.sampled:
-            filler(31 * pattern.nnz)  # SciPy's copies of the edges, for METIS
+            filler(31 * pattern.num_edges)  # SciPy's copies of the edges, for METIS
             self._held.append(indices(2, len(whole.x)))
             x, y = whole.x.clone(), whole.y.clone()
-            filler(10 * pattern.nnz)  # the rows in their new order, before their columns are renumbered
+            filler(10 * pattern.num_edges)  # the rows in their new order, before their columns are renumbered
             rowptr, col = (torch.empty_like(ends, device="cpu") for ends in (pattern.rowptr, pattern.col))
-            self._whole = Batch(x, Pattern(rowptr, col, pattern.shape), y, whole.loss_nodes, sparse=whole.is_sparse)
+            self._whole = Batch(x, CSR(rowptr, col, pattern.shape), y, whole.loss_nodes, sparse=whole.is_sparse)
             return
-        self._held += [whole.features, filler(pattern.nnz)]  # the entries' ones, for SciPy
+        self._held += [whole.features, filler(pattern.num_edges)]  # the entries' ones, for SciPy
         if self._device.type != "cpu":
             self._held += [torch.empty_like(ends, device="cpu") for ends in (pattern.col, pattern.rowptr)]
 
@@ -177,17 +177,17 @@ class PlannedBatches(RandomBatches):
     def _product(self, operator: Operator) -> Tensor:
         if operator not in self._products:
             pattern, x = self._whole.adj.pattern, self._whole.x
-            on_device = Pattern(pattern.rowptr.to(x.device), pattern.col.to(x.device), pattern.shape)
-            self._products[operator] = Adjacency.from_pattern(on_device, x.dtype).aggregate(operator, x)
+            on_device = CSR(pattern.rowptr.to(x.device), pattern.col.to(x.device), pattern.shape)
+            self._products[operator] = Adjacency.from_csr(on_device, x.dtype).aggregate(operator, x)
         return self._products[operator][: self._expected.nodes[0]].clone()
 
     def _sampled_edges(self, outputs: int, inputs: int, edges: int) -> SampledAdjacency:
         degrees = Degrees(self._empty(inputs), self._empty(inputs))
         return SampledAdjacency(self._pattern(outputs, inputs, edges), degrees, self._empty(edges))
 
-    def _pattern(self, rows: int, columns: int, entries: int) -> Pattern:
+    def _pattern(self, rows: int, columns: int, entries: int) -> CSR:
         dtype = index_dtype(rows, columns, entries)
-        return Pattern(self._empty(rows + 1, dtype=dtype), self._empty(entries, dtype=dtype), (rows, columns))
+        return CSR(self._empty(rows + 1, dtype=dtype), self._empty(entries, dtype=dtype), (rows, columns))
 
 
 def node_tensors(sizes: GraphSizes) -> list[Tensor]:
@@ -206,6 +206,6 @@ def _edge_tensors(sizes: GraphSizes, device: torch.device | None = None) -> list
     ]
 
 
-def _joined(edges: list[Tensor], sizes: GraphSizes) -> Tensor | Pattern:
+def _joined(edges: list[Tensor], sizes: GraphSizes) -> Tensor | CSR:
     """Return `_edge_tensors` as a `Batch` takes them."""
-    return Pattern(edges[0], edges[1], (sizes.nodes, sizes.nodes)) if sizes.by_target else edges[0]
+    return CSR(edges[0], edges[1], (sizes.nodes, sizes.nodes)) if sizes.by_target else edges[0]

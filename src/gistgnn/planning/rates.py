@@ -16,7 +16,7 @@ from torch import nn
 
 from gistgnn.evaluation.scores import score
 from gistgnn.graphs import Graph
-from gistgnn.nn.pattern import Pattern
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.planning.disk_rate import reading_rate
 from gistgnn.planning.ledger import Product, SparseProduct, Work
@@ -126,7 +126,7 @@ def _sparse(shape: SparseProduct, device: torch.device) -> Callable[[], object]:
     rows = max(shape.entries // max(shape.entries // shape.inputs, 8), 1)
     col = torch.randint(shape.inputs, (shape.entries,), generator=torch.Generator().manual_seed(0)).int().to(device)
     rowptr = torch.linspace(0, shape.entries, rows + 1, device=device).round().int()
-    pattern = Pattern(rowptr, col, (rows, shape.inputs))
+    pattern = CSR(rowptr, col, (rows, shape.inputs))
     matrix = SparseMatrix.from_pattern(pattern, torch.ones(shape.entries, device=device))
     h = torch.ones(shape.inputs, shape.columns, device=device)
     return lambda: matrix @ h

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from gistgnn.evaluation.budget import READ_ENTRY, Plan
-from gistgnn.evaluation.needed import MOST
+from gistgnn.evaluation.required_nodes import MOST
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GNN
-from gistgnn.nn.adjacency import Operator
+from gistgnn.nn.adjacency import ENTRIES, ROWS, Operator
 from gistgnn.nn.gnn import Propagation
-from gistgnn.nn.pattern import Pattern, index_dtype
-from gistgnn.nn.stored_adjacency import ENTRIES, ROWS, StoredPattern
 from gistgnn.planning.graph_memory import PlannedBatches, PlannedGraph, indices, node_tensors
 from gistgnn.planning.ledger import DISK_DEVICE, Ledger, Work, filler
 from gistgnn.runs.config import RunConfig
@@ -62,10 +61,11 @@ class StoredGraph(PlannedGraph):
         if device.type != "cpu":
             y = torch.empty_like(y)
         self.whole = Batch(x, edges, y, loss, sparse=self.sparse)
-        columns: Any = None  # nothing asks for them
-        pattern = StoredPattern(rowptr, columns, (sizes.nodes, sizes.nodes))
+        with ledger.uncounted():
+            pattern = CSR(rowptr, indices(sizes.edges))
         pattern.__dict__["most_entries"] = self.files.degree  # a tensor without values has no largest one
-        self.stored = Batch(x, pattern, y, loss, sparse=self.sparse)
+        ptr = indices(sizes.stored.clusters + 1)
+        self.stored = Batch(x, pattern, y, loss, sparse=self.sparse, cluster_ptr=ptr)
         self._made = dict.fromkeys(self.files.products, True)
         self._kept: list[Tensor] = []
         self.seen = self._seen()
@@ -99,7 +99,7 @@ class StoredGraph(PlannedGraph):
         rowptr = indices(sizes.nodes + 1, dtype=index_dtype(sizes.nodes, sizes.edges))
         with self._ledger.uncounted() if sizes.edges < 2**31 and device.type == "cpu" else nullcontext():
             col = indices(sizes.edges, dtype=rowptr.dtype, device=device)
-        pattern = Pattern(rowptr.to(device), col, (sizes.nodes, sizes.nodes))
+        pattern = CSR(rowptr.to(device), col, (sizes.nodes, sizes.nodes))
         return replace(self.whole, x=x, edges=pattern, sparse=self.sparse and x is not self.whole.x)
 
     def _training_nodes(self) -> Batch:

@@ -14,20 +14,17 @@ from torch import Tensor
 
 from gistgnn.distributed.agreement import Facts, require_same
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.io.tensors import row_pieces
 from gistgnn.session.description import describe_settings
 from gistgnn.session.options import Options
 from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of
-from gistgnn.utils.checksums import checksum, checksum_of_pieces
+from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
     from gistgnn.global_model import GlobalModel
     from gistgnn.session.saving import Saving
 
-_PIECE = 2**24  # bytes
 
 SAME_MODEL = "give all ranks the same model"
 PLACES = ("dataset", "device", "data_root")
@@ -137,18 +134,10 @@ def graph_facts(graph: Graph) -> dict[str, Any]:
         called = f"the graph's {_CALLED.get(name, name)}"
         facts[f"the type of {called}"] = str(tensor.dtype)
         facts[f"the shape of {called}"] = str(list(tensor.shape))
-        facts[f"the checksum of {called}"] = f"{_checksum(tensor):08x}"
+        facts[f"the checksum of {called}"] = f"{checksum(tensor):08x}"
     edges = graph.edges.checksum() if isinstance(graph.edges, CSR) else checksum(graph.edges)
     facts["the checksum of the graph's edges"] = f"{edges:08x}"
     return facts
-
-
-def _checksum(tensor: Tensor) -> int:
-    """Return a checksum; features in a file are read in pieces."""
-    if not isinstance(tensor, StoredFeatures):
-        return checksum(tensor)
-    pieces = row_pieces(len(tensor), tensor.shape[1] * tensor.element_size(), _PIECE)
-    return checksum_of_pieces(tensor.cut(rows).load() for rows in pieces)
 
 
 def _given(value: Any) -> str:

@@ -1,6 +1,7 @@
-"""A folder of clusters trains and evaluates from the disk as the same graph does in memory."""
+"""A graph that is mapped from a folder of clusters trains and is evaluated as the same graph in memory."""
 
 import contextlib
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,16 +20,13 @@ from gistgnn.evaluation.budget import Costs
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph
-from gistgnn.graphs.on_disk.features import StoredFeatures
 from gistgnn.graphs.standardise import Standardisation
-from gistgnn.nn import MODELS, stored_adjacency
-from gistgnn.sampling import Batch, ClusterSampling, NeighborSampling, product_in_folder, whole_graph
+from gistgnn.nn import MODELS, adjacency
+from gistgnn.sampling import Batch, ClusterSampling, NeighborSampling, precomputed, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
+from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
 from tests.helpers.refusals import refused
-
-from .folders import some_graph
 
 OPERATORS = ("gcn", "mean", "sum")
 
@@ -37,16 +35,16 @@ OPERATORS = ("gcn", "mean", "sum")
 def little_memory(columns: int, nodes: int, entries: int = 11) -> Iterator[None]:
     """Āx is computed so many columns at a time, and so many entries of its rows are read at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(product_in_folder, "available_bytes", lambda _: 2 * 4 * nodes * columns)
-        patch.setattr(stored_adjacency, "ENTRIES", entries)
+        patch.setattr(precomputed, "available_bytes", lambda _: 2 * 4 * nodes * columns)
+        patch.setattr(adjacency, "ENTRIES", entries)
         yield
 
 
 def in_memory(graph: Graph, folder: Path) -> tuple[Batch, Clusters]:
     """The same graph in memory, and its clusters, which are ranges of nodes there too."""
-    stored = load(folder)
-    assert isinstance(stored, ClusteredGraph)
-    return whole_graph(graph), Clusters(torch.arange(graph.num_nodes), stored.files.cluster_ptr)
+    ptr = load(folder).cluster_ptr
+    assert ptr is not None
+    return whole_graph(graph), Clusters(torch.arange(graph.num_nodes), ptr)
 
 
 def weighted(seed: int, edges: int) -> dict[str, Any]:
@@ -101,19 +99,21 @@ def test_rows_of_operators_are_those_of_the_graph_in_memory(graph: Graph, step: 
     with tempfile.TemporaryDirectory() as name, little_memory(1, 1):
         same, _ = make_clustered(graph, 3, Path(name) / "graph")
         one, other = whole_graph(same).adj, whole_graph(load(Path(name) / "graph")).adj
-        assert torch.equal(one.attention.rowptr.long(), other.attention.rowptr)
+        assert torch.equal(one.attention.rowptr.long(), other.attention_rowptr)
         chosen = torch.randperm(graph.num_nodes)[:step].sort().values
         for operator in OPERATORS:
-            left, right = getattr(one, operator).to_dense()[chosen], getattr(other, operator).rows(chosen).to_dense()
+            left, right = getattr(one, operator).to_dense()[chosen], other.rows(operator, chosen).to_dense()
             assert torch.equal(left, right), operator
         for start in range(0, graph.num_nodes, step):
             nodes = slice(start, min(start + step, graph.num_nodes))
             for operator in OPERATORS:
-                left, right = getattr(one, operator).rows(nodes), getattr(other, operator).rows(nodes)
+                left, right = one.rows(operator, nodes), other.rows(operator, nodes)
                 assert torch.equal(left.to_dense(), right.to_dense()), operator
-            left, right = one.attention.rows(nodes)[0], other.attention.rows(nodes)[0]
+            left, right = one.attention_rows(nodes), other.attention_rows(nodes)
             assert torch.equal(left.col, right.col)
             assert torch.equal(left.rowptr, right.rowptr)
+        for operator in OPERATORS:  # the whole is the same, too
+            assert torch.equal(getattr(one, operator).value, getattr(other, operator).value)
 
 
 @pytest.mark.parametrize("little", [False, True])
@@ -158,7 +158,7 @@ def test_nodes_that_nobody_needs_are_not_computed(name: str, little: bool, tmp_p
         assert found.nodes is not None
         assert torch.equal(found.nodes, wanted)
         assert bool(logits[~wanted].isnan().all())
-        rows = sum(len(each) for each in found._computed)  # type: ignore[attr-defined]
+        rows = sum(len(each) for each in found._required)  # type: ignore[attr-defined]
         assert rows < nodes
 
 
@@ -175,15 +175,14 @@ def test_parts_are_the_clusters_of_the_folder(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_run_is_that_of_the_graph_in_memory(
     dtype: str, scaled: bool, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = load("amazon-computers", shared_data)
     same, _ = make_clustered(graph.with_features(graph.x[:, :64].contiguous()), 20, tmp_path / "graph", dtype)
     stored = load(tmp_path / "graph")
-    assert isinstance(stored.x, StoredFeatures)
-    same = same.with_features(stored.x.load())  # as the type of the folder holds them
+    same = same.with_features(stored.x.float())  # as the type of the folder holds them
     _, clusters = in_memory(same, tmp_path / "graph")
     monkeypatch.setattr("gistgnn.sampling.clusters.cluster", lambda *_: clusters)
     runs = []
@@ -225,17 +224,42 @@ def test_another_number_of_clusters_is_refused(tmp_path: Path) -> None:
         gist.fit(load(tmp_path / "graph"), epochs=1, sampler=ClusterSampling(5, 1), progress=False)
 
 
-def test_a_file_that_is_cut_while_it_is_used_is_named(tmp_path: Path) -> None:
-    make_clustered(some_graph(), 4, tmp_path / "graph")
-    stored = load(tmp_path / "graph")
-    os.truncate(tmp_path / "graph" / "x.npy", 300)
-    with refused("x.npy cannot be read (it is cut short)", "convert the graph again"):
-        stored.x[:].load()  # type: ignore[attr-defined]
+def product(folder: Path, scaled: bool = False) -> torch.Tensor:
+    graph = load(folder)
+    batch = whole_graph(Standardisation.of(graph).graph(graph) if scaled else graph)
+    return batch.adj.aggregate("mean", batch.x)
 
 
-def test_features_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_clustered(some_graph(), 4, tmp_path / "graph")
-    monkeypatch.setattr("gistgnn.graphs.on_disk.features._LARGE", 1)
-    monkeypatch.setattr("gistgnn.graphs.archive.available_bytes", lambda _: 100)
-    with refused("the whole of", "x.npy takes 480 bytes of memory, 100 bytes are available"):
-        load(tmp_path / "graph").x + 1
+def products(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("product-*.npy")}
+
+
+def test_the_product_is_computed_once_and_anew_if_it_is_cut(tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    same, _ = make_clustered(some_graph(), 4, folder)
+    first, there = product(folder).clone(), products(folder)
+    assert len(there) == 1
+    assert torch.equal(first, whole_graph(same).adj.aggregate("mean", same.x))
+    assert torch.equal(product(folder), first)
+    assert products(folder) == there
+    os.truncate(folder / next(iter(there)), 200)
+    assert torch.equal(product(folder), first)
+    assert products(folder).keys() == there.keys()
+    assert not torch.equal(product(folder, scaled=True), first)
+    assert len(products(folder)) == 2
+
+
+def test_processes_compute_a_product_at_the_same_time(tmp_path: Path) -> None:
+    make_clustered(some_graph(300, 4000), 4, tmp_path / "graph")
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        one, *others = pool.map(product, [tmp_path / "graph"] * 3, 1)
+    assert all(torch.equal(one, other) for other in others)
+    assert len(products(tmp_path / "graph")) == 1
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "graph"
+    same, _ = make_clustered(some_graph(), 4, folder)
+    monkeypatch.setattr("gistgnn.graphs.derived.os.access", lambda *_: False)
+    assert torch.equal(product(folder), whole_graph(same).adj.aggregate("mean", same.x))
+    assert not products(folder)
