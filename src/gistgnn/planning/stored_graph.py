@@ -66,7 +66,7 @@ class StoredGraph(PlannedGraph):
         pattern.__dict__["most_entries"] = self.files.degree  # a tensor without values has no largest one
         ptr = indices(sizes.stored.clusters + 1)
         self.stored = Batch(x, pattern, y, loss, sparse=self.sparse, cluster_ptr=ptr)
-        self._made = dict.fromkeys(self.files.products, True)
+        self._made: dict[str, bool] = {}
         self._kept: list[Tensor] = []
         self.seen = self._seen()
 
