@@ -119,11 +119,9 @@ _DIALECT = "delim=',', quote='\"', escape='\"'"
 def _described(connection: Any, file: Path, header: bool) -> Any:
     if file.name.lower().endswith(_PARQUET):
         return connection.sql(f"DESCRIBE SELECT * FROM read_parquet({quoted(str(file))})").fetchall()
-    opened = (
-        gzip.open(file, "rt", encoding="utf-8-sig") if file.suffix.lower() == ".gz" else file.open(encoding="utf-8-sig")
-    )
+    opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with opened:
+        with opener(file, "rt", encoding="utf-8-sig") as opened:
             names = [name.strip() for name in next(csv.reader([opened.readline()]), [])]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file}: cannot be read ({reason(error)})") from error
