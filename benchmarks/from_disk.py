@@ -22,7 +22,7 @@ from torch import nn
 
 from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import load
-from gistgnn.graphs import Graph
+from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, ClusterSampling, whole_graph
@@ -66,7 +66,14 @@ def in_memory(stored: Graph, options: argparse.Namespace) -> ClusterBatches:
     for start in range(0, len(x), 2**18):
         x[start : start + 2**18] = stored.x[start : start + 2**18]
     masks = (stored.train, stored.val, stored.test)
-    graph = Graph(x, stored.edge_index, stored.y.clone(), *masks, stored.num_classes, stored.name)
+    graph = Graph(
+        x,
+        CSR(stored.edges.rowptr.clone(), stored.edges.col.clone()),
+        stored.y.clone(),
+        *masks,
+        stored.num_classes,
+        stored.name,
+    )
     assert stored.cluster_ptr is not None
     clusters = Clusters(torch.arange(graph.num_nodes), stored.cluster_ptr)
     return ClusterBatches(whole_graph(graph), clusters, options.per_batch, precompute=options.precompute)

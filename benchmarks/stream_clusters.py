@@ -3,20 +3,16 @@
     python -m benchmarks.stream_clusters --data-root data
     python -m benchmarks.stream_clusters --folder papers --clusters 800
     python -m benchmarks.stream_clusters --f1 --data-root data
-    python -m benchmarks.stream_clusters --kills 20 --folder papers --clusters 800
 
-LDG and Fennel with restreaming, the plain streaming partitioners, are here for comparison alone. Each row is made in a
-process of its own. Memory is the peak of that process and of METIS's together, less what the first has at its start,
-with the graph.
+Each row is made in a process of its own. Memory is the peak of that process and of METIS's together, less what the
+first has at its start, with the graph.
 """
 
 import argparse
 import contextlib
 import json
 import os
-import random
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -33,12 +29,10 @@ from benchmarks.tables import describe_machine, on, table
 from gistgnn.graphs import load, streaming
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.on_disk import Manifest
-from gistgnn.graphs.streaming import RowReader, RowsInMemory, RowsOnDisk
-from gistgnn.graphs.streaming.stages import LARGEST
+from gistgnn.graphs.streaming.rows import row_blocks
 
 GRAPHS = {"amazon-computers": (50, 500), "coauthor-physics": (50, 500), "synthetic:reddit@0.1": (50, 500, 1500)}
-METHODS = ("metis", "stream", "ldg", "fennel")
+METHODS = ("metis", "stream")
 HEAD = ["graph", "clusters", "method", "edges cut, %", "of METIS's", "largest, of the mean", "seconds", "MiB"]
 TRAIN = ["--model", "graphsage", "--hidden", "128", "128", "--sub-gcns", "2", "--sampler", "clusters", "--epochs", "40"]
 
@@ -51,17 +45,12 @@ def main() -> None:
     parser.add_argument("--clusters", type=int)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--f1", action="store_true", help="train by the clusters of both, with three seeds")
-    parser.add_argument(
-        "--kills", type=int, default=0, help="kill gistgnn partition so often, and compare what it makes"
-    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(options)))
     elif options.f1:
         f1(options)
-    elif options.kills:
-        kills(options)
     else:
         cuts(options)
 
@@ -91,23 +80,17 @@ def own_process(words: list[str]) -> str:
 
 def one(options: argparse.Namespace) -> dict[str, float]:
     """Cut one graph by one method."""
-    reader: RowReader
-    if options.folder:
-        reader = RowsOnDisk(options.folder, Manifest.read(options.folder))
-    else:
-        graph = load(options.graph, options.data_root)
-        reader = RowsInMemory(CSR.of(graph.edge_index, graph.num_nodes))
-        del graph
+    edges = load(options.folder or options.graph, options.data_root).edges
     start = time.perf_counter()
     with Watched() as watched:
-        part = cut(reader, options.clusters, options.one)
+        part = cut(edges, options.clusters, options.one)
     seconds = time.perf_counter() - start
     sizes, apart = np.bincount(part, minlength=options.clusters), 0
-    for rows in reader.rows(2**19, 2**19):
+    for rows in row_blocks(edges, 2**19, 2**19, edges.num_edges):
         apart += int((part[rows.source] != part[rows.nodes].repeat(np.diff(rows.rowptr))).sum())
     return {
-        "cut": apart / reader.edges,
-        "largest": sizes.max() * options.clusters / reader.nodes,
+        "cut": apart / edges.num_edges,
+        "largest": sizes.max() * options.clusters / edges.num_nodes,
         "seconds": seconds,
         "mib": round(watched.peak / 2**20),
     }
@@ -141,43 +124,13 @@ class Watched:
             self.peak = max(self.peak, held - self._held)
 
 
-def cut(reader: RowReader, count: int, method: str) -> npt.NDArray[Any]:
-    if method == "metis":
-        os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"  # nothing is read from it
-        part = cluster(reader.whole(), reader.nodes, count, "metis", 0).assignment.numpy()
-        shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)
-        return part
+def cut(edges: CSR, count: int, method: str) -> npt.NDArray[Any]:
     if method == "stream":
-        return streaming.partition(reader, count, 0)
-    return restreamed(reader, count, method == "fennel")
-
-
-def restreamed(reader: RowReader, count: int, fennel: bool, passes: int = 10) -> npt.NDArray[np.int32]:
-    """LDG or Fennel, ten times over the edges; the nodes of a small block are placed at once.
-
-    LDG: the most neighbours times the cluster's free share. Fennel: neighbours less 1.5 α |cluster|^0.5, with
-    α = E √c / N^1.5; after each pass, penalties of the sizes are 1.7 times as hard, as restreaming asks for.
-    """
-    nodes, most = reader.nodes, int(max(LARGEST * reader.nodes / count, -(-reader.nodes // count)))
-    part, sizes = np.full(nodes, -1, np.int64), np.zeros(count, np.int64)
-    alpha = reader.edges / 2 * count**0.5 / nodes**1.5 * (1.7**-passes if fennel else 1)
-    rng = np.random.default_rng(0)
-    for _ in range(passes):
-        alpha *= 1.7
-        for rows in reader.rows(2**19, 64):
-            target, label = rows.targets(), part[rows.source]
-            near = np.zeros((len(rows), count), np.float32)
-            np.add.at(near, (target[label >= 0], label[label >= 0]), 1)
-            old = part[rows.nodes]
-            np.subtract.at(sizes, old[old >= 0], 1)
-            score = near - 1.5 * alpha * np.sqrt(sizes) if fennel else near * (1 - sizes / most)
-            score = score + rng.random(score.shape, np.float32) * 1e-3 - 1e-3 * (sizes / most)
-            for node, row in enumerate(score):
-                row[sizes >= most] = -np.inf
-                best = int(row.argmax())
-                sizes[best] += 1
-                part[rows.first + node] = best
-    return part.astype(np.int32)
+        return streaming.partition(edges, count, 0)
+    os.environ["GISTGNN_CACHE"] = f"/tmp/gistgnn-no-cache-{os.getpid()}"  # nothing is read from it
+    part = cluster(edges, edges.num_nodes, count, "metis", 0).assignment.numpy()
+    shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)
+    return part
 
 
 def f1(options: argparse.Namespace) -> None:
@@ -198,46 +151,6 @@ def trained(name: str, count: int, method: str, seed: int, data_root: str) -> fl
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     shutil.rmtree(f"/tmp/gistgnn-stream-f1-{os.getpid()}")
     return 100 * float(json.loads(done)["test"]["f1_micro"])
-
-
-def kills(options: argparse.Namespace) -> None:
-    """Kill `gistgnn partition` at random times, run it again, and compare the folder with an unbroken one."""
-    source, rng, killed = options.folder, random.Random(0), 0
-    whole, made = (source.with_name(f"{source.name}-{end}") for end in ("whole", "killed"))
-    words = ["partition", "--dataset", str(source), "--clusters", str(options.clusters), "--method", "stream", "--out"]
-    command = [sys.executable, "-m", "gistgnn", *words]
-    for folder in (whole, made):
-        shutil.rmtree(folder, ignore_errors=True)
-    start = time.perf_counter()
-    subprocess.run([*command, str(whole)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    length = time.perf_counter() - start
-    while killed < options.kills:
-        process = subprocess.Popen([*command, str(made)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            status = process.wait(rng.uniform(2, 2 + 0.3 * length))
-            if status:
-                raise SystemExit(f"exit status {status}")
-            compare(whole, made)
-            print(f"the same folder after {killed} kills", flush=True)
-            shutil.rmtree(made)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
-            if made.exists():  # it was counting the edges inside clusters
-                compare(whole, made)
-                shutil.rmtree(made)
-    subprocess.run([*command, str(made)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    compare(whole, made)
-    print(f"the same folder after {killed} kills", flush=True)
-    for folder in (whole, made):
-        shutil.rmtree(folder)
-
-
-def compare(whole: Path, made: Path) -> None:
-    for path in whole.iterdir():
-        if subprocess.run(["cmp", str(path), str(made / path.name)], check=False).returncode:
-            raise SystemExit(f"{path.name} differs")
 
 
 if __name__ == "__main__":

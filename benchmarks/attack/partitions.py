@@ -18,9 +18,8 @@ from benchmarks.attack.valid_folders import GRAPHS
 
 _METHODS = ["auto", "stream", "stream", "random", "random", "metis"]
 _WRONG = {"--clusters": INTEGERS, "--memory": [*FLOATS, *INTEGERS], "--seed": INTEGERS, "--method": TEXTS}
-_WRONG |= {"--dataset": [*TEXTS, "digits", "clusters", "own.npz", "run", ".", "graph/x.npy", "graph/graph.json"]}
+_WRONG |= {"--dataset": [*TEXTS, "digits", "clusters", "own.npz", "run", ".", "graph/x.npy", "graph/manifest.json"]}
 _WORK = ".gistgnn-convert-"
-_OF_SIZES = {what: CHANGES[what] for what in ("cuts", "appends", "removes", "puts something in its place:")}
 
 
 def partitions(rng: Random, place: Place) -> Report:
@@ -50,31 +49,30 @@ def partitions(rng: Random, place: Place) -> Report:
 
 
 def _interrupted(rng: Random, place: Place, words: list[str]) -> str:
-    """Run a command that ends as by a kill when it has recorded so much, and perhaps damage a file that it leaves."""
-    records = rng.randrange(1, 20)
+    """Run a command that ends as by a kill at one of its writes, and perhaps damage a file that it leaves."""
+    writes = rng.randrange(1, 20)
 
     def killed() -> int:
-        from gistgnn.graphs.on_disk.making import Making
+        from gistgnn.graphs.folder_writing import ArrayWriter
 
-        real, left = Making.record, [records]
+        real, left = ArrayWriter.append, [writes]
 
-        def record(self: Any, what: str, value: Any) -> None:
-            real(self, what, value)
+        def append(self: Any, values: Any) -> None:
+            real(self, values)
             left[0] -= 1
             if not left[0]:
                 os._exit(9)
 
-        Making.record = record  # type: ignore[method-assign]
+        ArrayWriter.append = append  # type: ignore[method-assign]
         return gistgnn(words)()
 
     Forked(killed, place.own).outcome(place.limit)
     files = sorted(each for each in place.own.glob(f"{_WORK}*/*") if each.is_file())
     if not files or rng.random() < 0.3:
-        return f"killed at record {records}"
+        return f"killed at write {writes}"
     path = rng.choice(files)
-    kinds = CHANGES if path.suffix == ".json" else _OF_SIZES  # files that are thrown away have no checksums
-    what, change = rng.choice(list(kinds.items()))
-    return f"killed at record {records}, {path.name}: {what} {change(rng, path, place.valid)}"
+    what, change = rng.choice(list(CHANGES.items()))
+    return f"killed at write {writes}, {path.name}: {what} {change(rng, path, place.valid)}"
 
 
 def _state(folder: Path) -> dict[str, str]:
@@ -111,7 +109,7 @@ def _left(before: dict[str, str], folder: Path) -> str:
 def _wrong_clusters(own: Path, out: Path, words: list[str]) -> str:
     """Say whether a folder of clusters is not the graph that was cut, in another order of the nodes."""
     from gistgnn.errors import InputError
-    from gistgnn.graphs.on_disk import verify
+    from gistgnn.graphs.folder import verify
 
     try:
         verify(out)
@@ -144,7 +142,7 @@ def _source(rng: Random, own: Path, graph: str) -> str:
 
 
 def _inside(rng: Random, own: Path, graph: str) -> str:
-    return f"{graph}/{rng.choice(['clusters', 'products', 'x.npy', 'graph.json', 'x.npy/clusters', 'a/b', '.'])}"
+    return f"{graph}/{rng.choice(['clusters', 'x.npy', 'manifest.json', 'x.npy/clusters', 'a/b', '.'])}"
 
 
 def _file(rng: Random, own: Path, graph: str) -> str:
@@ -161,7 +159,7 @@ def _link(rng: Random, own: Path, graph: str) -> str:
 
 def _full(rng: Random, own: Path, graph: str) -> str:
     (own / "out").mkdir()
-    (own / "out" / rng.choice(["notes", ".hidden", "graph.json", "x.npy"])).write_text("precious")
+    (own / "out" / rng.choice(["notes", ".hidden", "manifest.json", "x.npy"])).write_text("precious")
     return "out"
 
 
@@ -192,7 +190,7 @@ def _occupied(rng: Random, own: Path, graph: str) -> str:
 
 
 def _there(rng: Random, own: Path, graph: str) -> str:
-    return rng.choice(["clusters", "clusters/", "clusters/x", "clusters/products", ".", "..", ""])
+    return rng.choice(["clusters", "clusters/", "clusters/x", ".", "..", ""])
 
 
 _DESTINATIONS: dict[str, Callable[[Random, Path, str], str]] = {

@@ -1,4 +1,4 @@
-"""Raw files of data sets, as PyG and ogb download them, with one of them damaged."""
+"""Raw files of data sets, as PyG and OGB have them, with one of them damaged."""
 
 from random import Random
 

@@ -13,6 +13,7 @@ from torch import nn
 from gistgnn import GIST, Graph, InputError, Loop, Saving
 from gistgnn.distributed import Ranks
 from gistgnn.distributed.agreement import difference, require_same
+from gistgnn.graphs import CSR
 from gistgnn.graphs.graph_files import save_file
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.commands import Completed, run_ranks
@@ -66,9 +67,9 @@ def _with_another_feature(graph: Graph) -> Graph:
 
 
 def _with_another_edge(graph: Graph) -> Graph:
-    edges = graph.edge_index.clone()
-    edges[0, 5] = (edges[0, 5] + 1) % graph.num_nodes
-    return replace(graph, edge_index=edges)
+    col = graph.edges.col.clone()
+    col[5] = (col[5] + 1) % graph.num_nodes
+    return replace(graph, edges=CSR(graph.edges.rowptr, col))
 
 
 def _with_another_split(graph: Graph) -> Graph:

@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from gistgnn.graphs import Graph, save_file
-from gistgnn.graphs.conversion import budget
+from gistgnn.graphs import Graph, duck, save_file
+from gistgnn.graphs.conversion import converting
 from tests.graphs.samples import TENSORS
 
 
 @contextlib.contextmanager
-def small_steps(edges: int = 5, keys: int = 7, features: int = 256, buckets: int = 3) -> Iterator[None]:
-    """Blocks of so many edges, at most so many keys in memory, blocks of so many bytes of features."""
+def small_steps(numbers: int = 8, edges: int = 5) -> Iterator[None]:
+    """Read blocks of so many numbers, and take so many edges from DuckDB at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "_MOST_EDGES", edges)
-        patch.setattr(budget, "_MOST_KEYS", keys)
-        patch.setattr(budget, "_LARGEST_BLOCK", features)
-        patch.setattr(budget, "_MOST_BUCKETS", buckets)
+        patch.setattr(duck, "_BLOCK", 8 * numbers)
+        patch.setattr(converting, "_BATCH", edges)
         yield
 
 

@@ -1,12 +1,8 @@
 """Graph folders in the order of their clusters."""
 
-import errno
-import os
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +13,16 @@ from hypothesis import strategies as st
 from gistgnn import load
 from gistgnn.graphs import Graph, metis
 from gistgnn.graphs.clustering import cluster
-from gistgnn.graphs.conversion import clusters as choosing
-from gistgnn.graphs.conversion import convert, partition_folder, renumbering
+from gistgnn.graphs.conversion import convert, partition_folder, partitioning
 from gistgnn.graphs.edge_data import EDGE_DATA
-from gistgnn.graphs.on_disk import Manifest, npy, verify
+from gistgnn.graphs.folder import Manifest, verify
 from gistgnn.io.whole_files import TEMPORARY
 from tests.graphs.samples import graphs
 from tests.graphs.test_streaming import in_process
 from tests.helpers.logs import logged
 from tests.helpers.refusals import refused
 
-from .folders import small_steps, some_graph
+from .folders import some_graph
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
@@ -46,8 +41,6 @@ def assert_renumbered(source: Path, made: Path) -> None:
     for name in ("x", "y", "split"):
         assert new[name].dtype == old[name].dtype
         assert np.array_equal(new[name], old[name][node]), name
-    for name in ("x_scale",):
-        assert name not in old or np.array_equal(new[name], old[name])
     assert new["col"].dtype == old["col"].dtype
     assert np.array_equal(np.diff(new["rowptr"]), np.diff(old["rowptr"])[node])
     for target, before in enumerate(node):
@@ -76,18 +69,16 @@ def with_data(graph: Graph, seed: int) -> Graph:
     return Graph.build(edge_index=edges, **fields, **data)
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    graphs(), st.sampled_from(["float32", "float16", "int8"]), st.sampled_from(["random", "stream", "metis"]), st.data()
-)
+@settings(max_examples=20, deadline=None)
+@given(graphs(), st.sampled_from(["float32", "float16"]), st.sampled_from(["random", "stream", "metis"]), st.data())
 def test_any_graph_is_the_same_with_new_numbers(graph: Graph, dtype: str, method: str, data: st.DataObject) -> None:
     graph = with_data(graph, 0) if data.draw(st.booleans()) else graph
     if dtype == "float16":
         graph = clamped(graph)
-    steps = st.integers(1, 9)
-    with tempfile.TemporaryDirectory() as name, small_steps(data.draw(steps), data.draw(steps), 20 * data.draw(steps)):
+    with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partitioning, "_MOST", data.draw(st.integers(64, 1000)))
             patch.setattr(metis, "partition", in_process)
             convert(graph, place / "graph", dtype=dtype)
             count = data.draw(st.integers(1, graph.num_nodes))
@@ -131,21 +122,10 @@ def test_the_method_follows_from_the_memory(tmp_path: Path, monkeypatch: pytest.
     assert any("METIS needs about 10 GiB" in note and "does not fit" in note for note in notes)
     with refused("metis needs about 10 GiB of memory for 1,797 nodes", "give more, or --method stream"):
         partition_folder(tmp_path / "graph", tmp_path / "three", 20, method="metis")
-    monkeypatch.setattr(choosing.streaming, "stream_bytes", lambda nodes, edges: 11 * 2**30)
+    monkeypatch.setattr(partitioning.streaming, "stream_bytes", lambda nodes, edges: 11 * 2**30)
     with refused("stream needs about 11 GiB of memory", "are left of --memory: give more"):
         partition_folder(tmp_path / "graph", tmp_path / "three", 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "one", "two"]
-
-
-def test_the_same_call_again_finds_it_there(tmp_path: Path) -> None:
-    convert(some_graph(), tmp_path / "graph")
-    first = partition_folder(tmp_path / "graph", tmp_path / "made", 4, method="random")
-    again = partition_folder(tmp_path / "graph", tmp_path / "made", 4, method="random")
-    assert list(first.seconds) == ["clusters", "nodes apart", "nodes", "edges apart", "edges"]
-    assert again.seconds == {}
-    assert (again.edges_inside, again.manifest) == (first.edges_inside, first.manifest)
-    with refused("is there already, and is not this graph"):
-        partition_folder(tmp_path / "graph", tmp_path / "made", 5, method="random")
 
 
 def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
@@ -155,7 +135,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     with refused(f"{made} is in clusters already"):
         partition_folder(made, other, 4)
-    with refused("is the graph itself: choose another folder"):
+    with refused("graph is there already"):
         partition_folder(graph, tmp_path / "made" / ".." / "graph", 4)
     for count in (0, 41, 2.5):
         with refused(f"clusters is {count}, expected an integer"):
@@ -166,58 +146,20 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
         partition_folder(graph, other, 4, seed=-1)
     with refused("memory is 1,000 bytes; expected at least"):
         partition_folder(graph, other, 4, memory=1000)
-    with refused(f"{tmp_path / 'no'}: there is no graph.json"):
+    with refused(f"{tmp_path / 'no'} has no manifest.json"):
         partition_folder(tmp_path / "no", other, 4)
     (graph / "x.npy").write_bytes((graph / "x.npy").read_bytes()[:-1])
-    with refused("x.npy is cut short"):
+    with refused("x.npy"):
         partition_folder(graph, other, 4, method="random")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "made"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"), [("col", 77, "col holds a node outside of"), ("rowptr", -5, "rowptr does not rise")]
-)
 @pytest.mark.parametrize("method", ["metis", "stream", "random"])
-def test_a_damaged_graph_is_one_line(method: str, name: str, value: int, message: str, tmp_path: Path) -> None:
+def test_a_damaged_graph_is_one_line(method: str, tmp_path: Path) -> None:
     convert(some_graph(), tmp_path / "graph")
-    array = np.load(tmp_path / "graph" / f"{name}.npy")
-    array[3] = value
-    np.save(tmp_path / "graph" / f"{name}.npy", array)
-    with refused(message, "convert the graph again"):
+    array = np.load(tmp_path / "graph" / "col.npy")
+    array[3] = 77
+    np.save(tmp_path / "graph" / "col.npy", array)
+    with refused("an edge begins at", "convert the graph again"):
         partition_folder(tmp_path / "graph", tmp_path / "made", 4, method=method)
-    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
-
-
-@pytest.mark.parametrize("at", [0, 1, 4, 9])
-def test_a_full_disk_is_one_line_and_the_work_stays(at: int, tmp_path: Path) -> None:
-    convert(some_graph(), tmp_path / "graph")
-    left, made = [at], tmp_path / "made"
-
-    def failing(real: Any) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(*args, **kwargs)
-
-        return run
-
-    with small_steps():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(npy.ArrayWriter, "append", failing(npy.ArrayWriter.append))
-            patch.setattr(renumbering.Ranges, "append", failing(renumbering.Ranges.append))
-            with refused(f"the disk of {made} is full: the graph takes about", "make room, and run the same"):
-                partition_folder(tmp_path / "graph", made, 4, method="random")
-        assert not made.exists()
-        partition_folder(tmp_path / "graph", made, 4, method="random")
-    assert_renumbered(tmp_path / "graph", made)
-
-
-def test_a_disk_that_is_too_small_is_refused_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    convert(some_graph(), tmp_path / "graph")
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with refused("of the disk while it is made, 1,000 bytes are free: make room, choose another disk"):
-        partition_folder(tmp_path / "graph", tmp_path / "made", 4)
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]

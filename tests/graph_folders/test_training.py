@@ -11,14 +11,13 @@ import torch
 from gistgnn import GIST, load
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph
-from gistgnn.graphs.by_target import GraphByTarget
-from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.folder import verify
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import GCN, GraphSAGE
-from gistgnn.sampling import ClusterSampling, NeighborSampling, whole_graph
-from gistgnn.sampling.batch import training_subgraph
+from gistgnn.sampling import ClusterSampling, NeighborSampling
+from gistgnn.utils.checksums import checksum
 
 from .folders import some_graph
 
@@ -69,11 +68,16 @@ def test_with_each_evaluation(evaluation: Evaluation, both: tuple[Graph, Path]) 
     assert_trains_alike(*both, evaluation=evaluation, sampler=ClusterSampling(20, 5))
 
 
-def test_scaled_features_keep_the_edges_by_target(both: tuple[Graph, Path]) -> None:
+def test_scaled_features_are_kept_in_the_folder(both: tuple[Graph, Path]) -> None:
     graph, stored = both[0], load(both[1])
     scaled = Standardisation.of(stored).graph(stored)
     assert torch.equal(scaled.x, Standardisation.of(graph).graph(graph).x)
-    assert isinstance(scaled.edges, CSR)
+    assert scaled.folder == both[1]
+    (kept,) = both[1].glob("x-standardised-*.npy")
+    before = kept.stat().st_mtime_ns
+    assert torch.equal(Standardisation.of(stored).graph(stored).x, scaled.x)
+    assert kept.stat().st_mtime_ns == before
+    verify(both[1])
 
 
 def test_fields_can_be_replaced_and_copies_made(tmp_path: Path) -> None:
@@ -102,30 +106,23 @@ def test_a_model_that_takes_an_edge_index_gets_it(tmp_path: Path) -> None:
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_clusters_and_subgraphs_are_the_same(seed: int) -> None:
-    graph = some_graph(60, 500, seed)
-    stored = GraphByTarget(
-        graph.x, graph.edge_index, graph.y, graph.train, graph.val, graph.test, num_classes=graph.num_classes
-    )
-    assert torch.equal(stored.edge_index, graph.edge_index)
-    one, other = cluster(graph.edge_index, 60, 5), cluster(stored.edges, 60, 5)
-    assert torch.equal(one.order, other.order)
-    assert one.path == other.path  # METIS ran once
-    assert one.kept_edges(graph.edge_index) == one.kept_edges(stored.edges)
-    for make in (whole_graph, training_subgraph):
-        left, right = make(graph), make(stored)
-        assert torch.equal(left.edge_index, right.edge_index)
-        assert torch.equal(left.adj.pattern.rowptr, right.adj.pattern.rowptr)
-        assert left.adj.pattern.col.dtype == right.adj.pattern.col.dtype
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_folder_that_cannot_be_written_keeps_scaled_features_elsewhere(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = some_graph(x=some_graph().x.half().float())
+    convert(graph, tmp_path / "made", dtype=dtype)
+    monkeypatch.setattr("gistgnn.graphs.derived.os.access", lambda *_: False)
+    stored = load(tmp_path / "made")
+    scaled = Standardisation.of(stored).graph(stored)
+    assert scaled.x.dtype == torch.float32
+    assert torch.equal(scaled.x, Standardisation.of(graph).graph(graph).x)
+    assert not list((tmp_path / "made").glob("x-*"))
 
 
 def test_the_checksum_of_edges_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = some_graph(60, 500)
+    expected = checksum(graph.edge_index)
     for piece in (1, 7, 10**6):
         monkeypatch.setattr("gistgnn.graphs.csr._PIECE", piece)
-        assert CSR.of(graph.edge_index, 60).checksum() == CSR.of(graph.edge_index, 60).checksum()
-        stored = GraphByTarget(
-            graph.x, graph.edge_index, graph.y, graph.train, graph.val, graph.test, num_classes=graph.num_classes
-        )
-        assert stored.checksum() == graph.checksum()
+        assert CSR.of(graph.edge_index, 60).checksum() == expected

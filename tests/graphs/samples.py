@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 
@@ -22,6 +23,11 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "test": [3, 4],
     }
     return {**valid, **changes}
+
+
+def arrays_of(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a graph as a ``.npz`` holds them."""
+    return {name: value.numpy().copy() for name, value in {**graph.tensors, "edge_index": graph.edge_index}.items()}
 
 
 def assert_equal(one: Graph, other: Graph) -> None:

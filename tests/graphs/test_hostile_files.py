@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph, load_file, save_file
 
-from .samples import arguments, assert_equal
+from .samples import arguments, arrays_of, assert_equal
 
 EMPTY = torch.zeros(6, 2)
 
@@ -29,7 +29,7 @@ def _data(**changes: Any) -> Data:
 
 def _npz(path: Path, **members: bytes) -> None:
     """Write a valid graph with some members replaced; their checksums are right."""
-    arrays = {name: tensor.numpy() for name, tensor in Graph.build(**arguments()).tensors.items()}
+    arrays = arrays_of(Graph.build(**arguments()))
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in {**{name: _array(array) for name, array in arrays.items()}, **members}.items():
             archive.writestr(f"{name}.npy", content)

@@ -10,7 +10,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import DATASETS, Graph, load, save_file
 
 from .raw_layouts import listing
-from .samples import arguments
+from .samples import arguments, assert_equal
 
 REAL = ("cora", "citeseer", "amazon-computers", "coauthor-physics")
 
@@ -64,7 +64,7 @@ def test_digits_are_made_of_scikit_learns_images() -> None:
     train, rest = train_test_split(nodes, train_size=0.1, stratify=y, random_state=SPLIT_SEED)
     val, test = train_test_split(rest, train_size=2 / 9, stratify=y[rest], random_state=SPLIT_SEED)
     made, stored = Graph.build(pixels / 16.0, edges, y, train=train, val=val, test=test), load("digits")
-    assert all(torch.equal(made.tensors[name], stored.tensors[name]) for name in made.tensors)
+    assert_equal(made, stored)
 
 
 def test_digits_edges_go_both_ways() -> None:
@@ -91,7 +91,7 @@ def test_a_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     Path("digits").mkdir()
     assert load("digits").num_nodes == 1797
-    with pytest.raises(InputError, match=r"digits: there is no graph\.json"):
+    with pytest.raises(InputError, match=r"digits has no manifest\.json"):
         load(tmp_path / "digits")
 
 

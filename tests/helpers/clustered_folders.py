@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 
-from gistgnn.graphs import Graph
+from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.graphs.conversion import convert
-from gistgnn.graphs.on_disk.manifest import Manifest
-from gistgnn.graphs.on_disk.npy import ArrayWriter
+from gistgnn.graphs.folder_writing import write_array
 
 
 def renumbered(graph: Graph, clusters: Clusters) -> Graph:
@@ -21,7 +21,7 @@ def renumbered(graph: Graph, clusters: Clusters) -> Graph:
     by_target = np.lexsort((source.numpy(), target.numpy()))
     return Graph(
         graph.x[order],
-        torch.stack([source, target])[:, by_target],
+        CSR.of(torch.stack([source, target])[:, by_target], graph.num_nodes),
         graph.y[order],
         graph.train[order],
         graph.val[order],
@@ -40,8 +40,6 @@ def make_clustered(graph: Graph, count: int, folder: Path, dtype: str = "float32
     manifest = convert(same, folder, dtype=dtype).manifest
     arrays = dict(manifest.arrays)
     for name, values in (("node", clusters.order), ("cluster_ptr", clusters.ptr)):
-        with ArrayWriter(folder / f"{name}.npy", "int64") as file:
-            file.append(values.numpy())
-            arrays[name] = file.finish()
-    Manifest(**{**vars(manifest), "arrays": arrays}).write(folder)
+        arrays[name] = write_array(folder, name, values.numpy())
+    msgspec.structs.replace(manifest, arrays=arrays).write(folder)
     return same, clusters

@@ -1,6 +1,6 @@
 """Inductive training sees the training nodes and the edges between them; scores are of the whole graph."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import subgraph
 
 from gistgnn import GIST, Graph
-from gistgnn.graphs.by_target import GraphByTarget
+from gistgnn.graphs.csr import CSR
 from gistgnn.sampling import ClusterSampling, training_subgraph
 from tests.helpers.fitting import fit, quiet, same, theta
 from tests.helpers.models import OURS, tiny_graph
@@ -33,28 +33,14 @@ def test_the_subgraph(nodes: int, seed: int) -> None:
     assert torch.equal(batch.edge_index, expected)
 
 
-@pytest.mark.parametrize("piece", [1, 7, 10**6])
-def test_the_subgraph_of_edges_by_target(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gistgnn.sampling.batch._PIECE", piece)
-    weighted = replace(GRAPH, edge_weight=torch.arange(1.0, GRAPH.num_edges + 1))
-    for graph in (GRAPH, weighted):
-        fields_ = {field.name: getattr(graph, field.name) for field in fields(Graph)}
-        expected, found = training_subgraph(graph), training_subgraph(GraphByTarget(**fields_))
-        assert torch.equal(found.edge_index, expected.edge_index)
-        assert found.adj.pattern.col.dtype == torch.int32
-        assert torch.equal(found.adj.pattern.rowptr, expected.adj.pattern.rowptr)
-        for name, value in expected.edge_data.items():
-            assert torch.equal(found.edge_data[name], value)
-        assert list(found.edge_data) == list(expected.edge_data)
-
-
 def without_the_rest(graph: Graph) -> Graph:
     """The graph with other features of the nodes outside training, and other edges at them."""
     inside = graph.train[graph.edge_index].all(dim=0)
     x = torch.where(graph.train[:, None], graph.x, 100 * torch.randn_like(graph.x))
     outside = (~graph.train).nonzero().squeeze(1)
     others = torch.stack([outside, outside.roll(1)])
-    return replace(graph, x=x, edge_index=torch.cat([graph.edge_index[:, inside], others], dim=1))
+    edges = torch.cat([graph.edge_index[:, inside], others], dim=1)
+    return replace(graph, x=x, edges=CSR.of(edges[:, edges[1].argsort(stable=True)], graph.num_nodes))
 
 
 @pytest.mark.parametrize("runner", ["in-turn", "fused"])

@@ -11,7 +11,7 @@ from gistgnn.errors import printable
 if TYPE_CHECKING:
     from gistgnn.graphs.conversion import Converted
 
-_DTYPES = ("float32", "float16", "int8")  # as in gistgnn.graphs.conversion.nodes, which imports torch
+_DTYPES = ("float32", "float16")  # as in gistgnn.graphs.folder_writing, which imports torch
 
 
 def add_parser(commands: Any) -> None:
@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "convert",
         help="write a graph of any size to a folder",
         description="Write a graph to a folder of plain arrays that --dataset takes. The graph may be larger than the "
-        "memory. If the command is killed, the same command goes on where it stopped.",
+        "memory. If the command is killed, nothing is left at DEST; run it again.",
         example="gistgnn convert edges.csv big --nodes nodes.csv --undirected --memory 4\n"
         "gistgnn convert synthetic:papers100m@0.01 big",
         allow_abbrev=False,
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--dtype", choices=_DTYPES, default="float32", help=text)
     text = "add the reverse of every edge (default: only for OGB's raw files, as in the data sets of this name)"
     parser.add_argument("--undirected", action=argparse.BooleanOptionalAction, default=None, help=text)
-    text = "memory that the process may take (default: 2)"
+    text = "memory that the process may take, beside the pages of mapped files (default: 2)"
     parser.add_argument("--memory", type=gibibytes, metavar="GIB", help=text)
     add_data_root(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else on standard output")
@@ -90,7 +90,4 @@ def _print(facts: dict[str, Any]) -> None:
     print(f"{facts['graph']}: {facts['nodes']:,} nodes and {facts['edges']:,} edges in {printable(facts['folder'])}")
     print(f"   features  {facts['features']:,} as {facts['x']}")
     print(f"    on disk  {size(facts['bytes'])}")
-    if facts["seconds"]:
-        print(f"       took  {duration(sum(facts['seconds'].values()))}, {size(facts['peak_memory_bytes'])} of memory")
-    else:
-        print("       took  nothing: it was there already")
+    print(f"       took  {duration(sum(facts['seconds'].values()))}, {size(facts['peak_memory_bytes'])} of memory")

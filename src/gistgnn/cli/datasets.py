@@ -64,7 +64,7 @@ def _task(graph: "Graph") -> str:
 
 def _stored(folder: Path, check: bool) -> dict[str, Any]:
     """Return what there is to say about a graph folder; with ``check`` all of it is read."""
-    from gistgnn.graphs.on_disk import Manifest, verify
+    from gistgnn.graphs.folder import Manifest, verify
     from gistgnn.utils.console import spinner
 
     manifest = Manifest.read(folder)

@@ -90,14 +90,14 @@ def _evaluate(args: argparse.Namespace) -> int:
     load_torch()
     from gistgnn.evaluation.scores import evaluate
     from gistgnn.graphs import load
-    from gistgnn.runs.run_folder import choose_device, scale_features
+    from gistgnn.runs.run_folder import choose_device, scaler
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = _load(args)
     evaluation = evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, _data_root(args, record))
-    graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
+    graph = (scale.graph(graph) if (scale := scaler(args.directory, config)) else graph).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
         kinds = ("one label", "several labels")
         raise InputError(
@@ -176,16 +176,16 @@ def _nodes(
     import torch
 
     from gistgnn.graphs import is_file, load, load_nodes
-    from gistgnn.graphs.on_disk.clustered import numbers_before
-    from gistgnn.runs.run_folder import scale_features
+    from gistgnn.graphs.folder import original_nodes
+    from gistgnn.runs.run_folder import scaler
     from gistgnn.sampling import Batch, whole_graph
 
-    name, root = args.dataset or config.dataset, _data_root(args, record)
+    name, root, scale = args.dataset or config.dataset, _data_root(args, record), scaler(args.directory, config)
     if not is_file(name):
         graph = load(name, root)
-        graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
-        return whole_graph(graph), None if graph.folder is None else numbers_before(graph.folder)
+        graph = (scale.graph(graph) if scale else graph).to(device)
+        return whole_graph(graph), original_nodes(graph)
     x, edge_index, edge_data = load_nodes(name)
-    x, none = scale_features(args.directory, config, x), torch.empty(0, dtype=torch.long)
+    x, none = scale.features(x) if scale else x, torch.empty(0, dtype=torch.long)
     moved = {name: value.to(device) for name, value in edge_data.items()}
     return Batch(x.to(device), edge_index.to(device), y=none, loss_nodes=none, edge_data=moved), None

@@ -16,8 +16,7 @@ def add_parser(commands: Any) -> None:
         "partition",
         help="cut a graph into clusters",
         description="Cut a graph into clusters, keep them for later runs, and say how good the cut is. With --out, "
-        "write the graph of a folder to another one in the order of its clusters, without the graph in memory. If the "
-        "command is killed, the same command goes on where it stopped.",
+        "write the graph of a folder to another one in the order of its clusters, without the graph in memory.",
         example="gistgnn partition --dataset cora --clusters 50\n"
         "gistgnn partition --dataset papers --clusters 4000 --out papers-clusters --memory 4",
         allow_abbrev=False,
@@ -128,17 +127,16 @@ def _print(facts: dict[str, Any]) -> None:
     from gistgnn.utils.formats import duration, size
 
     sizes = facts["sizes"]
-    took = f"in {facts['seconds']:.1f} s" if "cache" in facts or facts["passes"] else "which were there already"
+    took = f"in {facts['seconds']:.1f} s"
     print(f"{facts['graph']}: {facts['nodes']:,} nodes in {facts['clusters']:,} clusters, {took}")
     print(f"       nodes in a cluster  {sizes['min']:,} to {sizes['max']:,}, median {sizes['median']:,}")
     print(f"    edges inside clusters  {facts['edges_inside']:.1%}")
     if "cache" in facts:
         print(f"                     kept  {printable(facts['cache'] or 'no')}")
         return
-    if facts["passes"]:
-        print(f"                   method  {facts['method']}")
-        memory = f"{size(facts['peak_memory_bytes'])} of memory"
-        if of_metis := facts["metis_peak_memory_bytes"]:
-            memory += f", METIS's process {size(of_metis)}"
-        print(f"                     took  {duration(sum(facts['passes'].values()))}, {memory}")
+    print(f"                   method  {facts['method']}")
+    memory = f"{size(facts['peak_memory_bytes'])} of memory"
+    if of_metis := facts["metis_peak_memory_bytes"]:
+        memory += f", METIS's process {size(of_metis)}"
+    print(f"                     took  {duration(sum(facts['passes'].values()))}, {memory}")
     print(f"                  written  {printable(facts['folder'])}, {size(facts['bytes'])}")

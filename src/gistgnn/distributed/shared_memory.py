@@ -15,7 +15,6 @@ from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import GistError, InputError, reason
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.io.tensors import DTYPES, NAMES
 
 Make = Callable[[], dict[str, Tensor]]
@@ -100,18 +99,15 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
 
     def make() -> dict[str, Tensor]:
         graph = first.pop()
-        values = {field.name: getattr(graph, field.name) for field in fields(Graph) if field.name != "edge_index"}
-        edges = graph.edges
-        values |= {"rowptr": edges.rowptr, "col": edges.col} if isinstance(edges, CSR) else {"edge_index": edges}
+        values = {field.name: getattr(graph, field.name) for field in fields(Graph) if field.name != "edges"}
+        values |= {"rowptr": graph.edges.rowptr, "col": graph.edges.col}
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         rest.update((name, value) for name, value in values.items() if name not in tensors)
         return tensors
 
     tensors: dict[str, Any] = machine.share(make)
     others = ranks.gather(rest)[machine.first]
-    if "edge_index" in tensors:
-        return Graph(**tensors, **others)
-    return GraphByTarget(edge_index=CSR(tensors.pop("rowptr"), tensors.pop("col")), **tensors, **others)
+    return Graph(edges=CSR(tensors.pop("rowptr"), tensors.pop("col")), **tensors, **others)
 
 
 def _write(tensors: Mapping[str, Tensor]) -> int | None:

@@ -70,8 +70,10 @@ def _plain(value: Tensor, name: str) -> Tensor:
     return value.to(torch.int64) if value.dtype in _UNSIGNED else value
 
 
-def check_features(value: ArrayLike) -> Tensor:
+def check_features(value: ArrayLike, first: int = 0) -> Tensor:
     """Return ``x`` as [N, F] float32, finite, with N and F at least 1; without a copy if possible.
+
+    ``first`` is the number of the first node, for messages.
 
     Raises:
         InputError: another shape, NaN or infinity; the message names the first wrong row.
@@ -84,8 +86,8 @@ def check_features(value: ArrayLike) -> Tensor:
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
         row, column = _first(~torch.isfinite(x))
         raise InputError(
-            f"x[{row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
-            f"clean or impute the features of node {row} (the first such row)"
+            f"x[{first + row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
+            f"clean or impute the features of node {first + row} (the first such row)"
         )
     return x
 

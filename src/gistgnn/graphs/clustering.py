@@ -12,16 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
-from gistgnn.io.tensors import write_tensors
+from gistgnn.graphs.npz import read_npz
 from gistgnn.io.whole_files import replacing
-from gistgnn.utils.checksums import checksum
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 
@@ -62,17 +60,13 @@ class Clusters:
         assignment[self.order] = torch.arange(len(self)).repeat_interleave(self.sizes)
         return assignment
 
-    def kept_edges(self, edges: Tensor | CSR) -> float:
-        """Return the share of the edges, as for `cluster`, with both ends in one cluster; 1 if there are no edges."""
-        if isinstance(edges, CSR):
-            inside = self.assignment[edges.col] == self.assignment.repeat_interleave(edges.rowptr.diff())
-        else:
-            source, target = edges.cpu()
-            inside = self.assignment[source] == self.assignment[target]
+    def kept_edges(self, edges: CSR) -> float:
+        """Return the share of the edges with both ends in one cluster; 1 if there are no edges."""
+        inside = self.assignment[edges.col] == self.assignment.repeat_interleave(edges.rowptr.diff())
         return float(inside.double().mean()) if inside.numel() else 1.0
 
 
-def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
+def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "metis", seed: int = 0) -> Clusters:
     """Partition the nodes of a graph into ``count`` clusters of about equal size.
 
     "metis" cuts few edges. It sees the graph with every edge in both directions, without self-loops. "stream" cuts
@@ -84,7 +78,7 @@ def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = 
     and ``seed``. Two processes that need the same clusters at the same time both compute them.
 
     Args:
-        edge_index: [2, E], row 0 the sources and row 1 the targets, from 0 to N-1; or the edges by target.
+        edges: by target; or [2, E], row 0 the sources and row 1 the targets, from 0 to N - 1.
         num_nodes: N.
         count: c, from 1 to N.
         method: one of `METHODS`.
@@ -102,33 +96,27 @@ def cluster(edge_index: Tensor | CSR, num_nodes: int, count: int, method: str = 
         part = np.empty(num_nodes, np.int64)
         part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
         return _clusters(part, None, count)
-    if method == "stream":
-        return _by_stream(edge_index, num_nodes, count, seed)
-    return _by_metis(edge_index, num_nodes, count, seed)
-
-
-def _by_stream(edges: Tensor | CSR, num_nodes: int, count: int, seed: int) -> Clusters:
+    if not isinstance(edges, CSR):
+        source, target = edges.cpu()
+        key = torch.unique(target * num_nodes + source)
+        edges = CSR.of(torch.stack([key % num_nodes, key // num_nodes]), num_nodes)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
-    if isinstance(edges, CSR):
-        edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
-    else:
-        source, target = edges.cpu().to(narrow).numpy()
-        ones = np.ones(len(source), bool)
-        by_target = sp.coo_matrix((ones, (target, source)), (num_nodes, num_nodes)).tocsr()
-        by_target.sort_indices()
-        edges = CSR(torch.from_numpy(by_target.indptr).long(), torch.from_numpy(by_target.indices).to(narrow))
+    edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
+    return (_by_stream if method == "stream" else _by_metis)(edges, count, seed)
+
+
+def _by_stream(edges: CSR, count: int, seed: int) -> Clusters:
     path = _path("stream", edges.rowptr.numpy(), edges.col.numpy(), count, seed)
-    cached = _read(path)
-    if cached:
+    if cached := _read(path, edges.num_nodes, count):
         return _clusters(cached[0], path, count)
-    part = streaming.partition(streaming.RowsInMemory(edges), count, seed)
+    part = streaming.partition(edges, count, seed)
     return _clusters(part, _write(path, part, symmetric=True), count)
 
 
-def _by_metis(edges: Tensor | CSR, num_nodes: int, count: int, seed: int) -> Clusters:
-    structure = _structure(edges, num_nodes)
+def _by_metis(edges: CSR, count: int, seed: int) -> Clusters:
+    structure = _without_loops(edges)
     path = _path("metis", structure.indptr, structure.indices, count, seed)
-    cached = _read(path)
+    cached = _read(path, edges.num_nodes, count)
     symmetric = cached[1] if cached else _is_symmetric(structure)
     if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
@@ -153,18 +141,8 @@ def _clusters(part: npt.NDArray[np.integer], path: Path | None, count: int) -> C
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _structure(edges: Tensor | CSR, num_nodes: int) -> Any:
-    """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
-    if isinstance(edges, CSR):
-        return _without_loops(edges)
-    narrow = torch.int32 if num_nodes < 2**31 else torch.int64
-    source, target = edges.cpu().to(narrow).numpy()
-    keep = source != target
-    ones = np.ones(int(keep.sum()), bool)
-    return sp.coo_matrix((ones, (target[keep], source[keep])), (num_nodes, num_nodes)).tocsr()
-
-
 def _without_loops(edges: CSR) -> Any:
+    """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
     targets = edges.targets()
     keep = edges.col != targets
     loops = torch.zeros(edges.num_nodes, dtype=torch.int64)
@@ -189,34 +167,28 @@ def _path(
     digest = hashlib.sha256(f"{_VERSION} {method} {len(rowptr) - 1} {count} {seed}".encode())
     digest.update(np.ascontiguousarray(rowptr).data)
     digest.update(np.ascontiguousarray(col).data)
-    return folder / f"clusters-{digest.hexdigest()[:16]}.safetensors" if folder else None
+    return folder / f"clusters-{digest.hexdigest()[:16]}.npz" if folder else None
 
 
-def _read(path: Path | None) -> tuple[npt.NDArray[np.int64], bool] | None:
+def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
     """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
     try:
-        with safe_open(path, "pt") as file:
-            graph, symmetric, said = file.metadata()["about"].split()
-            part = file.get_tensor("part")
-        if said != str(checksum(part)):
-            raise ValueError("its checksum does not fit")
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
+        arrays = read_npz(path, ("part", "symmetric"))
+        part = arrays["part"].astype(np.int64)
+        if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
+            raise InputError("is of another graph")
+        return part, bool(arrays["symmetric"])
+    except (InputError, OSError) as error:
+        log.warning("%s %s: its clusters are computed again", path, error)
         return None
-    if graph != path.stem:
-        log.warning("%s is of another graph: its clusters are computed again", path)
-        return None
-    return part.numpy().astype(np.int64), symmetric == "True"
 
 
 def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) -> Path | None:
     """Write the clusters to the cache and return the file; None if that is not possible."""
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:
-            numbers = torch.from_numpy(part).int()
-            about = f"{path.stem} {symmetric} {checksum(numbers)}"
-            write_tensors(temporary, {"part": numbers}, {"about": about})
+            np.savez(temporary, part=part.astype(np.int32), symmetric=symmetric)
             return path
     return None

@@ -1,6 +1,7 @@
 """`Graph`: the graph of a node classification task."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ class Graph:
     The constructor checks nothing. Use `Graph.build` or `Graph.from_pyg` for unchecked data.
 
     Attributes:
-        x: [N, F] float32, the features.
-        edge_index: [2, E] int64, row 0 the sources and row 1 the targets; sorted by (target, source), no duplicates.
-            Self-loops are kept. An undirected edge is stored in both directions. A graph with edge data may have
-            duplicates, whose data may differ.
+        x: [N, F] float32, the features; float32 or float16 if they are mapped from a folder.
+        edges: the sources of the edges into each node, ascending, without duplicates. Self-loops are kept. An
+            undirected edge is stored in both directions. A graph with edge data may have duplicates, whose data may
+            differ.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
             float32 of any values, the targets of a regression.
         train: [N] bool.
@@ -40,12 +41,14 @@ class Graph:
         edge_weight: [E] float32, or None. Edge data reaches a model whose forward has an argument of its name.
         edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
-        folder: from which x, edges and edge data are mapped; None: they are in memory.
-        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; or None.
+        folder: the graph folder from which x, edges and edge data are mapped; None: they are in memory. Nothing may be
+            written into a mapped tensor.
+        cluster_ptr: [c + 1] int64, where the nodes are in the order of c clusters: cluster k is the nodes
+            ``cluster_ptr[k] : cluster_ptr[k + 1]``; or None.
     """
 
     x: Tensor
-    edge_index: Tensor
+    edges: CSR
     y: Tensor
     train: Tensor
     val: Tensor
@@ -102,11 +105,13 @@ class Graph:
         check = check_targets if regression else check_labels
         labels, classes = check(y, features.shape[0], num_classes)
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
-        edges, data = check_edge_data(edge_index, given, features.shape[0])
+        sorted_edges, data = check_edge_data(edge_index, given, features.shape[0])
+        edges = CSR.of(sorted_edges, features.shape[0])
+        if len(features) < 2**31:
+            edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        values: dict[str, Any] = {**masks, **data}
-        graph = cls(features, edges, labels, num_classes=classes, name=name, regression=regression, **values)
-        return graph.to(features.device)
+        facts: dict[str, Any] = {"num_classes": classes, "name": name, "regression": regression, **masks, **data}
+        return cls(features, edges, labels, **facts).to(features.device)
 
     @classmethod
     def from_pyg(cls, data: Any, name: str = "graph", *, regression: bool = False) -> "Graph":
@@ -141,12 +146,12 @@ class Graph:
     @property
     def num_edges(self) -> int:
         """E, the number of directed edges."""
-        return self.edge_index.shape[1]
+        return self.edges.num_edges
 
-    @property
-    def edges(self) -> "Tensor | CSR":
-        """The edges as they are held: `edge_index`, or by target."""
-        return self.edge_index
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """[2, E] int64, row 0 the sources and row 1 the targets, sorted by (target, source); built at the first use."""
+        return self.edges.edge_index()
 
     @property
     def num_features(self) -> int:
@@ -160,19 +165,20 @@ class Graph:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the graph, by name."""
-        names = ("x", "edge_index", "y", "train", "val", "test")
-        return {name: getattr(self, name) for name in names} | self.edge_data
+        """All tensors of the graph but its edges, by name."""
+        return {name: getattr(self, name) for name in ("x", "y", "train", "val", "test")} | self.edge_data
 
     @property
     def num_clusters(self) -> int | None:
-        """The number of clusters that the nodes are in the order of, in a folder of clusters; None: they are not."""
+        """The number of clusters that the nodes are in the order of; None: they are not."""
         return None if self.cluster_ptr is None else len(self.cluster_ptr) - 1
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors.values())
+        """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
+        if self.folder is not None:
+            return sum(tensor.nbytes for tensor in (self.y, self.train, self.val, self.test))
+        return self.edges.nbytes + sum(tensor.nbytes for tensor in self.tensors.values())
 
     @property
     def multi_label(self) -> bool:
@@ -181,19 +187,25 @@ class Graph:
 
     def checksum(self) -> int:
         """Return a checksum of edges with their data, labels and splits; it almost surely differs between graphs."""
-        found = 0
-        for name, tensor in self.tensors.items():
-            found = found if name == "x" else checksum(tensor, found)
-        return found
+        if self.folder is None or "_checksum" not in self.__dict__:
+            found = self.edges.checksum()
+            for name, tensor in self.tensors.items():
+                found = found if name == "x" else checksum(tensor, found)
+            self.__dict__["_checksum"] = found
+        return int(self.__dict__["_checksum"])
 
     def with_features(self, x: Tensor) -> "Graph":
         """Return the graph with other features: [N, F]."""
         return replace(self, x=x)
 
     def to(self, device: torch.device | str) -> "Graph":
-        """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""
-        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return replace(self, **moved)
+        """Return the graph with every tensor on ``device``. Tensors that are already there are not copied.
+
+        Mapped tensors stay where they are: batches move when they are used.
+        """
+        names = ("y", "train", "val", "test") if self.folder else tuple(self.tensors)
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, edges=self.edges if self.folder else self.edges.to(device), **moved)
 
     def __repr__(self) -> str:
         sizes = f"nodes={self.num_nodes}, edges={self.num_edges}, features={self.num_features}"

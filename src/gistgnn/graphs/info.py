@@ -40,11 +40,6 @@ class DatasetInfo:
     nonzero: float = 1.0
     source: tuple[str, ...] = ()
 
-    @property
-    def by_target(self) -> bool:
-        """Whether the loaded graph holds its edges by target: those that come from the cache do."""
-        return self.reader in ("ogb", "synthetic", "synthetic_blocks")
-
 
 _PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
 _DRAWN = "random with a fixed seed (60 % train, 20 % val, 20 % test)"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.folder import MANIFEST, Manifest, load_folder
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import SUFFIXES, load_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
-from gistgnn.graphs.on_disk import MANIFEST, Manifest, load_folder
 
 # Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
@@ -76,7 +76,7 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
         name_or_path: a name as for `find`, the path of a ``.npz`` or ``.pt`` file as for `load_file`, or a folder that
             `gistgnn convert` has made. The tensors of a folder are mapped: they are read when they are used.
         data_root: the folder with one folder per source (``Planetoid``, ``Amazon``, ``ogbn_arxiv``, ...), laid out as
-            PyG and ogb do. Missing raw files are downloaded there. Nothing else is written, so it may be read-only.
+            PyG and OGB do. Missing raw files of PyG are downloaded there. Nothing else is written: it may be read-only.
             Not used for files, ``digits`` and synthetic graphs.
 
     Raises:
@@ -84,7 +84,7 @@ def load(name_or_path: str | Path, data_root: str | Path = "data") -> Graph:
     """
     name = str(name_or_path)
     if info := find(name):
-        # Imported here: the readers need torch_geometric, scikit-learn or ogb.
+        # Imported here: the readers need torch_geometric or DuckDB.
         reader = importlib.import_module(f"gistgnn.graphs.{info.reader}")
         graph: Graph = reader.load(info, Path(data_root).expanduser())
         return graph

@@ -1,40 +1,45 @@
-"""Data sets of the Open Graph Benchmark (OGB), read from its raw CSV files."""
+"""Data sets of the Open Graph Benchmark (OGB), read from their raw files."""
 
-import contextlib
-import csv
-import io
-import sys
-import tempfile
+from __future__ import annotations
+
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from gistgnn.errors import InputError
-from gistgnn.graphs.by_target import GraphByTarget
+from gistgnn.errors import InputError, printable
 from gistgnn.graphs.cache import cached, fingerprint
+from gistgnn.graphs.checks import check_splits
+from gistgnn.graphs.duck import block_rows, columns_of, database, table
+from gistgnn.graphs.folder import SPLITS
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.raw_files import downloading, move_missing, reading
+from gistgnn.graphs.npz import read_npz
+from gistgnn.graphs.raw_files import reading
 from gistgnn.graphs.splits import draw_split
+
+Array = npt.NDArray[Any]
 
 # Nodes of ogbn-products; Cluster-GCN's training nodes (the others are test nodes); how many training nodes we hold out
 # for validation, the same number as in ogbn-products.
 _PRODUCTS_NODES, _CLUSTER_GCN_TRAIN, _HELD_OUT = 2_449_029, 1_709_997, 39_323
 
-_RAW = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")
+_TABLES = ("edge", "node-feat", "node-label")
+_PARTS = {"train": "train", "val": "valid", "test": "test"}
+_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read ogbn-arxiv, ogbn-products or amazon2m from ogb's raw files. Missing files are downloaded.
+    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files.
 
-    The files are where ogb keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time`` in ``data_root``, which
-    may be read-only if they are there. Only ogb's reader of
-    CSV files is used: its data set classes unpickle processed files. All graphs are made undirected. Parsing takes
-    minutes, so the result is cached (see `gistgnn.graphs.cache.cached`).
+    The files are where OGB keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time`` in ``data_root``, which
+    may be read-only. All graphs are made undirected. Parsing takes a while, so the result is cached (see
+    `gistgnn.graphs.cache.cached`).
 
     amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
     validation, 739,032 for test. OGB does not publish the original nodes, so they are drawn uniformly at random with a
@@ -42,80 +47,130 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     validation. For a graph of another size the counts are scaled in proportion.
 
     Raises:
-        InputError: ogb is not installed, raw files are missing and cannot be downloaded, or are damaged.
+        InputError: DuckDB is not installed, or raw files are missing or damaged.
     """
     (name,) = info.source
-    meta = _meta(info, name)
     folder = data_root / name.replace("-", "_")
-    files = [f"raw/{file}.csv.gz" for file in _RAW]
-    files += [f"split/{meta['split']}/{part}.csv.gz" for part in ("train", "valid", "test")]
-    paths = [folder / file for file in files]
-    if not all(path.is_file() for path in paths):
-        with downloading(info, folder, files):
-            _download(meta, folder)
+    try:
+        files = OgbFiles(folder)
+    except InputError as error:
+        url = _URL.format(name.removeprefix("ogbn-"))
+        raise InputError(f"{info.name}: {error}; unpack {url} as the folder {folder}") from error
     with reading(info, folder):
-        graph = cached(name, fingerprint(paths), partial(_parse, name, meta, folder))
+        graph = cached(name, fingerprint(files.paths), partial(files.graph, info.classes))
     if info.name != "amazon2m":
-        return graph
+        return replace(graph, name=info.name)
     both, held_out = (round(graph.num_nodes * count / _PRODUCTS_NODES) for count in (_CLUSTER_GCN_TRAIN, _HELD_OUT))
     train, val, test = draw_split(graph.num_nodes, train=both - held_out, val=held_out)
-    return GraphByTarget(graph.x, graph.edges, graph.y, train, val, test, graph.num_classes, name="amazon2m")
+    return replace(graph, train=train, val=val, test=test, name="amazon2m")
 
 
-def _meta(info: DatasetInfo, name: str) -> dict[str, str]:
-    """Return a data set's row in ogb's table: url, split, number of classes and more."""
-    try:
-        with _no_version_check():
-            table = resources.files("ogb").joinpath("nodeproppred", "master.csv").read_text()
-    except ImportError as error:
-        raise InputError(f"{info.name}: the package ogb is not installed; run: pip install ogb") from error
-    return {row[""]: row[name] for row in csv.DictReader(table.splitlines())}
+def is_ogb(folder: Path) -> bool:
+    """Whether a folder has the raw files of a data set of OGB."""
+    return any((folder / "raw" / file).exists() for file in ("data.npz", "edge.csv.gz"))
 
 
-@contextlib.contextmanager
-def _no_version_check() -> Iterator[None]:
-    """Import ogb without its version check, which asks PyPI without a timeout: offline, the process would hang."""
-    hide = "outdated" not in sys.modules
-    if hide:
-        sys.modules["outdated"] = None  # type: ignore[assignment]  # makes its import fail, which ogb allows
-    try:
-        yield
-    finally:
-        if hide:
-            del sys.modules["outdated"]
+class OgbFiles:
+    """The raw files of a node classification data set of OGB, such as in `data/ogbn_arxiv`.
+
+    They are `edge.csv.gz` and others, without names of columns; or `data.npz` and `node-label.npz`, as of
+    ogbn-papers100M. A label that is NaN means unlabelled.
+
+    Args:
+        folder: with `raw`, and with one folder in `split`.
+
+    Raises:
+        InputError: files are missing.
+    """
+
+    classes, undirected = None, True
+
+    def __init__(self, folder: Path) -> None:
+        self.name, raw = printable(folder.name.replace("_", "-")), folder / "raw"
+        self.nodes_in = self.edges_in = str(folder)
+        self.is_text = not (raw / "data.npz").exists()
+        names = [f"{name}.csv.gz" for name in _TABLES] if self.is_text else ["data.npz", "node-label.npz"]
+        splits = sorted(folder.glob("split/*/train.csv.gz"))
+        if len(splits) > 1:
+            raise InputError(f"{folder}: {len(splits)} files split/*/train.csv.gz; expected one")
+        parts = splits[0].parent if splits else folder / "split" / "..."
+        self._splits = {name: parts / f"{file}.csv.gz" for name, file in _PARTS.items()}
+        self._raw = {name.partition(".")[0]: raw / name for name in names}
+        self.paths = [*self._raw.values(), *self._splits.values()]
+        for path in self.paths:
+            if not path.is_file():
+                raise InputError(f"{path}: {'expected a regular file' if path.exists() else 'no such file'}")
+
+    def graph(self, classes: int) -> Graph:
+        """Return the graph in memory, with every edge in both directions.
+
+        Raises:
+            InputError: damaged files or wrong values.
+        """
+        x, y, split = (np.concatenate(part) for part in zip(*self.node_blocks(), strict=True))
+        with database() as connection:
+            found = connection.sql(self.edges(connection)).fetchnumpy()
+        one, other = (np.asarray(found[name], np.int64) for name in ("source", "target"))
+        edges = np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
+        masks: dict[str, Any] = {name: split == number for name, number in SPLITS.items()}
+        return Graph.build(x, edges, y, **masks, num_classes=classes, name=self.name)
+
+    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
+
+        Raises:
+            InputError: damaged files.
+        """
+        if self.is_text:
+            y, blocks = self._table(self._raw["node-label"], "DOUBLE"), self._blocks(self._raw["node-feat"])
+        else:
+            x, y = self._member("data", "node_feat"), self._member("node-label", "node_label")
+            rows = block_rows(x.shape[1])
+            blocks = (x[start : start + rows] for start in range(0, len(x), rows))
+        y, split, start = _labels(y), self._split(len(y)), 0
+        for block in blocks:
+            part = slice(start, start + len(block))
+            yield block, y[part], split[part]
+            start = part.stop
+        if start != len(y):
+            raise InputError(
+                f"there are {start} rows of features and {len(y)} of labels; expected one of each per node"
+            )
+
+    def _split(self, nodes: int) -> Array:
+        parts: dict[str, Any] = {name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()}
+        split = np.zeros(nodes, np.uint8)
+        for name, mask in check_splits(parts, torch.zeros(nodes)).items():
+            split[mask.numpy()] = SPLITS[name]
+        return split
+
+    def edges(self, connection: Any, folder: Path | None = None) -> str:
+        """Return SQL for all edges as they are stored, with the columns source and target."""
+        if self.is_text:
+            files = [self._raw["edge"]]
+            one, other = columns_of(connection, files, header=False)
+            kinds = {one: "BIGINT", other: "BIGINT"}
+            return f"SELECT {one} AS source, {other} AS target FROM {table(files, kinds, header=False)}"
+        edges = self._member("data", "edge_index")
+        connection.register("given", {"source": np.ascontiguousarray(edges[0]), "target": edges[1].copy()})
+        return "SELECT source, target FROM given"
+
+    def _member(self, file: str, name: str) -> Array:
+        return read_npz(self._raw[file], (name,))[name]
+
+    def _table(self, path: Path, kind: str) -> Array:
+        blocks = list(self._blocks(path, kind))
+        return np.concatenate(blocks) if blocks else np.empty((0, 1), np.int64)
+
+    def _blocks(self, path: Path, kind: str = "DOUBLE") -> Iterator[Array]:
+        with database() as connection:
+            types = dict.fromkeys(columns_of(connection, [path], header=False), kind)
+            for batch in connection.sql(f"FROM {table([path], types, header=False)}").to_arrow_reader(
+                block_rows(len(types))
+            ):
+                yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
 
 
-def _download(meta: dict[str, str], folder: Path) -> None:
-    from ogb.utils import url
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as staging:
-        archive = url.download_url(meta["url"], staging, log=False)
-        url.extract_zip(archive, staging, log=False)
-        move_missing(Path(staging) / meta["download_name"], folder)
-
-
-def _parse(name: str, meta: dict[str, str], folder: Path) -> Graph:
-    from ogb.io.read_graph_raw import read_csv_graph_raw
-
-    raw, split = folder / "raw", folder / "split" / meta["split"]
-    # master.csv asks for inverse edges in ogbn-products; in ogbn-arxiv, which is directed, they make it undirected.
-    with contextlib.redirect_stderr(io.StringIO()):  # its progress bars would stand between our lines
-        graph = read_csv_graph_raw(str(raw), add_inverse_edge=True)[0]
-    return Graph.build(
-        graph["node_feat"],
-        graph["edge_index"],
-        _column(raw / "node-label.csv.gz"),
-        train=_column(split / "train.csv.gz"),
-        val=_column(split / "valid.csv.gz"),
-        test=_column(split / "test.csv.gz"),
-        num_classes=int(meta["num classes"]),
-        name=name,
-    )
-
-
-def _column(path: Path) -> npt.NDArray[np.int64]:
-    import pandas as pd
-
-    values: npt.NDArray[np.int64] = pd.read_csv(path, header=None)[0].to_numpy(dtype=np.int64)
-    return values
+def _labels(y: Array) -> Array:
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    return np.where(np.isnan(y), -1, y) if y.dtype.kind == "f" and y.ndim == 1 else y

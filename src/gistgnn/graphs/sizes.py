@@ -6,11 +6,49 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.on_disk.sizes import StoredSizes
 from gistgnn.graphs.standardise import sample_of
+
+_LOOKED_AT = 50  # clusters whose edges are read
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """The sizes of a graph that is mapped from a folder of clusters, in bytes.
+
+    Attributes:
+        folder: where its files lie.
+        clusters: c, a number.
+        inside: the share of the edges that lie inside clusters, of some clusters.
+        degree: the most edges into a node.
+        x: of the features.
+        edges: of the edges' sources.
+        edge_data: of the edges' weights, features and types.
+    """
+
+    folder: str
+    clusters: int
+    inside: float
+    degree: int
+    x: int
+    edges: int
+    edge_data: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph) -> StoredSizes | None:
+        """Return the sizes of a graph's files; None: it is in memory, or not in the order of clusters."""
+        ptr, edges, inside, found = graph.cluster_ptr, graph.edges, 0, 0
+        if graph.folder is None or ptr is None:
+            return None
+        for cluster in torch.linspace(0, len(ptr) - 2, _LOOKED_AT).round().long().unique().tolist():
+            start, stop = int(ptr[cluster]), int(ptr[cluster + 1])
+            source = edges.col[int(edges.rowptr[start]) : int(edges.rowptr[stop])]
+            inside, found = inside + int(((source >= start) & (source < stop)).sum()), found + len(source)
+        degree = int(edges.rowptr.diff().max())
+        data = sum(tensor.nbytes for tensor in graph.edge_data.values())
+        share = inside / max(found, 1)
+        return cls(str(graph.folder), len(ptr) - 1, share, degree, graph.x.nbytes, edges.col.nbytes, data)
 
 
 @dataclass(frozen=True)
@@ -59,8 +97,8 @@ class GraphSizes:
             multi_label=graph.multi_label,
             nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
             scored=int(graph.val.sum()) + int(graph.test.sum()),
-            by_target=isinstance(graph.edges, CSR),
-            stored=StoredSizes.of(graph) if graph.folder is not None else None,
+            by_target=True,
+            stored=StoredSizes.of(graph),
         )
 
     @classmethod
@@ -76,7 +114,7 @@ class GraphSizes:
             info.task == "multi-label",
             info.nonzero,
             info.reader,
-            by_target=info.by_target,
+            by_target=True,
         )
 
     @property

@@ -1,6 +1,6 @@
 """Standardisation: features are scaled by the mean and standard deviation of the training nodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,16 +69,22 @@ class Standardisation:
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
-        """Return the graph with scaled features."""
-        if graph.folder is None or graph.cluster_ptr is None:
+        """Return the graph with scaled features. Of a graph in a folder, a file in the folder keeps them.
+
+        Raises:
+            InputError: the graph has another number of features, or the disk is full.
+        """
+        if graph.folder is None or graph.x.device.type != "cpu":
             return graph.with_features(self.features(graph.x))
-        x, name = graph.x, f"scaled-{checksum(self.mean):08x}{checksum(self.std):08x}"
 
-        def fill(out: npt.NDArray[np.float32]) -> None:
-            for start in range(0, len(x), _ROWS):
-                out[start : start + _ROWS] = self.features(x[start : start + _ROWS].float()).numpy()
+        def fill(array: npt.NDArray[np.float32]) -> None:
+            for start in range(0, len(array), _ROWS):
+                rows = slice(start, start + _ROWS)
+                array[rows] = self.features(graph.x[rows].float()).numpy()
 
-        return graph.with_features(derived(graph.folder, name, (len(x), x.shape[1]), fill))
+        name = f"x-standardised-{checksum(self.std.cpu(), checksum(self.mean.cpu())):08x}"
+        shape = graph.num_nodes, graph.num_features
+        return replace(graph, x=derived(graph.folder, name, shape, fill))
 
     def save(self, path: Path) -> str:
         """Write a safetensors file, and return its digest; an existing file is replaced in one step."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
@@ -194,13 +194,13 @@ def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Call
         return construct(make, tuple(described["hidden"]), shared=described.get("shared", False))
 
 
-def scale_features(out: Path, config: RunConfig, x: Tensor) -> Tensor:
-    """Scale the features of a graph, [N, F], as a finished run scaled those that it was trained on.
+def scaler(out: Path, config: RunConfig) -> Standardisation | None:
+    """Return how a finished run scaled the features that it was trained on; None: it did not.
 
     Raises:
-        InputError: another number of features, or features.safetensors cannot be read.
+        InputError: features.safetensors cannot be read.
     """
-    return Standardisation.load(out / FEATURES).features(x) if config.standardise else x
+    return Standardisation.load(out / FEATURES) if config.standardise else None
 
 
 def choose_device(name: str) -> str:

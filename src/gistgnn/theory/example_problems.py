@@ -8,7 +8,7 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 from gistgnn.errors import InputError
-from gistgnn.graphs import Graph, load
+from gistgnn.graphs import CSR, Graph, load
 from gistgnn.theory.assumptions import degree_balance
 from gistgnn.theory.problem import MOST_NODES, Problem, aggregation
 
@@ -112,7 +112,7 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
     edges, _ = subgraph(kept, edge_index, relabel_nodes=True, num_nodes=n)
     part: dict[str, Any] = {key: getattr(graph, key).cpu()[kept] for key in ("x", "y", "train", "val", "test")}
     part |= dict.fromkeys(graph.edge_data)  # the problems have no edge data
-    return replace(graph, edge_index=edges, name=f"{graph.name}, {nodes} nodes", **part)
+    return replace(graph, edges=CSR.of(edges, nodes), name=f"{graph.name}, {nodes} nodes", **part)
 
 
 def scale_inputs(problem: Problem) -> Problem:

@@ -1,8 +1,6 @@
-"""Conversion of graphs of any size to folders, and of folders to folders of clusters, in passes that keep to a given
-amount of memory.
-"""
+"""Graph folders, made from sources of any size: `convert`, `partition_folder`."""
 
-from gistgnn.graphs.conversion.clustered import Partitioned, partition_folder
-from gistgnn.graphs.conversion.passes import Converted, convert
+from gistgnn.graphs.conversion.converting import Converted, convert
+from gistgnn.graphs.conversion.partitioning import Partitioned, partition_folder
 
 __all__ = ["Converted", "Partitioned", "convert", "partition_folder"]

@@ -1,23 +1,90 @@
-"""Finds the source that a name or a path means."""
+"""What a graph is converted from: its nodes in blocks, and a query for its edges."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.conversion.from_blocks import BlocksSource
-from gistgnn.graphs.conversion.from_graph import GraphSource
-from gistgnn.graphs.conversion.from_npz import NpzSource, has_edge_data
-from gistgnn.graphs.conversion.from_ogb import OgbSource, is_ogb
-from gistgnn.graphs.conversion.from_tables import TablesSource
-from gistgnn.graphs.conversion.source import Source
-from gistgnn.graphs.conversion.tables import is_table
+from gistgnn.graphs.conversion.tables import TablesSource
+from gistgnn.graphs.duck import is_table
+from gistgnn.graphs.folder import MANIFEST
+from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.named import find, load
-from gistgnn.graphs.on_disk import MANIFEST
+from gistgnn.graphs.ogb import OgbFiles, is_ogb
+from gistgnn.graphs.synthetic_blocks import Blocks
+
+Array = npt.NDArray[Any]
 
 
-def find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | Path) -> Source:
-    """Return the source of a name or a path.
+class Source(Protocol):
+    """A graph that need not fit in memory.
+
+    Attributes:
+        name: of the graph.
+        classes: C, or K labels; None: found from the labels.
+        undirected: whether the reverse of every edge is added, unless the user says otherwise.
+        nodes_in: the place of the nodes, for messages.
+        edges_in: the place of the edges, likewise.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def classes(self) -> int | None: ...  # noqa: D102
+    @property
+    def undirected(self) -> bool: ...  # noqa: D102
+    @property
+    def nodes_in(self) -> str: ...  # noqa: D102
+    @property
+    def edges_in(self) -> str: ...  # noqa: D102
+
+    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
+
+        For splits see `gistgnn.graphs.folder.SPLITS`.
+        """
+
+    def edges(self, connection: Any, folder: Path) -> str:
+        """Return SQL for all edges, with the columns source and target. Files for it may be put into ``folder``."""
+
+
+class BlocksSource:
+    """A synthetic graph that is drawn block by block.
+
+    Args:
+        info: its name and sizes.
+    """
+
+    undirected, nodes_in, edges_in = False, "", ""
+
+    def __init__(self, info: DatasetInfo) -> None:
+        self.name, self.classes, self._blocks, self._edges = info.name, info.classes, Blocks(info), info.edges // 2
+
+    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield all nodes."""
+        return map(self._blocks.nodes, range(self._blocks.node_blocks))
+
+    def edges(self, connection: Any, folder: Path) -> str:
+        """Draw all edges into a file, and return SQL for both directions of each."""
+        ends = np.lib.format.open_memmap(folder / "drawn.npy", "w+", np.int32, (2, self._edges))
+        start = 0
+        for group in range(self._blocks.groups):
+            one, other = self._blocks.edges(group)
+            stop = start + len(one)
+            ends[0, start:stop], ends[1, start:stop] = one, other
+            start = stop
+        connection.register("drawn", {"one": ends[0], "other": ends[1]})
+        return "SELECT one AS source, other AS target FROM drawn UNION ALL SELECT other, one FROM drawn"
+
+
+def find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | Path) -> Source | Graph:
+    """Return the source of a name or a path; a graph, if it has to be in memory.
 
     Args:
         name_or_path: a data set; a `.npz` or `.pt`; a table of edges; or a folder: of OGB's raw files, or a graph
@@ -29,22 +96,14 @@ def find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | P
         InputError: there is no such thing, or it cannot be read.
     """
     name, path = str(name_or_path), Path(name_or_path).expanduser()
-    info = find(name)
-    is_edges = info is None and (is_table(path) or (path.is_dir() and not _is_graph(path)))
+    info, is_raw = find(name), is_ogb(path)
+    is_edges = info is None and (is_table(path) or (path.is_dir() and not is_raw and not (path / MANIFEST).exists()))
     if nodes is not None and not is_edges:
         raise InputError(f"{name}: a table of nodes is given, but this is no table of edges: leave --nodes out")
     if info is not None:
-        return BlocksSource(info) if info.reader == "synthetic_blocks" else GraphSource(load(name, data_root))
-    if is_edges:
-        if nodes is None:
-            raise InputError(f"{path}: to convert a table of edges, give the table of nodes as well: --nodes TABLE")
+        return BlocksSource(info) if info.reader == "synthetic_blocks" else load(name, data_root)
+    if is_edges and nodes is None:
+        raise InputError(f"{path}: to convert a table of edges, give the table of nodes as well: --nodes TABLE")
+    if nodes is not None:
         return TablesSource(path, nodes.expanduser())
-    if path.is_dir() and is_ogb(path):
-        return OgbSource(path)
-    if path.suffix.lower() == ".npz" and not path.is_dir() and not has_edge_data(path):
-        return NpzSource(path)
-    return GraphSource(load(name_or_path, data_root))
-
-
-def _is_graph(folder: Path) -> bool:
-    return is_ogb(folder) or (folder / MANIFEST).exists()
+    return OgbFiles(path) if is_raw else load(name_or_path, data_root)

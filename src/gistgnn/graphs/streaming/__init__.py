@@ -1,15 +1,5 @@
-"""Clusters of a graph whose edges are read in blocks: memory for the nodes, and a bound for the edges."""
+"""Clusters of a graph whose edges are mapped: memory for the nodes, and a bound for the edges."""
 
-from gistgnn.graphs.streaming.rows import RowReader, Rows, RowsInMemory, RowsOnDisk
-from gistgnn.graphs.streaming.stages import Keeper, Part, partition, stream_bytes
+from gistgnn.graphs.streaming.stages import partition, stream_bytes
 
-__all__ = [
-    "Keeper",
-    "Part",
-    "RowReader",
-    "Rows",
-    "RowsInMemory",
-    "RowsOnDisk",
-    "partition",
-    "stream_bytes",
-]
+__all__ = ["partition", "stream_bytes"]

@@ -53,7 +53,7 @@ class Labels:
             return 0
         own = self.of[rows.nodes].astype(np.int64)
         at_home = label == own[node]
-        kept = np.zeros(len(rows), np.int64)
+        kept = np.zeros(len(own), np.int64)
         kept[node[at_home]] = count[at_home]
         score = (count << (_PLACE + _RANDOM)) | (rng.integers(0, 1 << _RANDOM, len(node)) << _PLACE)
         score |= np.arange(len(node))

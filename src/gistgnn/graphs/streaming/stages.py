@@ -9,17 +9,16 @@ After Akhremtsev, Sanders and Schulz, (Semi-)External Algorithms for Graph Parti
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from gistgnn.graphs import metis
-from gistgnn.graphs.streaming.contraction import Contraction
+from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.streaming.propagation import Labels, packed
-from gistgnn.graphs.streaming.rows import RowReader, Rows
+from gistgnn.graphs.streaming.rows import Rows, row_blocks
 from gistgnn.utils.random_streams import generator
 
 Part = npt.NDArray[np.int32]
@@ -39,8 +38,6 @@ _BLOCKS = 64  # at least
 _LONGEST = 2**20  # edges into a node that are looked at; hubs may have more
 _NODE, _PAIR, _BLOCK_BYTES = 24, 90, 2**27  # bytes of this process, and of METIS's for weights
 
-log = logging.getLogger(__name__)
-
 
 def stream_bytes(nodes: int, edges: int) -> int:
     """Estimate the memory that `partition` takes beside what this process takes already, with METIS's process.
@@ -53,112 +50,105 @@ def stream_bytes(nodes: int, edges: int) -> int:
     return metis.metis_bytes(nodes // _FEWER, 2 * pairs) + _PAIR * pairs + _NODE * nodes + _BLOCK_BYTES
 
 
-class Keeper(Protocol):
-    """Where the clusters are kept after every stage, so that a killed process goes on."""
-
-    def load(self) -> tuple[int, Part] | None:
-        """Return the number of finished stages, and the clusters after them."""
-
-    def save(self, stages: int, part: Part) -> None:
-        """Keep the clusters after so many stages."""
-
-
-class _Nothing:
-    def load(self) -> tuple[int, Part] | None:
-        return None
-
-    def save(self, stages: int, part: Part) -> None:
-        pass
-
-
-def partition(
-    reader: RowReader,
-    count: int,
-    seed: int,
-    keeper: Keeper | None = None,
-    seen: Callable[[float], None] = lambda share: None,
-) -> Part:
+def partition(edges: CSR, count: int, seed: int, seen: Callable[[float], None] = lambda share: None) -> Part:
     """Assign every node to a cluster: [N] int32, from 0 to count − 1; some may be empty.
 
     Args:
-        reader: the edges into every node. Best in both directions.
+        edges: the edges into every node, in memory or mapped. Best in both directions.
         count: c.
         seed: the same seed gives the same clusters.
-        keeper: see `Keeper`.
-        seen: is called with the share of the work that is done.
+        seen: called with the share of the work that is done.
 
     Raises:
-        InputError: the edges cannot be read, or METIS failed.
+        InputError: the edges are damaged, or METIS failed.
     """
-    keeper = keeper or _Nothing()
-    stages = _Stages(reader, count, seed, seen)
-    done, part = keeper.load() or (0, np.arange(reader.nodes, dtype=np.int32))
-    for number in range(done, len(stages)):
-        part = stages.run(number, part)
-        keeper.save(number + 1, part)
-    return part
+    return _Stages(edges, count, seed, seen).run()
 
 
 class _Stages:
-    def __init__(self, reader: RowReader, count: int, seed: int, seen: Callable[[float], None]) -> None:
-        self._reader, self._count, self._seed, self._seen = reader, count, seed, seen
-        nodes = reader.nodes
+    def __init__(self, edges: CSR, count: int, seed: int, seen: Callable[[float], None]) -> None:
+        self._edges, self._count, self._seed, self._seen = edges, count, seed, seen
+        nodes = edges.num_nodes
         self._small = max(nodes // (count * _SMALLER), 2 if nodes >= 4 * count else 1)
         self._most = max(-(-nodes // count), int(LARGEST * nodes / count))
-        self._number = 0
+        self._pass = 0
 
-    def __len__(self) -> int:
-        return _COARSEN + 1 + _REFINE
+    def run(self) -> Part:
+        part = np.arange(self._edges.num_nodes, dtype=np.int32)
+        if self._small > 1:
+            part = self._coarsened(part)
+        self._pass = _COARSEN
+        part = self._cut(part, self._random())
+        for number in range(_REFINE):
+            self._pass += 1
+            labels, rng = Labels.counted(part, self._count, self._most), self._random()
+            for rows in self._blocks():
+                labels.propagate(rows, rng, 1, _LOSSES[number])
+        labels.spread()
+        return part
 
-    def run(self, number: int, part: Part) -> Part:
-        """Return the clusters after one more stage."""
-        self._number, rng = number, generator(self._seed, "stream clusters", number)
-        if number < _COARSEN:
-            return self._coarsen(part, rng, last=number == _COARSEN - 1)
-        if number == _COARSEN:
-            return self._cut(part, rng)
-        return self._refine(part, rng, number - _COARSEN - 1)
-
-    def _coarsen(self, part: Part, rng: np.random.Generator, *, last: bool) -> Part:
-        if self._small == 1:
-            return part
-        labels = Labels.counted(part, self._reader.nodes, self._small)
-        alone = self._alone() if last else None
-        for rows in self._blocks():
-            labels.propagate(rows, rng, int(last))
-            if alone is not None:
-                labels.adopt(rows, alone)
-        return packed(part, self._small, self._reader.nodes // _FEWER) if last else part
+    def _coarsened(self, part: Part) -> Part:
+        """Return small clusters."""
+        alone = (self._edges.rowptr.diff() == 0).numpy()
+        for self._pass in range(_COARSEN):
+            labels, rng = Labels.counted(part, len(part), self._small), self._random()
+            last = self._pass == _COARSEN - 1
+            for rows in self._blocks():
+                labels.propagate(rows, rng, int(last))
+                if last:
+                    labels.adopt(rows, alone)
+        return packed(part, self._small, len(part) // _FEWER)
 
     def _cut(self, part: Part, rng: np.random.Generator) -> Part:
+        """Return the clusters of METIS, which does not divide small ones."""
         sizes = np.bincount(part)
-        contraction = Contraction(part, len(sizes), PAIRS, rng)
-        for rows in self._blocks():
-            contraction.add(rows)
-        graph = contraction.graph()
-        log.debug(f"{len(sizes):,} small clusters, {graph.nnz // 2:,} pairs with {contraction.share:.0%} of the edges")
+        graph = contracted(self._blocks(), part, len(sizes), PAIRS, rng)
         random_seed = int(rng.integers(2**31))
         cut = metis.partition(graph.indptr, graph.indices, self._count, random_seed, sizes, graph.data)
         return cut.astype(np.int32)[part]
 
-    def _refine(self, part: Part, rng: np.random.Generator, number: int) -> Part:
-        labels = Labels.counted(part, self._count, self._most)
-        for rows in self._blocks():
-            labels.propagate(rows, rng, 1, _LOSSES[number])
-        if number == _REFINE - 1:
-            labels.spread()
-        return part
-
-    def _alone(self) -> npt.NDArray[np.bool_]:
-        """Return which nodes have no edge into them: [N]."""
-        alone = np.empty(self._reader.nodes, bool)
-        for first, ptr in self._reader.pointers():
-            alone[first : first + len(ptr) - 1] = ptr[1:] == ptr[:-1]
-        return alone
+    def _random(self) -> np.random.Generator:
+        return generator(self._seed, "stream clusters", self._pass)
 
     def _blocks(self) -> Iterator[Rows]:
-        reader = self._reader
-        edges = min(max(reader.edges // _BLOCKS, _EDGES[0]), _EDGES[1])
-        for rows in reader.rows(edges, max(reader.nodes // _BLOCKS, 16), _LONGEST):
+        edges, nodes = self._edges, self._edges.num_nodes
+        most = min(max(edges.num_edges // _BLOCKS, _EDGES[0]), _EDGES[1])
+        for rows in row_blocks(edges, most, max(nodes // _BLOCKS, 16), _LONGEST):
             yield rows
-            self._seen((self._number + rows.nodes.stop / reader.nodes) / len(self))
+            self._seen((self._pass + rows.nodes.stop / nodes) / (_COARSEN + 1 + _REFINE))
+
+
+def contracted(blocks: Iterator[Rows], part: Part, clusters: int, most: int, rng: np.random.Generator) -> sp.csr_matrix:
+    """Return how many edges go between clusters: [clusters, clusters] int32, symmetric.
+
+    If more than ``most`` pairs have edges, every edge is kept with probability 1/2, those that are counted already and
+    those to come; and again. So pairs with many edges stay, in proportion.
+
+    Args:
+        blocks: all edges.
+        part: [N] the cluster of every node.
+        clusters: how many there are.
+        most: pairs.
+        rng: chooses the edges.
+    """
+    counts, waiting, share = sp.csr_matrix((clusters, clusters), dtype=np.int64), [], 1.0
+    for rows in blocks:
+        one, other = part[rows.nodes].repeat(np.diff(rows.rowptr)), part[rows.source]
+        kept = one != other
+        if share < 1:
+            kept &= rng.random(len(kept), np.float32) < share
+        waiting.append(np.stack([np.minimum(one, other)[kept], np.maximum(one, other)[kept]]))
+        if sum(pairs.shape[1] for pairs in waiting) > 2 * most:
+            counts, waiting = counts + _counted(waiting, clusters), []
+            while counts.nnz > most:
+                counts.data = rng.binomial(counts.data, 0.5)
+                counts.eliminate_zeros()
+                share /= 2
+    counts += _counted(waiting, clusters)
+    counts.data = counts.data.clip(max=2**31 - 1).astype(np.int32)
+    return counts + counts.T.tocsr()
+
+
+def _counted(pairs: list[npt.NDArray[np.int32]], clusters: int) -> sp.csr_matrix:
+    ends = np.concatenate([*pairs, np.empty((2, 0), np.int32)], axis=1)
+    return sp.coo_matrix((np.ones(ends.shape[1], np.int64), (ends[0], ends[1])), (clusters, clusters)).tocsr()

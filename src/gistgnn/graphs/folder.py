@@ -1,0 +1,242 @@
+"""A graph as a folder of `.npy` files, which are mapped: docs/reference/graph-folder.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import torch
+import xxhash
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.derived import mapped
+from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.graphs.graph import Graph
+
+MANIFEST = "manifest.json"
+SPLITS = {"train": 1, "val": 2, "test": 3}
+"""The numbers in `split.npy`; 0 is in no split."""
+
+HEADER = 128
+"""Bytes before the values of a `.npy` file that gistgnn writes."""
+
+_ADVICE = "convert the graph again"
+_PIECE = 2**24  # bytes that are hashed at once
+_ROWS = 2**20  # nodes that are checked at once
+
+Task = Literal["single-label", "multi-label", "regression"]
+
+
+class ArrayEntry(msgspec.Struct, frozen=True):
+    """One array of a folder.
+
+    Attributes:
+        dtype: NumPy's name of the type of its numbers.
+        shape: of the array.
+        xxh3: the digest of its values and, after them, of its header.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    xxh3: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `manifest.json` says.
+
+    Attributes:
+        name: of the graph.
+        task: "single-label", "multi-label" or "regression".
+        nodes: N.
+        edges: E, directed.
+        features: F.
+        classes: C, or K labels or targets of a node.
+        arrays: by name; the array ``x`` lies in ``x.npy``.
+        xxh3: the digest of all entries but this one.
+        version: of the format.
+    """
+
+    name: str
+    task: Task
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    arrays: dict[str, ArrayEntry]
+    xxh3: str = ""
+    version: Literal[2] = 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of all arrays."""
+        return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in self.arrays.values())
+
+    @property
+    def clusters(self) -> int | None:
+        """The number of clusters; None: the nodes are not in the order of clusters."""
+        return self.arrays["cluster_ptr"].shape[0] - 1 if "cluster_ptr" in self.arrays else None
+
+    def write(self, folder: Path) -> None:
+        """Write `manifest.json` into a folder.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        record = msgspec.structs.replace(self, xxh3=self._digest())
+        with (folder / MANIFEST).open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(record), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read the `manifest.json` of a folder.
+
+        Raises:
+            InputError: the folder has none, or it is damaged.
+        """
+        path = folder / MANIFEST
+        try:
+            manifest = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            old = f", or is of an older gistgnn: {_ADVICE}" if (folder / "graph.json").exists() else ""
+            raise InputError(f"{folder} has no {MANIFEST}; expected a folder of `gistgnn convert`{old}") from error
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is damaged ({reason(error)}); {_ADVICE}") from error
+        if manifest.xxh3 != manifest._digest() or not _OF_ALL <= manifest.arrays.keys() <= _OF_ALL | _OF_SOME:
+            raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
+        return manifest
+
+    def _digest(self) -> str:
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(self, xxh3="")))
+
+
+_OF_ALL = {"rowptr", "col", "x", "y", "split"}
+_OF_SOME = {*EDGE_DATA, "node", "cluster_ptr"}
+
+
+def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
+    """Read the manifest of a graph folder, and map its arrays.
+
+    Raises:
+        InputError: a file is damaged, missing, cut short or another array.
+    """
+    manifest = Manifest.read(folder)
+    return manifest, {name: _opened(folder / f"{name}.npy", entry) for name, entry in manifest.arrays.items()}
+
+
+def _opened(path: Path, entry: ArrayEntry) -> Tensor:
+    if not path.is_file():
+        raise InputError(f"{path} is {'no regular file' if path.exists() else 'missing'}; {_ADVICE}")
+    try:
+        array = mapped(path)
+    except Exception as error:  # NumPy's parser may raise anything on a damaged header
+        raise InputError(f"{path} is damaged, or cannot be read ({reason(error)}); {_ADVICE}") from error
+    found, size = (str(array.dtype).removeprefix("torch."), tuple(array.shape)), path.stat().st_size
+    if found != (entry.dtype, entry.shape) or size != HEADER + array.nbytes:
+        raise InputError(f"{path} is not the {entry.dtype} {list(entry.shape)} that {MANIFEST} says; {_ADVICE}")
+    return array
+
+
+def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
+    """Return the graph in a folder. Features, edges and edge data are mapped: they are read when they are used.
+
+    Nothing may be written into a mapped tensor: the system ends a process that does.
+
+    Args:
+        folder: that `gistgnn convert` or `gistgnn partition --out` has made.
+        in_memory: read all tensors. Features in float16 become float32 then.
+
+    Raises:
+        InputError: as `open_arrays`; or `rowptr`, `y`, `split` or `cluster_ptr` has a wrong value.
+    """
+    manifest, arrays = open_arrays(folder)
+    _check_values(folder, manifest, arrays)
+    y, split, ptr = arrays["y"].clone(), arrays["split"], arrays.get("cluster_ptr")
+    if in_memory:
+        arrays = {name: array.clone() for name, array in arrays.items()}
+        arrays["x"] = arrays["x"].float()
+    return Graph(
+        arrays["x"],
+        CSR(arrays["rowptr"], arrays["col"]),
+        y,
+        **{name: split == number for name, number in SPLITS.items()},
+        num_classes=manifest.classes,
+        name=manifest.name,
+        regression=manifest.task == "regression",
+        **{name: arrays[name] for name in EDGE_DATA if name in arrays},
+        folder=None if in_memory else folder.absolute(),
+        cluster_ptr=None if ptr is None else ptr.clone(),
+    )
+
+
+def _check_values(folder: Path, manifest: Manifest, arrays: dict[str, Tensor]) -> None:
+    """Check what would make a product read memory that is not its own, or a loss fail."""
+    y, split, edges = arrays["y"], arrays["split"], manifest.edges
+    problems = {"rowptr": f"does not rise from 0 to {edges}" if not _rises(arrays["rowptr"], edges, 0) else ""}
+    if manifest.task == "single-label" and (int(y.min()) < -1 or int(y.max()) >= manifest.classes):
+        problems["y"] = f"holds a label outside of -1 to {manifest.classes - 1}"
+    if int(split.max()) > max(SPLITS.values()) or (y.ndim == 1 and bool((y[split > 0] < 0).any())):
+        problems["split"] = "holds another number than 0 to 3, or has a node without a label in a split"
+    if "cluster_ptr" in arrays and not _rises(arrays["cluster_ptr"], manifest.nodes, 1):
+        problems["cluster_ptr"] = f"does not rise strictly from 0 to {manifest.nodes}"
+    for name, problem in problems.items():
+        if problem:
+            raise InputError(f"{folder / name}.npy is damaged: it {problem}; {_ADVICE}")
+
+
+def _rises(bounds: Tensor, last: int, least: int) -> bool:
+    pieces = (bounds[start : start + _ROWS + 1].diff() for start in range(0, len(bounds) - 1, _ROWS))
+    return int(bounds[0]) == 0 and int(bounds[-1]) == last and all(int(piece.min()) >= least for piece in pieces)
+
+
+def original_nodes(graph: Graph) -> Tensor | None:
+    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they are the same.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    if graph.folder is None or graph.cluster_ptr is None:
+        return None
+    node = open_arrays(graph.folder)[1]["node"]
+    found = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    if int(node.min()) >= 0 and int(node.max()) < graph.num_nodes:
+        found[node] = True
+    if not bool(found.all()):
+        raise InputError(f"{graph.folder}/node.npy is damaged: it does not hold every node once; {_ADVICE}")
+    return node
+
+
+def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> int:
+    """Read every array of a graph folder, and compare it with its digest; check the values of small arrays.
+
+    Args:
+        folder: of a graph.
+        seen: called with the share of the bytes that has been read.
+
+    Returns:
+        The bytes of the arrays.
+
+    Raises:
+        InputError: a file is damaged; the message names it.
+    """
+    load_folder(folder)
+    manifest, done = Manifest.read(folder), 0
+    for name, entry in manifest.arrays.items():
+        path, hashed = folder / f"{name}.npy", xxhash.xxh3_64()
+        with path.open("rb") as file:
+            header = file.read(HEADER)
+            while piece := file.read(_PIECE):
+                hashed.update(piece)
+                done += len(piece)
+                seen(done / manifest.nbytes)
+        hashed.update(header)
+        if hashed.hexdigest() != entry.xxh3:
+            raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
+    return done
