@@ -180,7 +180,7 @@ def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     config = replace(config, standardise=record.get("standardised", config.standardise))
-    return config, record, assign(model, read_model(out, _advice(out)), str(out))
+    return config, record, assign(model, read_model(out, _advice(out)), str(model_path(out)))
 
 
 def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Callable[..., Any] | None) -> nn.Module:
