@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.graphs import drawn, in_order
 from benchmarks.tables import describe_machine, number, on, percentile, table
+from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import Clusters
-from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import Batch, ClusterBatches
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
 
@@ -65,7 +65,7 @@ def make_graph(options: argparse.Namespace, rng: np.random.Generator) -> tuple[B
     del one, other
     both = half + half.T
     del half
-    pattern = Pattern(torch.from_numpy(both.indptr), torch.from_numpy(both.indices), both.shape)
+    pattern = CSR(torch.from_numpy(both.indptr), torch.from_numpy(both.indices), both.shape)
     x = torch.from_numpy(rng.standard_normal((options.nodes, options.features), dtype=np.float32))
     y = torch.from_numpy(rng.integers(options.classes, size=options.nodes))
     return Batch(x, pattern, y, torch.arange(options.nodes)), clusters

@@ -20,6 +20,7 @@ from gistgnn.graphs import load
 from gistgnn.io.checkpoints import Checkpoint, Checkpoints
 from gistgnn.io.models import model_path
 from gistgnn.nn import GCN
+from gistgnn.session.callbacks import InterruptWhen
 
 
 def main() -> None:
@@ -39,8 +40,8 @@ def main() -> None:
         gist = GIST(build, (options.hidden, options.hidden), 4)
         saving = Saving(folder / "checkpoints", every=1)
         counts = iter(range(3))
-        stop = lambda: next(counts) == 1  # noqa: E731
-        gist.fit(graph, epochs=200, local_steps=5, stop=stop, saving=saving, progress=False).save(folder / "run")
+        stop = [InterruptWhen(lambda: next(counts) == 1)]
+        gist.fit(graph, epochs=200, local_steps=5, callbacks=stop, saving=saving, progress=False).save(folder / "run")
         place = Checkpoints(saving.path).newest()
         assert place
         run = json.loads((place / "state.json").read_text(encoding="utf-8"))["run"]

@@ -24,7 +24,6 @@ from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import load
 from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph
 from gistgnn.nn import MODELS
 from gistgnn.sampling import Batch, ClusterSampling, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
@@ -42,7 +41,7 @@ def main() -> None:
     keep_freed_memory()
     machine = describe_machine(options.threads, "cpu")
     stored = load(options.folder)
-    assert isinstance(stored, ClusteredGraph), "give a folder that `gistgnn partition --out` has made"
+    assert stored.cluster_ptr is not None, "give a folder that `gistgnn partition --out` has made"
     setting = f"{options.model} of width {options.width}, m = {options.sub_gcns}, {options.per_batch} clusters a batch"
     print(f"# Epochs from the disk\n\n{on(machine)}; {stored}; {setting}\n", flush=True)
     samplers = {"memory": in_memory(stored, options), "disk": from_disk(stored, options)}
@@ -61,19 +60,21 @@ def main() -> None:
         options.json.write_text(json.dumps(record, indent=1))
 
 
-def in_memory(stored: ClusteredGraph, options: argparse.Namespace) -> ClusterBatches:
+def in_memory(stored: Graph, options: argparse.Namespace) -> ClusterBatches:
     """Return the batches of a copy of the graph in memory, whose clusters are ranges of nodes as well."""
     x = torch.empty(stored.x.shape)
     for start in range(0, len(x), 2**18):
         x[start : start + 2**18] = stored.x[start : start + 2**18]
     masks = (stored.train, stored.val, stored.test)
     graph = Graph(x, stored.edge_index, stored.y.clone(), *masks, stored.num_classes, stored.name)
-    clusters = Clusters(torch.arange(graph.num_nodes), stored.files.cluster_ptr)
+    assert stored.cluster_ptr is not None
+    clusters = Clusters(torch.arange(graph.num_nodes), stored.cluster_ptr)
     return ClusterBatches(whole_graph(graph), clusters, options.per_batch, precompute=options.precompute)
 
 
-def from_disk(stored: ClusteredGraph, options: argparse.Namespace) -> ClusterBatches:
+def from_disk(stored: Graph, options: argparse.Namespace) -> ClusterBatches:
     """Return the same batches, read from the files."""
+    assert stored.num_clusters
     sampling = ClusterSampling(stored.num_clusters, options.per_batch, precompute=options.precompute)
     return sampling.sampler(whole_graph(stored), 0)
 

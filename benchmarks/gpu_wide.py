@@ -10,8 +10,8 @@ from benchmarks.case import Case
 from benchmarks.gpu_shapes import now
 from benchmarks.gpu_stage import measure_all, parse
 from gistgnn import GIST
+from gistgnn.estimate import Resources, make_plan
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.planning.rehearsal import rehearse
 from gistgnn.runners.registry import make_runner
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -91,11 +91,10 @@ def plan(case: Case, steps: int) -> dict[str, Any]:
     clusters = case.clusters // case.per_batch
     nodes, edges = case.nodes * clusters, case.edges * clusters  # an upper limit: most edges lie in clusters
     sizes = GraphSizes(nodes, edges, nodes, features=case.features, classes=case.classes)
-    found = rehearse(config, sizes, "host")[0]
-    device = torch.device(case.device).type
-    peaks = {stage: found.stages[stage].get(device, 0) for stage in ("training", "aggregation")}
-    stage = max(peaks, key=lambda name: peaks[name])
-    return {"parameters": found.full, "planned_bytes": peaks[stage], "planned_stage": stage}
+    there = replace(Resources.here(case.device), base=0)
+    found = make_plan(config, sizes, there, [M], ["host"], timed=False)
+    device, [option] = torch.device(case.device).type, found.options
+    return {"parameters": found.parameters, "planned_bytes": option.peaks[device], "planned_stage": option.phase}
 
 
 if __name__ == "__main__":

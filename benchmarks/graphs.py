@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
+from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import Clusters
-from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import Batch
 
 INSIDE = 0.9  # share of a batch's edges inside one cluster
@@ -46,11 +46,11 @@ def drawn(wanted: float, places: float) -> int:
     return round(-places * math.log(1 - min(wanted / places, 0.99)))
 
 
-def pattern_of(target: np.ndarray, source: np.ndarray, nodes: int) -> Pattern:
+def pattern_of(target: np.ndarray, source: np.ndarray, nodes: int) -> CSR:
     """Return the edges' pattern without duplicates and self-loops, which PyG's two layouts treat differently."""
     keys = np.unique((target.astype(np.int64) * nodes + source)[target != source])
     row, col = torch.from_numpy(keys // nodes), torch.from_numpy(keys % nodes)
-    return Pattern.from_sorted(row.int(), col.int(), (nodes, nodes))
+    return CSR.from_sorted(row.int(), col.int(), (nodes, nodes))
 
 
 def in_order(sizes: np.ndarray) -> Clusters:

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from benchmarks.case import Case
 from benchmarks.clock import Clock, TimedSampler
 from gistgnn import GIST
-from gistgnn.nn.pattern import Pattern
+from gistgnn.graphs import CSR
 from gistgnn.round import Round
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.stack import Stack
@@ -46,7 +46,7 @@ class GISTContender:
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch as the sampler makes it. Preparing its operators is part of the step."""
-        edges = Pattern(batch.edges.rowptr, batch.edges.col, batch.edges.shape)
+        edges = CSR(batch.edges.rowptr, batch.edges.col, batch.edges.shape)
         return replace(batch, edges=edges)
 
     def logits(self, batch: Batch) -> Tensor:

@@ -18,11 +18,12 @@ import torch_geometric.nn as pyg
 from torch import nn
 
 from benchmarks.tables import describe_machine, number, on, table
-from gistgnn import GIST
+from gistgnn import GIST, Callback
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import ClusterSampling
+from gistgnn.session.callbacks import Run
 
 RUNNERS: tuple[RunnerName, ...] = ("in-turn", "fused", "auto")
 CLOSE_TO_OURS, CLOSE_TO_BEST = 1.3, 1.05  # the targets
@@ -122,10 +123,24 @@ def train(contender: Contender, graph: Graph, advance: Callable[[int, int], None
         local_steps=options.local_steps,
         optimizer_state="carry",
         evaluate_every=options.rounds + 1,
-        advance=lambda done, _: advance(done, options.rounds),
-        stop=lambda: len(contender.rounds) == options.rounds,
+        callbacks=[Turns(contender, advance, options.rounds)],
         progress=False,
     )
+
+
+class Turns(Callback):
+    """Waits for the next turn after every round; ends the run after some rounds."""
+
+    def __init__(self, contender: Contender, advance: Callable[[int, int], None], rounds: int) -> None:
+        self._contender, self._advance, self._rounds = contender, advance, rounds
+
+    def on_fit_begin(self, run: Run) -> None:
+        self._advance(run.round, self._rounds)
+
+    def on_round_end(self, run: Run, loss: float) -> None:
+        self._advance(run.round, self._rounds)
+        if len(self._contender.rounds) == self._rounds:
+            run.interrupt()
 
 
 def build(contender: Contender, widths: Any, features: int, classes: int) -> nn.Module:

@@ -71,6 +71,7 @@ def train(pipe: Connection, sub_gcns: int, epochs: int, options: argparse.Namesp
     from gistgnn.graphs import Standardisation, load
     from gistgnn.nn import GraphSAGE
     from gistgnn.sampling import ClusterSampling
+    from gistgnn.session.callbacks import InterruptWhen
 
     def wait_for_turn() -> bool:
         pipe.send(None)
@@ -91,7 +92,7 @@ def train(pipe: Connection, sub_gcns: int, epochs: int, options: argparse.Namesp
         sampler=ClusterSampling(150, 10),
         runner="fused" if sub_gcns > 1 else "in-turn",
         progress=False,
-        stop=wait_for_turn,
+        callbacks=[InterruptWhen(wait_for_turn)],
         epochs=epochs,
         local_steps=ROUND,
         lr=LEARNING_RATE,

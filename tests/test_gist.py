@@ -9,6 +9,7 @@ from torch import nn
 from gistgnn import GIST
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import USERS, C, F
@@ -112,7 +113,7 @@ def test_dropout_differs_between_sub_gcns_rounds_and_seeds() -> None:
     one, other = (named_tensors(sub)["convs.1.weight"] for sub in gist.begin_round().subs)
     assert torch.equal(one, other)
     last = GIST(gcn(dropout=0.5), (8, 7), 2, whole=[0, 1])
-    result = fit(last, epochs=4, local_steps=1, stop=lambda: True)
+    result = fit(last, epochs=4, local_steps=1, callbacks=[InterruptWhen(lambda: True)])
     assert result.interrupted
     trained = [named_tensors(last._modules[i][1])["convs.1.weight"] for i in range(2)]
     assert not torch.equal(*trained)

@@ -20,7 +20,7 @@ OURS = (
     "baselines.ensemble",
     "cli.main",
     "compare.comparison",
-    "planning",
+    "estimate",
     "report.run_page",
     "session.session",
     "theory",

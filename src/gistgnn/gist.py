@@ -19,7 +19,7 @@ from gistgnn.schedule import check_phases, refuse_phases
 from gistgnn.session.options import Options
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saving
-from gistgnn.session.scorer import Running, Scorer
+from gistgnn.session.scorer import Scorer
 from gistgnn.session.session import Session
 from gistgnn.settings import Training, choose_training
 from gistgnn.training.loss import Loss
@@ -81,7 +81,7 @@ class GIST(GlobalModel):
     """
 
     _phased = True  # a run may have phases, and blocks that last
-    _merges = True  # False: weights between blocks are not meant to be trained
+    _scorer_kind = Scorer  # what scores Θ between rounds
 
     def fit(
         self,
@@ -93,9 +93,6 @@ class GIST(GlobalModel):
         inductive: bool = False,
         evaluation: Evaluation | None = None,
         progress: bool = True,
-        report: Callable[[dict[str, Any]], None] = lambda _: None,
-        advance: Callable[[int, int], None] = lambda done, of: None,
-        stop: Callable[[], bool] = lambda: False,
         callbacks: Sequence[object] = (),
         init: nn.Module | Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
@@ -136,10 +133,7 @@ class GIST(GlobalModel):
             inductive: train on the subgraph of the training nodes; scores are those of the whole graph.
             evaluation: how models are run on the whole graph between rounds; None: `Evaluation()`.
             progress: show a progress bar on standard error.
-            report: called with every entry of the history; a resumed run reports the earlier entries first.
-            advance: called after every round with the number of rounds done, and the number of all rounds.
-            stop: asked after every round; True saves the state (see `saving`) and ends the run.
-            callbacks: objects with methods of `Callback`, called in order.
+            callbacks: objects with methods of `Callback`, called in order; they may end the run.
             init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; None: the seed's.
             max_seconds: end in time to be back after so many seconds, with the best model so far; at least one round is
                 trained. A run that is resumed has so many seconds more.
@@ -158,9 +152,9 @@ class GIST(GlobalModel):
         check_kind("training", whole, Training, "a Training, 'split' or 'each'", none=True)
         chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
         how = Evaluation() if evaluation is None else evaluation
-        hooks = report, advance, stop, saving, callbacks
-        options = Options(sampling, runner, inductive, how, progress, *hooks, init, max_seconds)
-        with Session(self, graph, chosen, options) as session:
+        options = Options(sampling, runner, inductive, how, progress, callbacks, saving, init, max_seconds)
+        session = Session(self, graph, chosen, options, self._make_runner(runner), self._scorer_kind, self._traffic)
+        with session:
             if not session.finished:
                 train(self, session)
         result = session.result()
@@ -181,12 +175,6 @@ class GIST(GlobalModel):
     def _make_runner(self, name: str) -> Runner:
         """Return the runner of a name."""
         return make_runner(name)
-
-    def _make_scorer(
-        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
-    ) -> Scorer:
-        """Return what scores Θ between rounds."""
-        return Scorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
 
     def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
         """Change the settings of a run to those that the method needs."""

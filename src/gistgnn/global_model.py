@@ -7,14 +7,14 @@ from typing import Any, Literal, TypedDict
 import torch
 from torch import Tensor, nn
 
-from gistgnn.accounting.room import require_theta_fits
+from gistgnn.accounting.footprint import require_theta_fits
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
 from gistgnn.round import Manner, Round
-from gistgnn.sampling.by_hand import Recent, multiply_when_called
+from gistgnn.sampling.user_loop import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
@@ -53,6 +53,7 @@ class GlobalModel:
     """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
 
     method = "gist"
+    _merges = True  # False: weights between blocks are not meant to be trained
     _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
 
     def __init__(

@@ -72,7 +72,7 @@ class Training:
             say); "carry" lets the moments travel with the parameters. With m = 1 they are always kept: the baseline is
             ordinary training.
         precision: "float32"; "bf16": dense products in bfloat16, by torch's autocast. Parameters, moments, sparse
-            products and the loss stay in float32. On the CPU a run measures whether bf16 is slower, and logs it.
+            products and the loss stay in float32. Processors without bfloat16 arithmetic are slower with it.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
         evaluate_every: rounds between evaluations; "auto": so many that evaluation takes about a tenth of the time of

@@ -29,7 +29,7 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
     targets = batch.y[batch.loss_nodes]
     chosen = rows(logits, batch.loss_nodes)
     chosen = chosen.float() if chosen.dtype == torch.bfloat16 else chosen
-    if training is not None and isinstance(training.loss, Criterion):  # a plan has none
+    if training is not None and isinstance(training.loss, Criterion):  # a loop of the user's own has none
         return training.loss(chosen, targets, batch.loss_weights)
     if targets.dim() == 1 and logits.dim() == 3:
         return cross_entropy(chosen, targets, batch.loss_weights)

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from gistgnn import GIST, Phase
 from gistgnn.accounting import operations
 from gistgnn.accounting.operations import LEAST, LITTLE, SHARE, Operations
+from gistgnn.estimate.shapes import RunShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn import GraphSAGE
-from gistgnn.planning.option import evaluations_of
-from gistgnn.planning.rehearsal import rehearse
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import Schedule
@@ -119,11 +118,11 @@ def test_a_run_is_scored_as_its_plan_says() -> None:
     config = RunConfig("tiny", ModelConfig("graphsage", (16, 8)), 2, training=Training(60, 2))
     result = config.fit(config.trainer(GRAPH.num_features, GRAPH.num_classes), GRAPH, progress=False)
     scored = [entry["round"] for entry in result.history]
-    (plan,) = rehearse(config, GraphSizes.of_graph(GRAPH))
+    [plan] = RunShape(config, GraphSizes.of_graph(GRAPH)).phases
     every, rounds = plan.first.evaluate_every, result.progress.rounds
     assert 1 < every < rounds / LEAST
     assert scored == sorted({*range(every, rounds + 1, every), rounds})
-    assert evaluations_of(plan) == len(scored)
+    assert plan.evaluations == len(scored)
 
 
 @pytest.mark.usefixtures("costly")

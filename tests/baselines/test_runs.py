@@ -13,6 +13,7 @@ from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import RankLostError, Ranks, Traffic
 from gistgnn.layout.axes import named_tensors
+from gistgnn.session.callbacks import InterruptWhen
 from tests.distributed.launch import on_ranks
 
 from .cases import BATCHES, GRAPH, LOCAL, build, fit, make
@@ -37,7 +38,9 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def test_a_run_that_was_stopped_goes_on_to_the_same_model(method: str, tmp_path: Path) -> None:
     unbroken = left(fit(make(method, 3, **DROPPING)))
     asked = iter(range(1, 100))
-    stopped = fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), stop=lambda: next(asked) == 2)
+    stopped = fit(
+        make(method, 3, **DROPPING), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: next(asked) == 2)]
+    )
     assert stopped.interrupted
     same(left(fit(make(method, 3, **DROPPING), saving=Saving(tmp_path / "c", resume=True))), unbroken)
 
@@ -115,7 +118,7 @@ def train_until_one_dies(ranks: Ranks, at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return False
 
-    fit(make("data-parallel", 2, ranks), stop=stop)
+    fit(make("data-parallel", 2, ranks), callbacks=[InterruptWhen(stop)])
 
 
 def test_a_rank_that_dies_is_reported() -> None:
@@ -125,7 +128,7 @@ def test_a_rank_that_dies_is_reported() -> None:
 
 def test_a_run_of_other_workers_or_of_another_method_is_not_gone_on_with(tmp_path: Path) -> None:
     asked = iter(range(1, 100))
-    fit(make("data-parallel", 2), saving=Saving(tmp_path / "c"), stop=lambda: next(asked) == 2)
+    fit(make("data-parallel", 2), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: next(asked) == 2)])
     for method, m in (("data-parallel", 4), ("gist", 1)):
         with pytest.raises(InputError, match="is of another run"):
             fit(make(method, m), saving=Saving(tmp_path / "c", resume=True))

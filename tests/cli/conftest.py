@@ -1,20 +1,30 @@
+import contextlib
+import io
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.helpers.commands import run_command
+from .in_process import run
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    """Run `gistgnn` in an empty directory, in a process of its own."""
-    return partial(run_command, tmp_path)
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run `gistgnn` in an empty directory, in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def completed(*args: object) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run(*args)
+        return subprocess.CompletedProcess(args, status, out.getvalue(), err.getvalue())
+
+    return completed
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, np.ndarray]:

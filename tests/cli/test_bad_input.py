@@ -48,69 +48,24 @@ def test_options(cli: Cli, tmp_path: Path, options: tuple[Any, ...], message: st
     _refused(cli("train", *options), message, tmp_path, {"file"})
 
 
-def _splits_overlap(graph: dict[str, Any]) -> None:
-    graph["val"] = graph["train"]
+GRAPHS: dict[str, tuple[dict[str, Any], str]] = {  # what is put in place of an array; None: nothing
+    "splits overlap": ({"val": np.arange(13)}, "train and val share 13 nodes"),
+    "not a number": ({"x": np.full((40, 3), np.nan)}, "x[0, 0] is nan"),
+    "one row less": ({"x": np.ones((39, 3))}, "y has 40 rows and x has 39"),
+    "edge out of range": ({"edge_index": np.array([[40, 1], [1, 2]])}, "edge_index[0, 0] is 40"),
+    "transposed": ({"edge_index": np.zeros((80, 2), int)}, "transpose it"),
+    "float edges": ({"edge_index": np.zeros((2, 80))}, "edge_index has dtype torch.float64"),
+    "no edges": ({"edge_index": np.zeros((2, 0), int)}, "no edges"),
+    "label out of range": ({"y": np.full(40, -2)}, "y[0] is -2"),
+    "unlabelled": ({"y": np.where(np.arange(40) < 26, np.arange(40) % 3, -1)}, "test holds 14 unlabelled nodes"),
+    "empty split": ({"val": np.array([], int)}, "val"),
+    "no labels": ({"y": None}, "has no y"),
+}
 
 
-def _not_a_number(graph: dict[str, Any]) -> None:
-    graph["x"][3, 1] = np.nan
-
-
-def _one_row_less(graph: dict[str, Any]) -> None:
-    graph["x"] = graph["x"][:-1]
-
-
-def _edge_out_of_range(graph: dict[str, Any]) -> None:
-    graph["edge_index"][0, 5] = 40
-
-
-def _transposed(graph: dict[str, Any]) -> None:
-    graph["edge_index"] = graph["edge_index"].T
-
-
-def _float_edges(graph: dict[str, Any]) -> None:
-    graph["edge_index"] = graph["edge_index"].astype(float)
-
-
-def _no_edges(graph: dict[str, Any]) -> None:
-    graph["edge_index"] = np.zeros((2, 0), dtype=int)
-
-
-def _label_out_of_range(graph: dict[str, Any]) -> None:
-    graph["y"][0] = -2
-
-
-def _unlabelled_split(graph: dict[str, Any]) -> None:
-    graph["y"][graph["test"]] = -1
-
-
-def _empty_split(graph: dict[str, Any]) -> None:
-    graph["val"] = np.array([], dtype=int)
-
-
-def _no_key(graph: dict[str, Any]) -> None:
-    del graph["y"]
-
-
-GRAPHS = [
-    (_splits_overlap, "train and val share 13 nodes"),
-    (_not_a_number, "x[3, 1] is nan"),
-    (_one_row_less, "y has 40 rows and x has 39"),
-    (_edge_out_of_range, "edge_index[0, 5] is 40"),
-    (_transposed, "transpose it"),
-    (_float_edges, "edge_index has dtype torch.float64"),
-    (_no_edges, "no edges"),
-    (_label_out_of_range, "y[0] is -2"),
-    (_unlabelled_split, "test holds 14 unlabelled nodes"),
-    (_empty_split, "val"),
-    (_no_key, "has no y"),
-]
-
-
-@pytest.mark.parametrize(("spoil", "message"), GRAPHS, ids=[spoil.__name__.strip("_") for spoil, _ in GRAPHS])
-def test_graphs(cli: Cli, tmp_path: Path, spoil: Any, message: str) -> None:
-    graph = arrays()
-    spoil(graph)
+@pytest.mark.parametrize(("spoilt", "message"), GRAPHS.values(), ids=GRAPHS)
+def test_graphs(cli: Cli, tmp_path: Path, spoilt: dict[str, Any], message: str) -> None:
+    graph = {name: array for name, array in {**arrays(), **spoilt}.items() if array is not None}
     np.savez(tmp_path / "own.npz", **graph)
     _refused(cli("train", "--dataset", "own.npz"), message, tmp_path, {"own.npz"})
 

@@ -12,6 +12,7 @@ from gistgnn import GIST, Saving
 from gistgnn.graphs import load
 from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.nn import GCN
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.session.result import Result
 from gistgnn.theta import Store
 from tests.helpers.commands import Forked, start_command
@@ -108,7 +109,7 @@ def occupy(folder: str) -> int:
         local_steps=2,
         progress=False,
         saving=Saving(place / "saved", every=1),
-        advance=lambda done, of: (place / "begun").touch() if done else None,
+        callbacks=[InterruptWhen((place / "begun").touch)],
     )
     return 0
 

@@ -74,7 +74,6 @@ def test_a_neighbour_sampler_that_draws_all_is_the_one_that_draws_more(folder: P
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("plan", "--dataset", "own.npz", "--latency", 1), "latency is given, but no number of ranks"),
         (("plan", "--dataset", "own.npz", "--budget", "9s", "--ranks", 2), "ranks is given beside a budget"),
         (("plan", "--dataset", "own.npz", "--budget", "9s", "--memory", 1), "memory is given beside a budget"),
         (("compare", "--dataset", "own.npz", "--seeds", 2**31), "is not an integer from 1 to 1000"),

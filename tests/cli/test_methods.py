@@ -56,11 +56,7 @@ def test_an_ensemble_is_one_model_of_its_members(tmp_path: Path, own_graph: Path
     ],
 )
 def test_bad_options(
-    options: tuple[object, ...],
-    message: str,
-    tmp_path: Path,
-    own_graph: Path,
-    capsys: pytest.CaptureFixture[str],
+    options: tuple[object, ...], message: str, tmp_path: Path, own_graph: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ("--out", tmp_path / "run")
     refused(capsys, message, "train", "--dataset", own_graph, *QUICK, *options, *out, leaves=tmp_path)

@@ -143,10 +143,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (("--below", -3), "'-3' is not a number of points from 0 to 100"),
         (("--lr", -1), "lr is -1"),
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
-        (
-            ("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1),
-            "2 runs that take turns need",
-        ),
+        (("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1), "2 runs that take turns need"),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
     ],
 )

@@ -25,8 +25,8 @@ def interrupted(devices: list[str], kind: str, folder: Path, dropout: float = 0.
     found: dict[str, Tensor] = {}
     for place, device in enumerate(devices):
         gist = make("gcn batch 2", device, folder, kind, dropout=dropout)
-        stop = after(1) if place < len(devices) - 1 else (lambda: False)
-        fit(gist, stop=stop, saving=Saving(folder / "checkpoints", resume=True), **options)
+        stop = after(1) if place < len(devices) - 1 else []
+        fit(gist, callbacks=stop, saving=Saving(folder / "checkpoints", resume=True), **options)
         found = left(gist)
         if kind == "disk":
             gist.theta.close()  # type: ignore[attr-defined]

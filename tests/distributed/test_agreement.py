@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from gistgnn import GIST, Callback, Graph, InputError, Loop, Saving
+from gistgnn import GIST, Graph, InputError, Loop, Saving
 from gistgnn.distributed import Ranks
-from gistgnn.distributed.agreement import Facts, difference, require_same
+from gistgnn.distributed.agreement import difference, require_same
 from gistgnn.graphs.graph_files import save_file
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.commands import Completed, run_ranks
@@ -31,14 +31,13 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {  # keywords of `fit` on rank
     "evaluate_every": ({"evaluate_every": 2}, "evaluate_every is 'auto' on rank 0 and 2 on rank 1"),
     "inductive": ({"inductive": True}, "inductive is False on rank 0 and True on rank 1"),
     "runner": ({"runner": "fused"}, "runner is 'auto' on rank 0 and 'fused' on rank 1"),
-    "sampler": ({"sampler": ClusterSampling(4, 2, "random")}, "sampler is None on rank 0 and 'given' on rank 1"),
+    "sampler": ({"sampler": ClusterSampling(4, 2, "random")}, "sampler is None on rank 0 and given on rank 1"),
     "optimizer": ({"optimizer": torch.optim.RMSprop}, "optimizer is 'adam' on rank 0 and 'RMSprop' on rank 1"),
     "clip_norm": ({"clip_norm": 1.0}, "clip_norm is None on rank 0 and 1.0 on rank 1"),
     "class_weights": ({"class_weights": [1, 1, 2]}, "class_weights is missing on rank 0 and [1.0, 1.0, 2.0] on rank 1"),
     "redraw_every": ({"redraw_every": 2}, "redraw_every is missing on rank 0 and 2 on rank 1"),
     "max_seconds": ({"max_seconds": 1000}, "max_seconds is 'missing' on rank 0 and 'given' on rank 1"),
-    "callbacks": ({"callbacks": [Callback()]}, "callbacks is 'missing' on rank 0 and 'given' on rank 1"),
-    "saving": ({"saving": Saving(Path("none"), every=2)}, "saving is None on rank 0 and 'given' on rank 1"),
+    "saving": ({"saving": Saving(Path("none"), every=2)}, "saving is None on rank 0 and given on rank 1"),
 }
 
 MODELS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], str]] = {  # build and keywords of `GIST` on rank 1
@@ -146,7 +145,7 @@ def test_each_difference_is_named_on_all_ranks_at_once(count: int) -> None:
 def own_places(ranks: Ranks) -> list[float]:
     """What may differ: names of graphs, the folder of checkpoints, progress, time-outs, file names of functions."""
     graph = replace(tiny_graph(), name=f"of rank {ranks.rank}")
-    require_same(ranks, Facts({"loss": f"/home/{ranks.rank}/mine.py:focal", "phases": [{"lr": 0.1}]}))
+    require_same(ranks, {"": {"loss": f"/home/{ranks.rank}/mine.py:focal", "phases": [{"lr": 0.1}]}})
     gist = GIST(PYG["gcn"], 8, 2, ranks=ranks)
     result = gist.fit(graph, epochs=8, local_steps=2, progress=ranks.rank == 1)
     return [entry["loss"] for entry in result.history]
@@ -158,14 +157,9 @@ def test_what_may_differ_is_not_compared() -> None:
 
 
 def test_the_first_rank_that_differs_is_named() -> None:
-    same = {"lr": 0.1, "phases[0].lr": 0.2}
+    same = {"lr": "0.1", "phases.0.lr": "0.2"}
     assert difference([same, same, same]) is None
-    assert difference([same, same, {**same, "lr": 0.3}, {}]) == "lr is 0.1 on rank 0 and 0.3 on rank 2"
-    assert difference([{"a": float("nan")}, {"a": float("nan")}]) is None
-    said = difference([{"a": "x" * 1000}, {"a": "line\nbreak"}])
-    assert said is not None
-    assert len(said) < 160
-    assert "\n" not in said
+    assert difference([same, same, {**same, "lr": "0.3"}, {}]) == "lr is 0.1 on rank 0 and 0.3 on rank 2"
 
 
 TRAIN = ("train", "--hidden", 16, 16, "--sub-gcns", 2, "--epochs", 4, "--dataset", "own.npz", "--out", "run")

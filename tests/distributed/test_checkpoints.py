@@ -54,7 +54,7 @@ def unbroken(model: str) -> dict[str, Any]:
 
 def work(ranks: Ranks | None, store: str, models: list[str], folder: Path, stop: int) -> list[dict[str, Any]]:
     return [
-        fitted(model, ranks, store, stop=after(stop), saving=Saving(folder / model, every=2, resume=True))
+        fitted(model, ranks, store, callbacks=after(stop), saving=Saving(folder / model, every=2, resume=True))
         for model in models
     ]
 
@@ -110,14 +110,14 @@ def resume_what_rank_0_has(ranks: Ranks, folder: Path) -> None:
 
 
 def test_a_checkpoint_that_one_rank_does_not_see_is_refused(tmp_path: Path) -> None:
-    fitted(MODELS[0], None, "memory", stop=after(2), saving=Saving(tmp_path))
+    fitted(MODELS[0], None, "memory", callbacks=after(2), saving=Saving(tmp_path))
     on_ranks(2, resume_what_rank_0_has, tmp_path)
 
 
 def fill_up(ranks: Ranks, folder: Path) -> str:
     """The disk of rank 1 is full."""
     saving = Saving(folder, every=1, resume=True)
-    fitted(MODELS[0], ranks, "sharded", stop=after(2), saving=saving)
+    fitted(MODELS[0], ranks, "sharded", callbacks=after(2), saving=saving)
     if ranks.rank == 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     with pytest.raises(InputError) as caught:

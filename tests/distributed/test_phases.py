@@ -87,7 +87,7 @@ def save_at_the_ends(ranks: Ranks, store: str, folder: Path) -> list[dict[str, A
     saving = Saving(folder, resume=True)
     before = 0
     for end in ENDS[:-1]:
-        fitted(1, ranks, store, saving=saving, stop=after(end - before))
+        fitted(1, ranks, store, saving=saving, callbacks=after(end - before))
         before = end
     return [fitted(1, ranks, store, saving=saving)]
 

@@ -13,8 +13,8 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts
 from gistgnn.evaluation.budget import Budget
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
+from gistgnn.graphs import CSR
 from gistgnn.nn import MODELS
-from gistgnn.nn.pattern import Pattern
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import Stack, tiny_graph
 from tests.nn.strategies import examples
@@ -66,7 +66,7 @@ def test_groups_are_as_large_as_they_may_be(sizes: list[int], most: int) -> None
 def test_entries_within_parts(nodes: int, entries: list[tuple[int, int]], data: st.DataObject) -> None:
     part = data.draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes))
     row, col = (torch.tensor([pair[end] % nodes for pair in entries], dtype=torch.long) for end in (0, 1))
-    pattern, _ = Pattern.from_entries(row, col, (nodes, nodes))
+    pattern, _ = CSR.from_entries(row, col, (nodes, nodes))
     actual, _ = pattern.within(torch.tensor(part))
     expected = [(r, c) for r, c in zip(pattern.row.tolist(), pattern.col.tolist(), strict=True) if part[r] == part[c]]
     assert list(zip(actual.row.tolist(), actual.col.tolist(), strict=True)) == expected

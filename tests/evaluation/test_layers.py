@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
-from gistgnn.evaluation.budget import Budget, Costs, plan_layers
+from gistgnn.evaluation.budget import Budget, Costs, Plan, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers
+from gistgnn.evaluation.node_features import NodeFeatures
+from gistgnn.evaluation.required_nodes import required_nodes
 from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
@@ -31,9 +33,13 @@ from .cases import random_batch, random_model, whole
 PLENTY = Budget(2**30)
 
 
+def everything(model: GNN, batch: Batch, plan: Plan) -> ByLayers:
+    return ByLayers(batch, plan, required_nodes(model, batch.adj, None))
+
+
 def by_layers(model: GNN, batch: Batch, **changes: object) -> torch.Tensor:
     with torch.no_grad():
-        return ByLayers(batch, replace(plan_layers(model, batch, PLENTY), **changes)).logits(model)
+        return everything(model, batch, replace(plan_layers(model, batch, PLENTY), **changes)).logits(model)
 
 
 @examples
@@ -81,7 +87,7 @@ def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> 
     batch, model = random_batch(), random_model("graphsage", [4, 4])
     inference = Evaluation("layers").prepare(model, batch)
     inference.logits(model)
-    for made in ("pattern.Pattern.from_entries", "pattern.Pattern.with_self_loops", "sparse.SparseMatrix.from_dense"):
+    for made in ("adjacency.CSR.from_entries", "adjacency.CSR.looped", "sparse.SparseMatrix.from_dense"):
         monkeypatch.setattr(f"gistgnn.nn.{made}", None)
     other = random_model("graphsage", [4, 4], seed=1)
     torch.testing.assert_close(inference.logits(other), whole(other, batch), rtol=1e-10, atol=1e-10)
@@ -99,26 +105,26 @@ def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(plan_layers(model, batch, PLENTY), in_file=True, disk=2**31)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**30))
     with refused("take 2 GiB", tempfile.gettempdir(), "has 1 GiB free", "TMPDIR"):
-        ByLayers(batch, plan)
+        everything(model, batch, plan)
 
 
 def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gistgnn.io import column_blocks as features
+    class Counting(NodeFeatures):
+        held = most = size = 0
 
-    class Counting(features.InFile):
-        held = most = 0
-
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
-            self.size = self.nodes * self.width * 8
-            Counting.held += self.size
+        @classmethod
+        def empty(cls, nodes: int, blocks: list[slice], *given: object, in_file: bool) -> NodeFeatures:
+            found = super().empty(nodes, blocks, *given, in_file=in_file)
+            found.size = nodes * found.width * 8 * in_file
+            Counting.held += found.size
             Counting.most = max(Counting.most, Counting.held)
+            return found
 
         def close(self) -> None:
             super().close()
             Counting.held, self.size = Counting.held - self.size, 0
 
-    monkeypatch.setattr("gistgnn.evaluation.by_layers.InFile", Counting)
+    monkeypatch.setattr("gistgnn.evaluation.by_layers.NodeFeatures", Counting)
     for name in MODELS:
         for sizes in ([8, 8, 8], [4, 12], [12, 4], [5]):
             batch, model = random_batch(40), random_model(name, sizes)
@@ -127,7 +133,7 @@ def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> No
                 plan = plan_layers(model, batch, Budget(memory))
                 Counting.most = 0
                 with torch.no_grad():
-                    ByLayers(batch, plan).logits(model)
+                    everything(model, batch, plan).logits(model)
                 assert Counting.held == 0
                 assert Counting.most <= plan.disk
                 assert plan.disk <= 2 * Counting.most
@@ -136,15 +142,15 @@ def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> No
 SCRIPT = """
 import signal, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.budget import Budget, plan_layers
 from dataclasses import replace
+from tests.evaluation.test_layers import everything
 from tests.evaluation.cases import random_batch, random_model
 batch, model = random_batch(2000, 8000), random_model("gcn", [64, 64])
 plan = replace(plan_layers(model, batch, Budget(2**30)), in_file=True, columns=16, work=20_000)
 with torch.no_grad():
     for _ in range(10**6):
-        ByLayers(batch, plan).logits(model)
+        everything(model, batch, plan).logits(model)
         print(flush=True)
 """
 
@@ -162,15 +168,3 @@ def test_no_file_is_left_when_it_is_stopped(tmp_path: Path, number: signal.Signa
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_file_is_left_open_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, model = random_batch(), random_model("graphsage", [8, 8])
-    opened = []
-    temporary = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: opened.append(temporary(**options)) or opened[-1])
-    monkeypatch.setattr("gistgnn.evaluation.by_layers.activate", lambda norm, x: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        by_layers(model, batch, in_file=True, columns=2)
-    assert opened
-    assert all(file.closed for file in opened)

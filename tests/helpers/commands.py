@@ -52,9 +52,9 @@ def ready() -> ForkServerContext:
         "runs.run_folder",
         "report.run_page",
         "distributed",
-        "planning",
+        "estimate",
     )
-    more = ("planning", "graphs.digits", "compare.many_runs")
+    more = ("graphs.digits", "compare.many_runs")
     others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
     context.set_forkserver_preload([*(f"gistgnn.{name}" for name in (*own, *more)), *others])
     return context

@@ -1,10 +1,10 @@
 """Runs that are stopped and resumed, and all that they leave behind."""
 
-from collections.abc import Callable
 from typing import Any
 
 from gistgnn import GIST, Result
 from gistgnn.layout.axes import named_tensors
+from gistgnn.session.callbacks import InterruptWhen
 from tests.helpers.models import OURS, tiny_graph
 from tests.theta.stores import values
 
@@ -22,10 +22,10 @@ def fit(gist: GIST, **options: Any) -> Result:
     return gist.fit(GRAPH, progress=False, **{**defaults, **options})
 
 
-def after(rounds: int) -> Callable[[], bool]:
-    """Stop when asked for the n-th time."""
+def after(rounds: int) -> list[InterruptWhen]:
+    """Callbacks that interrupt a run when they are asked for the n-th time."""
     asked = iter(range(1, 1000))
-    return lambda: next(asked) == rounds
+    return [InterruptWhen(lambda: next(asked) == rounds)]
 
 
 def state(gist: GIST, result: Result) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import softmax
 
+from gistgnn.graphs import CSR
 from gistgnn.nn import Adjacency, attention
 from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
-from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
 
@@ -17,17 +17,17 @@ def double(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def plain_scores(source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
+def plain_scores(source: Tensor, target: Tensor, pattern: CSR) -> Tensor:
     return F.leaky_relu(source[:, pattern.col.long()] + target[:, pattern.row.long()], 0.2)
 
 
-def plain_dynamic(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern) -> Tensor:
+def plain_dynamic(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR) -> Tensor:
     row, col, heads = pattern.row.long(), pattern.col.long(), len(vectors)
     features = F.leaky_relu(source[col] + target[row], 0.2).view(len(row), heads, vectors.shape[1])
     return (features * vectors).sum(dim=2).t()
 
 
-def plain_attend(features: Tensor, scores: Tensor, pattern: Pattern, factors: Tensor | float = 1.0) -> Tensor:
+def plain_attend(features: Tensor, scores: Tensor, pattern: CSR, factors: Tensor | float = 1.0) -> Tensor:
     heads, row = len(scores), pattern.row.long()
     coefficients = softmax(scores, row, num_nodes=pattern.shape[0], dim=1) * factors
     messages = coefficients.t().unsqueeze(-1) * features.unflatten(1, (heads, -1))[pattern.col.long()]
@@ -61,8 +61,8 @@ def test_rows_without_entries_and_rectangles(rows: int, more: int, entries: int,
     """Rows may be empty, or there may be none. Scores may be too large for exp."""
     shape = rows, rows + more
     row, col = (torch.randint(max(n, 1), (entries if rows else 0,)) for n in shape)
-    pattern, _ = Pattern.from_entries(row, col, shape)
-    scores, features = double(2, pattern.nnz), double(shape[1], 6)
+    pattern, _ = CSR.from_entries(row, col, shape)
+    scores, features = double(2, pattern.num_edges), double(shape[1], 6)
     out = attend(features, size * scores, pattern)
     agree((out, plain_attend(features, size * scores, pattern)), (features, scores))
 
@@ -72,7 +72,7 @@ def test_dropout_of_weights() -> None:
     torch.manual_seed(0)
     nodes = 60
     pattern = Adjacency(torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t(), nodes).attention
-    scores = double(2, pattern.nnz)
+    scores = double(2, pattern.num_edges)
     one_hot = torch.eye(nodes, dtype=torch.float64).repeat(1, 2).requires_grad_()
     out = attend(one_hot, scores, pattern, 0.3)  # its columns are the weights of a head
     found = out.view(nodes, 2, nodes).transpose(0, 1)
@@ -107,14 +107,14 @@ def test_dynamic_attention_and_its_gradients_equal_the_plain_ones(piece: int, gr
 
 def test_gradcheck() -> None:
     pattern = Adjacency(random_graph(5, 12, 1), 5).attention
-    scores, features = double(2, pattern.nnz), double(5, 6)
+    scores, features = double(2, pattern.num_edges), double(5, 6)
     assert torch.autograd.gradcheck(lambda s, t: edge_scores(s, t, pattern, 0.2), (double(2, 5), double(2, 5)))
     assert torch.autograd.gradcheck(lambda f, s: attend(f, s, pattern), (features, scores))
 
 
 def test_more_repeated_edges_than_places() -> None:
     pattern = Adjacency(torch.tensor([[0] * 20, [1] * 20]), 2).attention
-    inputs = double(2, 6), double(3, pattern.nnz)
+    inputs = double(2, 6), double(3, pattern.num_edges)
     agree((attend(*inputs, pattern), plain_attend(*inputs, pattern)), inputs)
 
 
@@ -129,7 +129,7 @@ def test_large_scores_do_not_overflow(size: float) -> None:
 def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
     """In float32, forward and backward, also for a row whose scores are all small."""
     pattern = Adjacency(random_graph(6, 20, 1), 6).attention
-    scores = torch.randn(2, pattern.nnz).clamp(-1, 1)
+    scores = torch.randn(2, pattern.num_edges).clamp(-1, 1)
     scores[:, ::2], scores[:, : int(pattern.rowptr[1])] = size, -size
     inputs = torch.randn(6, 4, requires_grad=True), scores.requires_grad_()
     exact = tuple(x.detach().double().requires_grad_() for x in inputs)
@@ -142,7 +142,7 @@ def test_the_largest_scores_without_a_shift_are_accurate(size: float) -> None:
 
 
 def test_bfloat16_of_autocast_is_summed_in_float32() -> None:
-    pattern = Pattern.from_sorted(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), (2, 2))
+    pattern = CSR.from_sorted(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), (2, 2))
     features, source = torch.randn(2, 4).bfloat16(), torch.randn(2, 2).bfloat16().requires_grad_()
     scores = edge_scores(source, source, pattern, 0.2)
     out = attend(features.requires_grad_(), scores.bfloat16(), pattern)

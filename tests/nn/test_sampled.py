@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from gistgnn.graphs import CSR
 from gistgnn.nn import GAT, GCN, MODELS, Adjacency, SparseMatrix
-from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sampled import Degrees, SampledAdjacency
 from tests.helpers.refusals import refused
 
@@ -23,7 +23,7 @@ def part(rows: list[int], columns: list[int], *, sums: bool = False, **options: 
     a = torch.zeros(6, 6)
     a[EDGES[1], EDGES[0]] = 1
     row, col = a[rows][:, columns].nonzero(as_tuple=True)
-    pattern, _ = Pattern.from_entries(row, col, (len(rows), len(columns)))
+    pattern, _ = CSR.from_entries(row, col, (len(rows), len(columns)))
     return SampledAdjacency(pattern, degrees(sums=sums).of(torch.tensor(columns)), **options)  # type: ignore[arg-type]
 
 
@@ -47,7 +47,7 @@ def test_all_edges_of_some_nodes_have_the_whole_graphs_operators() -> None:
 
 def test_weights_multiply_entries_and_self_loops_have_none() -> None:
     plain = part(ROWS, COLUMNS)
-    weight = torch.arange(1.0, plain.pattern.nnz + 1)
+    weight = torch.arange(1.0, plain.pattern.num_edges + 1)
     weighed = part(ROWS, COLUMNS, weight=weight)
     places = plain.pattern.row.long(), plain.pattern.col.long()
     factor = torch.ones(4, 6)

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gistgnn.errors import InputError
+from gistgnn.graphs import CSR
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import as_adjacency
-from gistgnn.nn.pattern import Pattern
 
 from .strategies import examples, graphs, random_graph
 
@@ -128,7 +128,7 @@ def test_operators_are_computed_once() -> None:
     assert adj.gcn.pattern is adj.attention
     assert adj.gcn.t() is adj.gcn.t()
     assert as_adjacency(adj, 6) is adj
-    assert Adjacency.from_pattern(adj.pattern).mean.pattern is adj.pattern
+    assert Adjacency.from_csr(adj.pattern).mean.pattern is adj.pattern
 
 
 def test_import_and_use_are_silent() -> None:
@@ -177,9 +177,8 @@ def test_self_loops_are_found_in_the_same_places_where_their_number_is_known(loo
     row, col = torch.randint(9, (2, 30), generator=rng)
     row, col = row[row != col], col[row != col]
     row, col = torch.cat([row, torch.arange(loops)]), torch.cat([col, torch.arange(loops)])
-    pattern, _ = Pattern.from_entries(row, col, (9, 9))
-    known = Pattern(pattern.rowptr, pattern.col, pattern.shape)
-    known.loops = loops
+    pattern, _ = CSR.from_entries(row, col, (9, 9))
+    known = CSR(pattern.rowptr, pattern.col, pattern.shape, loops)
     (one, mask, place), (other, kept, again) = pattern.looped(), known.looped()
     assert torch.equal(mask.nonzero().squeeze(1), kept)
     assert torch.equal(one.rowptr, other.rowptr)

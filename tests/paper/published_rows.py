@@ -7,12 +7,12 @@ from typing import Any
 from gistgnn.compare.comparison import Row
 from gistgnn.paper import table3_ultrawide, table4_ladies
 from gistgnn.paper.appendix_b import WORKERS, AppendixB
-from gistgnn.paper.experiment import Key
-from gistgnn.paper.groups import Group
+from gistgnn.paper.experiment import GroupKey
+from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.published import Published
 from gistgnn.paper.table2_large_graphs import SUB_GCNS, LargeGraphs
 
-Groups = dict[Key, Group]
+Groups = dict[GroupKey, RunGroup]
 REACHED, FIRST_AT = 88.86, 10_000  # the wide model's F1 with m = 8, and when one device comes to it (section 5.2)
 
 
@@ -26,11 +26,11 @@ def record(*history: tuple[float, float]) -> dict[str, Any]:
     return {"graph": {}, "test": {"accuracy": history[-1][1] / 100}, "history": entries}
 
 
-def group(rows: tuple[Published, ...], *curve: tuple[float, float]) -> Group:
+def group(rows: tuple[Published, ...], *curve: tuple[float, float]) -> RunGroup:
     """Return the group of a baseline and GIST; `curve` is the beginning of the baseline's."""
     results = [row("gist", m, line.f1, line.seconds, line.speedup) for m, line in zip(SUB_GCNS, rows, strict=True)]
     records = [[record((line.seconds, line.f1))] for line in rows]
-    return Group(results, [[record(*curve, (rows[0].seconds, rows[0].f1))], *records[1:]])
+    return RunGroup(results, [[record(*curve, (rows[0].seconds, rows[0].f1))], *records[1:]])
 
 
 def table2(kind: type[LargeGraphs], dataset: str) -> Groups:
@@ -58,10 +58,10 @@ def appendix_b(kind: type[AppendixB]) -> Groups:
     """Return the group of Table 6 or 7. The seconds of both are times of training and of inference."""
     pairs = [(method, m, *kind.paper[method][i]) for i, m in enumerate(WORKERS) for method in (kind.rival, "gist")]
     rows = [row("gist", 1, 96.09, 105.78), *(row(*pair) for pair in pairs)]
-    return {("reddit",): Group(rows, (), {(one.method, one.sub_gcns): one.time for one in rows})}
+    return {("reddit",): RunGroup(rows, (), {(one.method, one.sub_gcns): one.time for one in rows})}
 
 
-def changed(groups: Mapping[Key, Group], key: Key, m: int, **values: Any) -> Groups:
+def changed(groups: Mapping[GroupKey, RunGroup], key: GroupKey, m: int, **values: Any) -> Groups:
     """Return the groups with other values in GIST's row with this m."""
     rows = [replace(one, **values) if (one.method, one.sub_gcns) == ("gist", m) else one for one in groups[key].rows]
     return {**groups, key: replace(groups[key], rows=rows)}

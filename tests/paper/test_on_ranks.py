@@ -12,15 +12,15 @@ import pytest
 
 from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.compare.on_ranks import RunsOnRanks, records_on_ranks, store_of_ranks
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
+from gistgnn.paper.appendix_b import LocalSgdTable
 from gistgnn.paper.experiment import GroupedExperiment
-from gistgnn.paper.groups import COLUMNS, Group, Worker
+from gistgnn.paper.groups import COLUMNS, RunGroup, Worker
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
-from gistgnn.paper.table6_local_sgd import LocalSgdTable
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
@@ -180,12 +180,12 @@ def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
         RunsOnRanks(RunStore(tmp_path, "data"), many, lambda: False).train(runs, 1, "runs")
 
 
-def on_workers(rows: Group, *, alone: bool) -> Group:
+def on_workers(rows: RunGroup, *, alone: bool) -> RunGroup:
     """Return the group as if its rows with m > 1 had been measured on ranks, and on one device too, or not."""
     pairs = {(row.method, row.sub_gcns): pair for pair in zip(rows.rows, rows.records, strict=True) for row in pair[:1]}
     workers = {name: Worker(*pair) if name[1] > 1 else None for name, pair in pairs.items()}
     few = len(rows.rows) if alone else 1
-    return Group(rows.rows[:few], rows.records[:few], workers={**workers, ("phases", 2): None})
+    return RunGroup(rows.rows[:few], rows.records[:few], workers={**workers, ("phases", 2): None})
 
 
 def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:

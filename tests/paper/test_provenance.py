@@ -11,8 +11,8 @@ import pytest
 
 from gistgnn.graphs.info import DATASETS
 from gistgnn.paper.experiment import Experiment, GroupedExperiment
+from gistgnn.paper.figures4_5 import RATES, GridFigure
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.small_graphs import RATES, GridFigure
 from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
 from gistgnn.paper.table3_ultrawide import UltraWide
 from gistgnn.paper.table4_ladies import SUB_GCNS, Ladies

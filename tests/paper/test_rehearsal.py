@@ -12,8 +12,7 @@ from gistgnn.graphs import find, load_file
 from gistgnn.graphs.info import DATASETS
 from gistgnn.paper import rehearsal
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.rehearsal import MOST_WORK, Rehearsal, name_of
-from gistgnn.paper.stand_in_graphs import EDGES, StandIns, drawn_share, least_share, shape_of, stand_in
+from gistgnn.paper.rehearsal import Rehearsal, setting_name, shortened, stand_in
 from gistgnn.paper.table2_large_graphs import Reddit
 from gistgnn.paper.theory_bounds import Theory
 from gistgnn.runs.config import RunConfig
@@ -24,7 +23,7 @@ from tests.helpers.commands import run_command
 from tests.paper.test_provenance import NAMES, experiment_of, runs_of
 
 REDDIT = ("reproduce", "reddit", "--scale", "full", "--datasets", "digits", "--models", "graphsage", "--layers", 2)
-LINE = re.compile(r"(ran|by plan): digits, graphsage 256-256, m = \d(, GIST in phases)?, clusters: .+")
+LINE = re.compile(r"ran: digits, graphsage 256-256, m = \d(, GIST in phases)?, clusters: .+")
 
 
 @pytest.fixture
@@ -43,23 +42,11 @@ def test_every_setting_has_a_line_and_nothing_is_kept(
     out, err = capsys.readouterr()
     *lines, last = out.splitlines()
     assert len(lines) == 7
-    assert all(LINE.fullmatch(line) and line.startswith("ran: ") for line in lines), out
+    assert all(LINE.fullmatch(line) for line in lines), out
     assert re.fullmatch(r"rehearsed: 7 settings ran, 0 by plan, in .+; 7 rows, \d+ verdicts and the report .+", last)
     assert not err
     assert list(tmp_path.iterdir()) == [temporary]
     assert not list(temporary.iterdir())
-
-
-def test_what_is_too_large_is_planned_and_runs_narrow(
-    temporary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rehearsal, "available_bytes", lambda _: 2**20)
-    words = ("--sub-gcns", 2, "--local-steps", 1, 5, "--epochs", 5)
-    assert run("reproduce", "local-iterations", "--datasets", "digits", *words, "--rehearse") == 0
-    first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("by plan: digits, gcn 256-256, m = 2: ")
-    assert "; 512 KiB may be taken here, its code ran 64 wide, in " in first
-    assert last.startswith("rehearsed: 0 settings ran, 1 by plan, ")
 
 
 def test_a_setting_that_cannot_be_trained_is_named(
@@ -94,21 +81,19 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_run_of_the_full_scale_can_be_cut(name: str) -> None:
-    """Each is tried on a share of its graph, with batches as large, and takes two steps in two rounds."""
+def test_every_run_of_the_full_scale_can_be_cut(name: str, tmp_path: Path) -> None:
+    """Each is tried on a small graph, with batches as large, and takes two steps in two rounds."""
+    store = Rehearsal(tmp_path, "data", print)
     different = {rehearsal._key(config): config for config in _runs(name)}
     for config in different.values():
-        shares = list(rehearsal._shares(config))
-        small, sizes = rehearsal._scaled(config, shares[-1])
-        assert shares == sorted(shares, reverse=True)
-        assert sizes.edges <= 2 * EDGES
-        assert small.model == config.model
+        small = shortened(config, store.dataset(config.dataset), "data")
+        known, graph = find(config.dataset), load_file(store.dataset(config.dataset))
+        assert known
+        assert max(small.model.hidden) <= rehearsal.WIDEST
         if isinstance(config.sampler, ClusterSampling) and isinstance(small.sampler, ClusterSampling):
             assert small.sampler.clusters_per_batch == config.sampler.clusters_per_batch
-            known, full = find(config.dataset), config.sampler
-            assert known
-            in_batch = sizes.nodes / small.sampler.clusters
-            assert in_batch == pytest.approx(known.nodes / full.clusters, rel=0.1)
+            in_batch = graph.num_nodes / small.sampler.clusters
+            assert in_batch == pytest.approx(known.nodes / config.sampler.clusters, rel=0.1)
         if config.training.phases:
             steps = -(-small.sampler.clusters // small.sampler.clusters_per_batch)  # type: ignore[union-attr]
             schedule = Schedule(small.training, steps, small.sub_gcns)
@@ -127,16 +112,13 @@ def _runs(name: str) -> list[RunConfig]:
 def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
     groups = Reddit.at("full", models_of=("graphsage",), layers=(2,))._groups()
     (runs,) = groups.values()
-    assert len({rehearsal._key(config) for config in runs}) == len({name_of(config) for config in runs}) == 7
+    assert len({rehearsal._key(config) for config in runs}) == len({setting_name(config) for config in runs}) == 7
 
 
-def test_wide_models_are_too_much_work_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_experiment_leaves_out_is_said(tmp_path: Path) -> None:
     lines: list[str] = []
     store = Rehearsal(tmp_path, "data", lines.append)
-    assert set(MOST_WORK) == {"cpu", "cuda"}
     wide = next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768)
-    small, sizes = rehearsal._scaled(wide, min(rehearsal._shares(wide)))
-    assert rehearsal._hindrance(small, sizes) == "two steps take too long here"
     store.left_out(wide, "39 GiB")
     assert lines == ["by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"]
     assert store.planned == 1
@@ -153,35 +135,17 @@ def test_measurements_are_made_and_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cora", "ppi", "digits"])
-def test_a_stand_in_has_the_sizes_of_its_data_set(name: str, tmp_path: Path) -> None:
-    info, share = DATASETS[name], {"ppi": 0.1}.get(name, 1.0)
-    graphs = StandIns(tmp_path)
-    graph = load_file(graphs.file(name, share))
-    shape = shape_of(info, share)
-    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (shape.nodes, shape.edges, info.features)
-    assert graph.num_classes == info.classes
-    assert int(graph.train.sum()) == shape.train
-    assert graph.multi_label == (info.task == "multi-label")
-    nonzero = torch.count_nonzero(graph.x) / graph.x.numel()
-    assert float(nonzero) == pytest.approx(1.0 if info.nonzero >= 0.5 else info.nonzero, rel=0.05)
-    assert graphs.file("own.npz") == "own.npz"
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_a_share_has_room_for_its_edges(name: str) -> None:
+def test_a_stand_in_is_like_its_data_set(name: str) -> None:
     info = DATASETS[name]
-    share = drawn_share(info)
-    shape = shape_of(info, share)
-    assert least_share(info) <= share <= 1
-    assert shape.edges <= max(2 * EDGES, 0.17 * shape.nodes**2)
-    assert shape.nodes >= 20 * info.classes
-    assert shape.edges / shape.nodes == pytest.approx(info.edges / info.nodes, rel=0.01)
-
-
-def test_the_same_stand_in_is_drawn_again() -> None:
-    first, second = (stand_in(DATASETS["digits"], 0.5) for _ in range(2))
-    assert torch.equal(first.x, second.x)
-    assert torch.equal(first.edge_index, second.edge_index)
+    graph = stand_in(info)
+    assert graph.num_nodes == min(info.nodes, rehearsal.NODES)
+    assert (graph.num_features, graph.num_classes) == (info.features, info.classes)
+    assert graph.multi_label == (info.task == "multi-label")
+    assert int(graph.train.sum()) / graph.num_nodes == pytest.approx(info.train / info.nodes, rel=0.05)
+    assert all(graph.y[mask].numel() for mask in (graph.train, graph.val, graph.test))
+    same = stand_in(info)
+    assert torch.equal(graph.x, same.x)
+    assert torch.equal(graph.edge_index, same.edge_index)
 
 
 def test_every_experiment_can_be_rehearsed() -> None:

@@ -11,20 +11,19 @@ import pytest
 from gistgnn.cli.reproduce import OPTIONS
 from gistgnn.errors import InputError
 from gistgnn.paper import theory_laws
+from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
 from gistgnn.paper.large_graphs import clusters_of, in_phases, large_run
 from gistgnn.paper.published import Published
 from gistgnn.paper.registry import EXPERIMENTS, SCALES
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import PAPER as TABLE3
 from gistgnn.paper.table3_ultrawide import WIDTHS
-from gistgnn.paper.table6_local_sgd import LocalSgdTable
-from gistgnn.paper.table7_ensemble import EnsembleTable
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
 
 DIGITS = ("--datasets", "digits")
-FORTY = ("--clusters", 40)
+FORTY, THREE = ("--clusters", 40), ("--device-memory", "3GB")
 TINY = {  # experiment: options, rows of its table, a number of the paper that the table shows
     "depth-width": (("--layers", 2, 3, "--widths", 4, 8, "--epochs", 2, "--seeds", 1), 2, None),
     "local-iterations": (("--sub-gcns", 2, 4, "--local-steps", 1, 2, "--epochs", 2, "--seeds", 1), 2, None),
@@ -35,7 +34,7 @@ TINY = {  # experiment: options, rows of its table, a number of the paper that t
     ),
     "amazon2m": (("--widths", 16, 400, "--epochs", 1, "--local-steps", 1, "--clusters", 40), 14, "84.73"),
     "ultrawide": (
-        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, "--memory", 3, *FORTY),
+        ("--widths", 16, 32768, "--sub-gcns", 1, 8, "--epochs", 1, "--local-steps", 1, *THREE, *FORTY),
         4,
         "OOM",
     ),

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
-from gistgnn.paper.figure4_depth_width import DepthWidth
-from gistgnn.paper.figure5_local_iterations import LocalIterations
-from gistgnn.paper.small_graphs import RATES, validation_of
+from gistgnn.paper.figures4_5 import RATES, DepthWidth, LocalIterations
+from gistgnn.paper.small_graphs import validation_of
 from gistgnn.paper.table1 import PAPER, ROWS, SEARCH_SEEDS, Table1
 from gistgnn.runs.config import RunConfig
 

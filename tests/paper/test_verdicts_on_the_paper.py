@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import Group
+from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table1 import PAPER as TABLE1
 from gistgnn.paper.table1 import ROWS, Table1
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.paper.table3_ultrawide import UltraWide
 from gistgnn.paper.table4_ladies import Ladies
-from gistgnn.paper.table6_local_sgd import LocalSgdTable
-from gistgnn.paper.table7_ensemble import EnsembleTable
 from tests.paper.published_rows import Groups, appendix_b, changed, table2, table3, table4
 
 REDDIT, AMAZON, LADIES = table2(Reddit, "reddit"), table2(Amazon2M, "amazon2m"), table4()
@@ -78,7 +77,7 @@ def test_what_is_commented_out_in_the_paper_is_labelled() -> None:
 def test_a_verdict_compares(shift: float, factor: float) -> None:
     """Verdicts depend on differences of scores and on ratios of times."""
 
-    def moved(group: Group) -> Group:
+    def moved(group: RunGroup) -> RunGroup:
         rows = [replace(row, score=(row.mean + shift,), seconds=(row.time * factor,)) for row in group.rows]
         return replace(group, rows=rows)
 

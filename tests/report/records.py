@@ -34,14 +34,7 @@ def run_record(evaluations: int = 20, **changes: Any) -> dict[str, Any]:
     record = {
         "config": _CONFIG,
         "data_root": "data",
-        "graph": {
-            "name": "digits",
-            "nodes": 1797,
-            "edges": 24678,
-            "features": 64,
-            "classes": 10,
-            "multi_label": False,
-        },
+        "graph": {"name": "digits", "nodes": 1797, "edges": 24678, "features": 64, "classes": 10, "multi_label": False},
         "test": scores,
         "validation": {name: value + 0.004 for name, value in scores.items()},
         "best_round": max(evaluations - 2, 1),

@@ -122,7 +122,7 @@ def test_a_run_is_the_same_resumed_and_in_turn(tmp_path: Path, state_of: str) ->
     expected = state(in_turn, fit_resumable(in_turn, runner="in-turn", **options))
     assert state(unbroken, fit_resumable(unbroken, runner="auto", **options)) == expected
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit_resumable(make(), runner="auto", stop=after(2), saving=saving, **options)
+    fit_resumable(make(), runner="auto", callbacks=after(2), saving=saving, **options)
     assert state(resumed, fit_resumable(resumed, runner="auto", saving=saving, **options)) == expected
 
 

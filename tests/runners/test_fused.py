@@ -217,7 +217,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Any) -> None
     unbroken = make()
     expected = state(unbroken, fit_resumable(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit_resumable(make(), stop=after(2), saving=saving, **options)
+    fit_resumable(make(), callbacks=after(2), saving=saving, **options)
     resumed = make()
     assert state(resumed, fit_resumable(resumed, saving=saving, **options)) == expected
 
@@ -235,7 +235,7 @@ def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> N
             epochs=36,
             local_steps=2,
             progress=False,
-            stop=after(stop),
+            callbacks=after(stop),
             saving=saving,
             runner=runner,
             **options,

@@ -59,7 +59,7 @@ def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
         for upper in batch.adj.above:
             rows = upper.pattern.shape[0]
             assert torch.equal(upper.pattern.rowptr, lower.pattern.rowptr[: rows + 1])
-            assert torch.equal(upper.pattern.col, lower.pattern.col[: upper.pattern.nnz])
+            assert torch.equal(upper.pattern.col, lower.pattern.col[: upper.pattern.num_edges])
             lower = upper
         kept = batch.adj.pattern.rowptr.diff()
         first, second = lower.pattern.shape

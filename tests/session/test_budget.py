@@ -15,6 +15,7 @@ from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from gistgnn.schedule import Schedule
 from gistgnn.session import budget, session
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -146,7 +147,11 @@ def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Ma
     asked = iter(range(1, 1000))
     gist = make()
     cut = gist.fit(
-        GRAPH, budget=10.0, progress=False, saving=Saving(tmp_path / "c", every=1), stop=lambda: next(asked) == 8
+        GRAPH,
+        budget=10.0,
+        progress=False,
+        saving=Saving(tmp_path / "c", every=1),
+        callbacks=[InterruptWhen(lambda: next(asked) == 8)],
     )
     assert cut.interrupted
     used, clock.now = clock.now, 1000.0

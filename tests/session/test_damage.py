@@ -43,7 +43,7 @@ def test_every_flipped_byte_of_a_model_is_refused(saved: Path) -> None:
 
 def test_every_flipped_byte_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", every=1)
-    fit(make(), stop=after(2), saving=saving)
+    fit(make(), callbacks=after(2), saving=saving)
     place = newest(saving)
     run_of = json.loads((place / "state.json").read_text())["run"]
     for path in (tensors_of(place), place / "state.json"):
@@ -67,8 +67,8 @@ def tensors_of(place: Path) -> Path:
 
 def test_a_checkpoint_s_file_of_another_run_or_round_is_refused(tmp_path: Path) -> None:
     saving, other = (Saving(tmp_path / name, every=1, resume=True) for name in ("mine", "other"))
-    fit(make(), stop=after(2), saving=saving)
-    fit(make(seed=1), stop=after(2), saving=other)
+    fit(make(), callbacks=after(2), saving=saving)
+    fit(make(seed=1), callbacks=after(2), saving=other)
     before = Checkpoints(saving.path).whole()[0]
     for source in (newest(other), before):
         shutil.copy(tensors_of(source), tensors_of(newest(saving)))

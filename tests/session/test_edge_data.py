@@ -57,8 +57,7 @@ def trained(build: Build, graph: Graph, sampler: Sampling | None = None, **optio
 
 
 @pytest.mark.parametrize(
-    ("name", "model"),
-    [*product([*SAMPLERS, *BY_LAYERS], ["gcn", "graphsage"]), *product(SAMPLERS, ["PyG's gcn"])],
+    ("name", "model"), [*product([*SAMPLERS, *BY_LAYERS], ["gcn", "graphsage"]), *product(SAMPLERS, ["PyG's gcn"])]
 )
 def test_weights_of_one_change_nothing_and_others_do(name: str, model: str) -> None:
     build: Build = Weighted if model == "PyG's gcn" else OURS[model]

@@ -17,6 +17,7 @@ from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
+from gistgnn.session.callbacks import InterruptWhen
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import PYG, C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -226,7 +227,7 @@ def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int,
     if round_number == 0:
         before = theta(gist)
     else:
-        fit(gist, graph, epochs=40, optimizer="sgd", stop=lambda: True, **options)
+        fit(gist, graph, epochs=40, optimizer="sgd", callbacks=[InterruptWhen(lambda: True)], **options)
         before = theta(gist)
     with refused(f"round {round_number + 1}", "learning rate", error=DivergedError):
         fit(gist, graph, epochs=40, optimizer="sgd", **options)

@@ -128,7 +128,7 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_made(width: int) -> Non
 
 def test_a_step_that_cannot_fit_is_refused_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     gist = GIST(gcn(), (8, 7), 2)
-    monkeypatch.setattr("gistgnn.accounting.room.available_bytes", lambda device: 100)
+    monkeypatch.setattr("gistgnn.accounting.footprint.available_bytes", lambda device: 100)
     with refused("a step of one sub-GCN computes", "raise sub_gcns"):
         gist.fit(GRAPH, epochs=1, progress=False)
 

@@ -14,6 +14,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.phases import ENDS, FEWER, GRAPH, REDRAWN, ROUNDS, WIDTHS, fit, make
@@ -123,10 +124,10 @@ def moments(folder: Path, kind: str, phases: tuple[Phase, ...] = FEWER, **option
     gist = make(store=store(kind, folder))
     found: list[Tensors] = []
 
-    def look(_: int, __: int) -> None:
+    def look() -> None:
         found.append({name: tensor for name, tensor in values(gist.theta).items() if "/" in name})
 
-    rounds = fit(gist, phases, advance=look, **options).progress.rounds
+    rounds = fit(gist, phases, callbacks=[InterruptWhen(look)], **options).progress.rounds
     return gist, found[-rounds:]
 
 
@@ -185,21 +186,21 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, way: str, stops: list[int
     """After every round, or in the middle of some phases."""
     saving = Saving(tmp_path / "checkpoints", resume=True)
     for rounds in stops:
-        run(way, tmp_path, saving=saving, stop=after(rounds))
+        run(way, tmp_path, saving=saving, callbacks=after(rounds))
     assert run(way, tmp_path, saving=saving) == unbroken(way)
 
 
 def test_a_run_goes_on_in_another_store(tmp_path: Path) -> None:
     for stop in ENDS[:-1]:
         saving = Saving(tmp_path / f"checkpoints-{stop}", resume=True)
-        run("memory", tmp_path, saving=saving, stop=after(stop))
+        run("memory", tmp_path, saving=saving, callbacks=after(stop))
         gist = make(store="host")
         assert state(gist, fit(gist, evaluate_every=2, saving=saving)) == unbroken("memory")
 
 
 def test_a_checkpoint_of_other_phases_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path, resume=True)
-    fit(make(), saving=saving, stop=after(2))
+    fit(make(), saving=saving, callbacks=after(2))
     for phases in (FEWER[:-1], (*FEWER[:-1], Phase(1, 4)), REDRAWN):
         with refused("of another run"):
             fit(make(), phases, saving=saving)

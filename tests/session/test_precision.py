@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.runners.registry import RUNNERS
-from gistgnn.session import half_precision
 from tests.helpers.fitting import GRAPH, fit, theta
-from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, Case
 from tests.helpers.refusals import refused
 
@@ -58,33 +56,6 @@ def test_products_are_halved_and_the_loss_is_not(runner: str) -> None:
         fit(GIST(Watched, (8,), 2), runner=runner, precision=precision)
         assert (True, dtype) in seen
         assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
-
-
-def messages(monkeypatch: pytest.MonkeyPatch, ratio: float, **options: Any) -> list[str]:
-    """What a run logs where bf16 takes ``ratio`` times as long as float32."""
-    sizes = []
-
-    def seconds_of(rows: int, inputs: int, outputs: int, precision: str) -> float:
-        sizes.append((rows, inputs, outputs))
-        return ratio if precision == "bf16" else 1.0
-
-    monkeypatch.setattr(half_precision, "seconds_of", seconds_of)
-    with logged() as found:
-        fit(GIST(OURS["gcn"], (8, 6), 2), epochs=2, **options)
-    assert set(sizes) <= {(len(GRAPH.x), 7, 4)}  # the first layer of a sub-GCN is the largest
-    return [message for message in found if "bf16" in message]
-
-
-def test_a_note_says_where_bf16_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    (note,) = messages(monkeypatch, 4.23, precision="bf16")
-    assert "makes this run slower" in note
-    assert "4.2 times" in note
-    assert messages(monkeypatch, 1.05, precision="bf16") == messages(monkeypatch, 0.5, precision="bf16") == []
-    assert messages(monkeypatch, 4.23) == []
-
-
-def test_both_precisions_can_be_measured() -> None:
-    assert all(half_precision.seconds_of(5, 3, 2, precision) > 0 for precision in ("float32", "bf16"))
 
 
 def test_unknown_precisions_are_refused() -> None:

@@ -18,6 +18,7 @@ from gistgnn.evaluation import evaluate
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
 from gistgnn.report.run_page import run_page
+from gistgnn.session.callbacks import InterruptWhen
 from tests.cli.in_process import refused as refused_by_command
 from tests.cli.in_process import run
 from tests.helpers.fitting import GRAPH, fit, gcn
@@ -54,7 +55,7 @@ def test_a_result_shows_itself() -> None:
 
 
 def test_a_result_without_scores_shows_itself() -> None:
-    result = trained(epochs=2, stop=lambda: True, evaluate_every=9)
+    result = trained(epochs=2, callbacks=[InterruptWhen(lambda: True)], evaluate_every=9)
     result.progress.best = {}
     assert result.test == {}
     assert "no score" in repr(result)
@@ -96,7 +97,7 @@ def test_a_saved_result_keeps_how_its_run_ended(tmp_path: Path, caplog: pytest.L
     huge = replace(GRAPH, x=GRAPH.x * 1e30)
     with pytest.raises(DivergedError) as caught:
         fit(GIST(gcn(), (8,), 2), huge, lr=1.0, optimizer="sgd", local_steps=20, epochs=80)
-    stopped = fit(GIST(gcn(), (8,), 2), stop=lambda: True, epochs=80)
+    stopped = fit(GIST(gcn(), (8,), 2), callbacks=[InterruptWhen(lambda: True)], epochs=80)
     for name, result in (("diverged", caught.value.result), ("stopped", stopped)):
         result.save(tmp_path / name)
     with caplog.at_level(logging.WARNING, "gistgnn"):

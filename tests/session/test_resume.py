@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from gistgnn import GIST, Saving
 from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.session.callbacks import InterruptWhen
 from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
 
@@ -28,7 +29,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
     expected = state(unbroken, fit(unbroken, **options))
     path, done = tmp_path / "checkpoints", 0
     for rounds in stops:
-        result = fit(make(m), stop=after(rounds), saving=Saving(path, resume=True), **options)
+        result = fit(make(m), callbacks=after(rounds), saving=Saving(path, resume=True), **options)
         done += rounds
         assert result.interrupted
         assert result.progress.rounds == done
@@ -39,7 +40,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
 def test_the_same_object_goes_on(tmp_path: Path) -> None:
     gist, unbroken, saving = make(), make(), Saving(tmp_path / "checkpoints", resume=True)
     expected = state(unbroken, fit(unbroken))
-    fit(gist, stop=after(4), saving=saving)
+    fit(gist, callbacks=after(4), saving=saving)
     assert state(gist, fit(gist, saving=saving)) == expected
 
 
@@ -53,7 +54,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     asked = iter(range(1000))
     with pytest.raises(KeyboardInterrupt):
-        fit(make(), stop=lambda: next(asked) == 4 and killed(), saving=Saving(path, every=2))
+        fit(make(), callbacks=[InterruptWhen(lambda: next(asked) == 4 and killed())], saving=Saving(path, every=2))
     assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000004"]
     resumed = make()
     assert state(resumed, fit(resumed, saving=Saving(path, resume=True))) == expected
@@ -79,9 +80,9 @@ def test_resuming_a_run_that_stopped_early_returns_it(tmp_path: Path, every: int
 
 def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(seed=5), stop=after(5), saving=Saving(path, every=1))
+    fit(make(seed=5), callbacks=after(5), saving=Saving(path, every=1))
     gist, unbroken = make(), make()
-    assert state(gist, fit(gist, stop=after(3), saving=Saving(path, every=2)))["rest"][0] == 3
+    assert state(gist, fit(gist, callbacks=after(3), saving=Saving(path, every=2)))["rest"][0] == 3
     assert [place.name for place in Checkpoints(path).whole()] == ["round-00000002", "round-00000003"]
     gist = make()
     assert state(gist, fit(gist, saving=Saving(path, resume=True))) == state(unbroken, fit(unbroken))
@@ -89,7 +90,7 @@ def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
 
 def test_a_stop_at_the_very_end_is_no_interruption(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    result = fit(make(), stop=after(ROUNDS), saving=Saving(path))
+    result = fit(make(), callbacks=after(ROUNDS), saving=Saving(path))
     assert not result.interrupted
     assert [place.name for place in Checkpoints(path).whole()] == [f"round-{ROUNDS:08d}"]
 
@@ -109,7 +110,7 @@ def test_a_run_that_shares_scalars_and_odd_names_goes_on(tmp_path: Path) -> None
     path, options = tmp_path / "checkpoints", {"optimizer_state": "carry"}
     unbroken, broken, resumed = (GIST(Named, (8,), 2) for _ in range(3))
     expected = state(unbroken, fit(unbroken, **options))
-    fit(broken, stop=after(2), saving=Saving(path), **options)
+    fit(broken, callbacks=after(2), saving=Saving(path), **options)
     assert state(resumed, fit(resumed, saving=Saving(path, resume=True), **options)) == expected
 
 
@@ -121,7 +122,7 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     expected = fit(unbroken, **options)
     best = expected.progress.best_round
     assert best < expected.progress.rounds
-    fit(make(2), stop=after(best), saving=Saving(path), **options)
+    fit(make(2), callbacks=after(best), saving=Saving(path), **options)
     place = Checkpoints(path).newest()
     assert place
     with safe_open(next(place.glob("*.safetensors")), "pt") as file:
@@ -136,5 +137,5 @@ def test_a_residual_net_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     unbroken, broken, resumed = (GIST(*USERS["residual"], 2) for _ in range(3))
     expected = state(unbroken, fit(unbroken, optimizer_state="carry"))
-    fit(broken, optimizer_state="carry", stop=after(3), saving=Saving(path))
+    fit(broken, optimizer_state="carry", callbacks=after(3), saving=Saving(path))
     assert state(resumed, fit(resumed, optimizer_state="carry", saving=Saving(path, resume=True))) == expected

@@ -42,7 +42,7 @@ def newest(folder: Path) -> Path:
 )
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, setting: str, change: dict[str, Any]) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(), stop=after(1), saving=Saving(path))
+    fit(make(), callbacks=after(1), saving=Saving(path))
     before = contents(path)
     with refused(str(path), "another run", f"{setting} was"):
         fit(make(), saving=Saving(path, resume=True), **change)
@@ -51,7 +51,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, setting: str,
 
 def test_a_checkpoint_of_another_model_or_graph_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(), stop=after(1), saving=Saving(path))
+    fit(make(), callbacks=after(1), saving=Saving(path))
     saving = Saving(path, resume=True)
     for setting, gist in (
         ("seed", make(seed=1)),
@@ -75,7 +75,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
     tmp_path: Path, share: float, kind: str
 ) -> None:
     path, unbroken, gist = tmp_path / "checkpoints", make(), make()
-    fit(make(), stop=after(3), saving=Saving(path, every=2))
+    fit(make(), callbacks=after(3), saving=Saving(path, every=2))
     [file] = newest(path).glob(kind)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
@@ -87,7 +87,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_gone_on_from(
 
 def test_a_checkpoint_that_has_lost_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(), stop=after(1), saving=Saving(path))
+    fit(make(), callbacks=after(1), saving=Saving(path))
     next(newest(path).glob("*.safetensors")).unlink()
     with refused("cannot be read", "No such file", f"delete {newest(path)} to start again"):
         fit(make(), saving=Saving(path, resume=True))
@@ -95,7 +95,7 @@ def test_a_checkpoint_that_has_lost_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_foreign_contents_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(), stop=after(1), saving=Saving(path))
+    fit(make(), callbacks=after(1), saving=Saving(path))
     record, file = newest(path) / "state.json", next(newest(path).glob("*.safetensors"))
     good, tensors = record.read_text(), file.read_bytes()
     others = [{"version": 0}, {"files": None}, {"state": None}, {"state": {"other": 1}}, {"run": []}]
@@ -113,10 +113,10 @@ def test_foreign_contents_are_refused(tmp_path: Path) -> None:
 
 def test_a_torn_checkpoint_is_not_looked_at(tmp_path: Path) -> None:
     path, unbroken, gist = tmp_path / "checkpoints", make(), make()
-    fit(make(), stop=after(3), saving=Saving(path, every=2))
+    fit(make(), callbacks=after(3), saving=Saving(path, every=2))
     (newest(path) / "state.json").unlink()
     expected = state(unbroken, fit(unbroken))
-    assert state(gist, fit(gist, stop=after(1), saving=Saving(path, resume=True)))["rest"][0] == 3
+    assert state(gist, fit(gist, callbacks=after(1), saving=Saving(path, resume=True)))["rest"][0] == 3
     gist = make()
     assert state(gist, fit(gist, saving=Saving(path, resume=True))) == expected
 
@@ -131,8 +131,8 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     (tmp_path / "round-1").mkdir()
-    fit(make(), stop=after(2), saving=Saving(tmp_path, every=1))
-    fit(make(seed=1), stop=after(1), saving=Saving(tmp_path))
+    fit(make(), callbacks=after(2), saving=Saving(tmp_path, every=1))
+    fit(make(seed=1), callbacks=after(1), saving=Saving(tmp_path))
     Checkpoints(tmp_path).remove()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["round-1", "thesis.tex"]
 
@@ -151,7 +151,7 @@ def files_up_to(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("size", [200, 2500], ids=["tensors", "state"])
 def test_a_full_disk_is_said_and_the_one_before_is_kept(tmp_path: Path, size: int) -> None:
     path, unbroken, gist = tmp_path / "checkpoints", make(), make()
-    fit(make(), stop=after(1), saving=Saving(path))
+    fit(make(), callbacks=after(1), saving=Saving(path))
     kept = contents(path)
     with files_up_to(size), refused("cannot write", str(path)):
         fit(make(), saving=Saving(path, every=1, resume=True))
@@ -161,7 +161,7 @@ def test_a_full_disk_is_said_and_the_one_before_is_kept(tmp_path: Path, size: in
 
 def test_a_run_that_was_in_files_does_not_go_on_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
-    fit(make(store=store("disk", tmp_path)), stop=after(1), saving=Saving(path))
+    fit(make(store=store("disk", tmp_path)), callbacks=after(1), saving=Saving(path))
     with refused("the run keeps its parameters in its own files", "--store disk"):
         fit(make(), saving=Saving(path, resume=True))
 

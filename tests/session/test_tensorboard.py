@@ -20,7 +20,7 @@ def written(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_they_are_the_history(tmp_path: Path) -> None:
     events = Events(tmp_path / "tensorboard")
-    result = fit(GIST(gcn(), (8, 7), 2), report=events)
+    result = fit(GIST(gcn(), (8, 7), 2), callbacks=[events])
     events.close()
     found = written(tmp_path / "tensorboard")
     assert found["loss"] == [(e["step"], pytest.approx(e["loss"])) for e in result.history]
@@ -33,10 +33,10 @@ def test_a_run_that_goes_on_writes_all_of_them_once(tmp_path: Path) -> None:
 
     saving = Saving(tmp_path / "c", resume=True)
     first = Events(tmp_path / "tensorboard")
-    fit_resumed(make(), saving=saving, stop=after(2), report=first)
+    fit_resumed(make(), saving=saving, callbacks=[*after(2), first])
     first.close()
     second = Events(tmp_path / "tensorboard")
-    result = fit_resumed(make(), saving=saving, report=second)
+    result = fit_resumed(make(), saving=saving, callbacks=[second])
     second.close()
     assert [step for step, _ in written(tmp_path / "tensorboard")["loss"]] == [e["step"] for e in result.history]
 

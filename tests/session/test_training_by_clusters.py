@@ -1,6 +1,5 @@
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from gistgnn import GIST, Saving
+from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.in_turn import InTurn
@@ -20,38 +19,9 @@ from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
-from tests.helpers.resuming import after, fit, make, state
+from tests.helpers.resuming import fit, make, state
 
 GRAPH = tiny_graph()
-SAMPLERS = {
-    "shared": ClusterSampling(6, 2),
-    "independent": ClusterSampling(6, 2, batches="independent"),
-    "random": ClusterSampling(6, 4, "random"),
-    "unlabelled": ClusterSampling(24, 1),  # most batches hold no training node
-}
-OPTIONS: dict[str, Any] = {"epochs": 12, "local_steps": 3, "optimizer_state": "carry"}
-
-
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int, sampler: ClusterSampling) -> None:
-    options = {**OPTIONS, "sampler": sampler}
-    unbroken = make(m)
-    expected = state(unbroken, fit(unbroken, **options))
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    for rounds in (1, 2):
-        fit(make(m), stop=after(rounds), saving=saving, **options)
-    resumed = make(m)
-    assert state(resumed, fit(resumed, saving=saving, **options)) == expected
-
-
-def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, sampler=ClusterSampling(6, 2), **OPTIONS)
-    others = [None, ClusterSampling(6, 3), ClusterSampling(5, 2), ClusterSampling(6, 2, "random")]
-    for other in (*others, ClusterSampling(6, 2, batches="independent")):
-        with refused("another run", "sampler was"):
-            fit(make(), saving=saving, sampler=other, **OPTIONS)
 
 
 def thetas(sampler: ClusterSampling | None, **options: Any) -> dict[str, Tensor]:

@@ -55,6 +55,12 @@ SAMPLERS: dict[str, Sampling] = {
     "saint-edge": SaintEdgeSampling(batch_size=15),
     "saint-rw": SaintWalkSampling(batch_size=10, walk_length=2),
 }
+CLUSTERS: dict[str, Sampling] = {
+    "shared": ClusterSampling(6, 2),
+    "independent": ClusterSampling(6, 2, batches="independent"),
+    "random": ClusterSampling(6, 4, "random"),
+    "unlabelled": ClusterSampling(24, 1),  # most batches hold no training node
+}
 BY_LAYERS_WEIGHED = ("ladies", "fastgcn")
 MODELS: dict[str, Callable[[Any], Any]] = {
     "gcn": lambda w: OURS["gcn"](w),
@@ -103,21 +109,31 @@ def test_features_that_are_alone_need_no_edges() -> None:
     assert GIST(build, widths, 2).fit(GRAPH, sampler=LadiesSampling(8, (5, 5)), **fit_options).progress.rounds
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, name: str) -> None:
-    options = {**OPTIONS, "sampler": SAMPLERS[name]}
-    unbroken = make()
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("sampler", [*SAMPLERS.values(), *CLUSTERS.values()], ids=[*SAMPLERS, *CLUSTERS])
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int, sampler: Sampling) -> None:
+    options = {**OPTIONS, "sampler": sampler}
+    unbroken = make(m)
     expected = state(unbroken, fit(unbroken, **options))
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, **options)
-    resumed = make()
+    fit(make(m), callbacks=after(1), saving=saving, **options)
+    resumed = make(m)
     assert state(resumed, fit(resumed, saving=saving, **options)) == expected
 
 
-def test_a_checkpoint_of_another_sampler_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        (SAMPLERS["ladies"], [None, SAMPLERS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)]),
+        (CLUSTERS["shared"], [None, ClusterSampling(6, 3), ClusterSampling(5, 2), *list(CLUSTERS.values())[1:3]]),
+    ],
+)
+def test_a_checkpoint_of_another_sampler_is_refused(
+    tmp_path: Path, own: Sampling, others: list[Sampling | None]
+) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), stop=after(1), saving=saving, sampler=SAMPLERS["ladies"], **OPTIONS)
-    for other in (None, SAMPLERS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)):
+    fit(make(), callbacks=after(1), saving=saving, sampler=own, **OPTIONS)
+    for other in others:
         with refused("another run", "sampler was"):
             fit(make(), saving=saving, sampler=other, **OPTIONS)
 

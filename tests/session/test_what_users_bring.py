@@ -14,6 +14,7 @@ from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
 from gistgnn.evaluation import Evaluation, evaluate, predict
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged
@@ -191,13 +192,13 @@ def test_what_does_not_fit_is_refused_before_training() -> None:
         ({"optimizer": torch.optim.LBFGS}, ["cannot take a step"]),
         ({"callbacks": Callback}, ["callbacks is a type, expected a list"]),
         ({"callbacks": [Callback]}, ["is the class Callback", "add ()"]),
-        ({"callbacks": [3]}, ["callbacks[0] is a int without on_round_end"]),
+        ({"callbacks": [3]}, ["callbacks[0] is a int without on_fit_begin"]),
         ({"max_seconds": 0}, ["max_seconds is 0, expected a number > 0"]),
         ({"init": "model.pt"}, ["init is a str"]),
     ):
         with refused(*parts):
-            run(advance=lambda done, of: trained.append(done), **options)
-    assert not any(trained)
+            run(**{"callbacks": [InterruptWhen(lambda: trained.append(1))], **options})
+    assert not trained
 
 
 # Checkpoints.
@@ -212,7 +213,7 @@ def test_a_resumed_run_is_given_the_same_functions_again(tmp_path: Path) -> None
     }
     expected, _ = run(**given)
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    run(saving=saving, stop=lambda: True, **given)
+    run(saving=saving, callbacks=[InterruptWhen(lambda: True)], **given)
     with refused("is of another run", "loss was 'focal', now None"):
         run(saving=saving, **{**given, "loss": None})
     left, _ = run(saving=saving, **given)

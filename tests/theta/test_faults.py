@@ -76,7 +76,7 @@ def test_a_damaged_theta_is_refused(tmp_path: Path, damage: str) -> None:
 
 def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(store=store("disk", tmp_path)), stop=after(4), saving=saving)
+    fit(make(store=store("disk", tmp_path)), callbacks=after(4), saving=saving)
     shutil.rmtree(tmp_path / "theta")
     make(store=store("disk", tmp_path)).theta  # noqa: B018
     with refused(str(tmp_path / "theta"), "another run than the checkpoint"):
@@ -85,10 +85,10 @@ def test_a_checkpoint_of_another_run_s_theta_is_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_an_earlier_round_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(store=store("disk", tmp_path)), stop=after(1), saving=saving)
+    fit(make(store=store("disk", tmp_path)), callbacks=after(1), saving=saving)
     shutil.move(tmp_path / "checkpoints", tmp_path / "before")
     shutil.copytree(tmp_path / "before", tmp_path / "checkpoints")
-    fit(make(store=store("disk", tmp_path)), stop=after(3), saving=saving)
+    fit(make(store=store("disk", tmp_path)), callbacks=after(3), saving=saving)
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "before", tmp_path / "checkpoints")
     with refused("been through 4 rounds, the checkpoint beside it through 1"):

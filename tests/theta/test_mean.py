@@ -18,6 +18,7 @@ from gistgnn.phases import Phase
 from gistgnn.round import Round
 from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from gistgnn.theta.trained import fill
 from gistgnn.utils.random_streams import torch_stream
@@ -222,12 +223,12 @@ def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, 
     )
     seen: list[dict[str, Tensor]] = []
 
-    def look(_: int, __: int) -> None:
+    def look() -> None:
         stand_in = gist._stand_in(plan(m, copies=True))
         assert stand_in is not None
         seen.append({name: tensor.detach().clone() for name, tensor in named_tensors(stand_in).items()})
 
-    gist.fit(GRAPH, training, progress=False, advance=look)
+    gist.fit(GRAPH, training, progress=False, callbacks=[InterruptWhen(look)])
     alone = replace(training, phases=(), epochs=8, lr=0.03)
     for own, expected in zip(seen[-4:], narrow_alone(gist, (3, 2), alone), strict=True):
         for name, tensor in expected.items():

@@ -50,7 +50,7 @@ def test_rounds_give_the_same_theta(place: str) -> None:
 def test_fit_scores_saves_and_resumes_there(place: str, tmp_path: Path) -> None:
     plain = make()
     expected = state(plain, fit(plain))
-    first = fit(make(store=place), stop=after(2), saving=Saving(tmp_path / "checkpoints"))
+    first = fit(make(store=place), callbacks=after(2), saving=Saving(tmp_path / "checkpoints"))
     assert first.interrupted
     gist = make(store=place)
     result = fit(gist, saving=Saving(tmp_path / "checkpoints", resume=True))

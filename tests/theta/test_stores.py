@@ -84,7 +84,7 @@ def test_a_run_in_files_goes_on(tmp_path: Path, stops: list[int], optimizer_stat
         gist = make(store=store("disk", tmp_path))
         if not saving.path.exists():
             gist.theta  # noqa: B018 (makes it)
-        result = fit(gist, stop=after(rounds), saving=saving, optimizer_state=optimizer_state)
+        result = fit(gist, callbacks=after(rounds), saving=saving, optimizer_state=optimizer_state)
         assert result.interrupted
     resumed = make(store=store("disk", tmp_path))
     assert state(resumed, fit(resumed, saving=saving, optimizer_state=optimizer_state)) == expected

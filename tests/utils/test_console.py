@@ -20,23 +20,6 @@ def test_a_long_path_in_a_table_is_never_broken(
     assert len(first) == len(second)  # the numbers end in one column
 
 
-def test_a_narrow_terminal_is_told_once_what_all_rows_share(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns = ("graph", "model", "m", "F1")
-    rows = [("a-long-name-" * 4, "graphsage", str(m), f"{90 - m}") for m in (2, 4)]
-    for width, isatty in ((60, True), (200, True), (60, False)):
-        monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr("sys.stdout.isatty", lambda answer=isatty: answer)
-        console.print_table("of all", columns, rows, left=columns)
-        lines = capsys.readouterr().out.splitlines()
-        if isatty and width == 60:
-            assert lines[1] == f"in all rows: graph {rows[0][0]}, model graphsage"
-            assert [line.split() for line in lines[3:]] == [["2", "88"], ["4", "86"]]
-        else:
-            assert lines[2].split() == list(rows[0])
-
-
 def test_only_slow_tasks_are_named_in_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,16 +1,23 @@
-"""Bytes that a run holds and sends, found from the shapes of tensors."""
+"""Bytes that a run holds and sends, from the shapes of tensors; and the refusal of what certainly does not fit."""
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
+import psutil
 import torch
 
 from gistgnn.distributed import Costs, World, costs
+from gistgnn.errors import InputError
 from gistgnn.graphs import Graph
-from gistgnn.partition import Blocks
+from gistgnn.partition import Blocks, Partition
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Place
 from gistgnn.theta.slices import Slices
+from gistgnn.theta.store import Store
+from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import available_bytes
 
 
 def memory_of(
@@ -73,3 +80,69 @@ def slice_bytes(spec: ModelSpec, blocks: Sequence[Blocks]) -> list[int]:
 def moments_of(training: Training) -> int:
     """How many moments the optimiser keeps of every parameter."""
     return 2 if training.optimizer != "sgd" else int(training.momentum > 0)
+
+
+def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
+    """Refuse a Θ that takes more than is free of the memory or the disk where the store keeps it.
+
+    Args:
+        spec: the model.
+        store: where Θ is.
+        ranks: how many processes share it, where the store shares it.
+
+    Raises:
+        InputError: it takes more.
+    """
+    theta, place = theta_bytes(spec), store.place
+    if place.holds == "disk":
+        assert store.folder is not None
+        where, needed = "disk", theta // 2 if store.precision == "bf16" else theta
+        there = free_disk(store.folder)
+        advice = "make room, or make the widths smaller"
+    else:
+        device = spec.device if place.holds == "device" else torch.device("cpu")
+        where, needed = _memory(device), theta // ranks if place.shared else theta
+        # The memory that this process holds may be that of a Θ that is replaced.
+        held = psutil.Process().memory_info().rss if device.type == "cpu" else torch.cuda.memory_allocated(device)
+        there = available_bytes(device) + int(held)
+        advice = "make the widths smaller" + (
+            "" if place.shared else ", or keep the parameters in files, by the store disk"
+        )
+    if needed > there:
+        raise InputError(
+            f"the model of widths {spec.widths} takes {size(needed)} of {where}, {size(there)} are free: {advice}"
+        )
+
+
+def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | None, nodes: int) -> None:
+    """Refuse sub-GCNs if one of them, with the hidden features of some nodes, takes more memory than is free.
+
+    Args:
+        spec: the full model.
+        partition: its blocks.
+        input_axis: the axis of the input features, which are in memory already.
+        nodes: the nodes whose features a step computes.
+
+    Raises:
+        InputError: it takes more.
+    """
+    counts = partition.sizes(0)[0]
+    features = sum(count for axis, count in enumerate(counts) if axis != input_axis)
+    needed = slice_bytes(spec, [tuple(map(torch.arange, counts))])[0] + 4 * nodes * features
+    there = available_bytes(spec.device)
+    if needed > there:
+        raise InputError(
+            f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which takes {size(needed)} of "
+            f"{_memory(spec.device)}; {size(there)} are free: make the widths smaller, or raise sub_gcns"
+        )
+
+
+def free_disk(folder: Path) -> int:
+    """Return the bytes that a folder, which need not exist, may have: those free on its disk, and what it has."""
+    held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+    exists = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(exists).free + held
+
+
+def _memory(device: torch.device) -> str:
+    return "GPU memory" if device.type == "cuda" else "memory"

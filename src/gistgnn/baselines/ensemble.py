@@ -10,77 +10,17 @@ from torch import Tensor, nn
 from gistgnn.baselines.members import Members
 from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
-from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.predictions import Predictions
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
-from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.sampling import Sampling
-from gistgnn.session.scorer import Running, Scorer, ScoreTable
+from gistgnn.session.scorer import Scorer, ScoreTable
 from gistgnn.settings import Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
-from gistgnn.training.metric import Metric
-
-
-class Ensemble(GIST):
-    """Trains the m sub-GCNs of the first round's blocks to the end, each by itself, and averages their logits.
-
-    It is GIST with ζ → ∞: the sub-GCNs begin as slices of one Θ, and are never merged. Each keeps its moments, and
-    enters the ensemble as it was at its best validation score. `local_steps` only sets how often they are scored. The
-    result's model is an `EnsembleModel` (with ranks, on rank 0 only); its scores are the ensemble's at the end.
-
-    Args:
-        build: see `GIST`.
-        widths: see `GIST`.
-        sub_gcns: m.
-        options: the other arguments of `GIST`, but for `input_axis`; Θ is in memory.
-
-    Raises:
-        InputError: the input features are partitioned, or Θ is not in memory; or as `GIST`.
-    """
-
-    method = "ensemble"
-    _phased = _merges = False
-    _stores = ("memory",)
-
-    def __init__(
-        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
-    ) -> None:
-        if options.get("input_axis") is not None:
-            raise InputError("the input features are partitioned: an ensemble's members see all of them")
-        super().__init__(build, widths, sub_gcns, **options)
-
-    @property
-    def _spec(self) -> ModelSpec:
-        """The ensemble as one model."""
-        return replace(self._full_spec, build=self._build_members)
-
-    def _make_scorer(
-        self, running: Running, graph: Graph, evaluation: Evaluation, metric: Metric, *, any_outputs: bool = False
-    ) -> Scorer:
-        """Return what scores the ensemble of the members at their best."""
-        return EnsembleScorer(self.theta, running, graph, evaluation, metric, any_outputs=any_outputs)
-
-    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
-        """Return nothing: the members send nothing."""
-        return {}
-
-    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
-        """Keep every member's block and moments, whatever the settings say."""
-        return replace(training, optimizer_state="carry", redraw_every=0), sampler
-
-    def _build_members(self, _: Any) -> nn.Module:
-        widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]
-        return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
-
-    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
-        full = InMemory.make(self.store, self._full_spec, Alone())
-        members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
-        return Members(self.layout, self.widths, members, self.ranks)
 
 
 class EnsembleScorer(Scorer):
@@ -116,3 +56,55 @@ class EnsembleScorer(Scorer):
 
     def _predictions(self, logits: Tensor) -> Predictions:
         return Predictions.of([(slice(0, len(logits)), logits)], self._graph, self.metric)
+
+
+class Ensemble(GIST):
+    """Trains the m sub-GCNs of the first round's blocks to the end, each by itself, and averages their logits.
+
+    It is GIST with ζ → ∞: the sub-GCNs begin as slices of one Θ, and are never merged. Each keeps its moments, and
+    enters the ensemble as it was at its best validation score. `local_steps` only sets how often they are scored. The
+    result's model is an `EnsembleModel` (with ranks, on rank 0 only); its scores are the ensemble's at the end.
+
+    Args:
+        build: see `GIST`.
+        widths: see `GIST`.
+        sub_gcns: m.
+        options: the other arguments of `GIST`, but for `input_axis`; Θ is in memory.
+
+    Raises:
+        InputError: the input features are partitioned, or Θ is not in memory; or as `GIST`.
+    """
+
+    method = "ensemble"
+    _phased = _merges = False
+    _stores = ("memory",)
+    _scorer_kind = EnsembleScorer
+
+    def __init__(
+        self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
+    ) -> None:
+        if options.get("input_axis") is not None:
+            raise InputError("the input features are partitioned: an ensemble's members see all of them")
+        super().__init__(build, widths, sub_gcns, **options)
+
+    @property
+    def _spec(self) -> ModelSpec:
+        """The ensemble as one model."""
+        return replace(self._full_spec, build=self._build_members)
+
+    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
+        """Return nothing: the members send nothing."""
+        return {}
+
+    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
+        """Keep every member's block and moments, whatever the settings say."""
+        return replace(training, optimizer_state="carry", redraw_every=0), sampler
+
+    def _build_members(self, _: Any) -> nn.Module:
+        widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]
+        return EnsembleModel([self.build(each[0] if self.shared else each) for each in widths])
+
+    def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
+        full = InMemory.make(self.store, self._full_spec, Alone())
+        members = [{name: t.clone() for name, t in full.slice_of(i).items()} for i in full.begin(0, self.blocks(0))]
+        return Members(self.layout, self.widths, members, self.ranks)

@@ -9,16 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.options import (
-    add_data_options,
-    add_device_option,
-    add_evaluation_options,
-    add_folder_option,
-    add_memory_option,
-    count,
-    points,
-    seeds,
-)
+from gistgnn.cli import options
 from gistgnn.cli.process import alone_error, load_torch, title_of
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.training_options import add_training_options, config_of
@@ -27,7 +18,7 @@ from gistgnn.errors import InputError, printable
 if TYPE_CHECKING:
     from gistgnn.compare.comparison import Comparison, Row
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.planning import GraphSizes
+    from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = [2, 4, 8]
@@ -60,18 +51,24 @@ def add_parser(commands: Any) -> None:
     add("runs", type=Path, nargs="*", metavar="DIR", help=text)
     text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
     add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
-    add("--seeds", type=seeds, default=1, metavar="S", help="runs of each method, with seeds 0 to S - 1 (default: 1)")
+    add(
+        "--seeds",
+        type=options.seeds,
+        default=1,
+        metavar="S",
+        help="runs of each method, with seeds 0 to S − 1 (default: 1)",
+    )
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
-    add("--below", type=points, default=0.5, metavar="X", help=text)
+    add("--below", type=options.points, default=0.5, metavar="X", help=text)
     text = "how many runs of a seed take turns and are in memory together (default: all of them)"
-    add("--at-once", type=count, metavar="K", help=text)
-    add_folder_option(group, Path("comparison"))
+    add("--at-once", type=options.count, metavar="K", help=text)
+    options.add_folder_option(group, Path("comparison"))
     add("--json", action="store_true", help="print comparison.json, and nothing else, on standard output")
-    add_data_options(parser, default="digits")
+    options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
-    add_evaluation_options(parser, default="auto")
-    add_device_option(group)
-    add_memory_option(group)
+    options.add_evaluation_options(parser, default="auto")
+    options.add_device_option(group)
+    options.add_memory_option(group)
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
@@ -155,7 +152,7 @@ def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Nam
 def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
     """Refuse bad settings and runs that do not fit into memory together."""
     from gistgnn.graphs import load
-    from gistgnn.planning import GraphSizes
+    from gistgnn.graphs.sizes import GraphSizes
 
     graph = load(args.dataset, args.data_root)
     sizes = GraphSizes.of_graph(graph)
@@ -168,14 +165,12 @@ def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace
 
 
 def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
-    from gistgnn.planning import Resources, ample_bytes, peak_bytes
+    from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.utils.formats import size
 
     here = Resources.here(configs[0].device, args.out, args.memory)
     room = here.gpu or here.host
     together = min(args.at_once or len(configs), len(configs))
-    if sum(ample_bytes(config.planned, sizes) + here.base for config in configs) <= room:
-        return
     peaks = sorted((peak_bytes(config, sizes) + here.base for config in configs), reverse=True)
     if (needs := sum(peaks[:together])) > room:
         fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))

@@ -176,7 +176,7 @@ def _nodes(
     import torch
 
     from gistgnn.graphs import is_file, load, load_nodes
-    from gistgnn.graphs.on_disk.clustered import ClusteredGraph
+    from gistgnn.graphs.on_disk.clustered import numbers_before
     from gistgnn.runs.run_folder import scale_features
     from gistgnn.sampling import Batch, whole_graph
 
@@ -184,7 +184,7 @@ def _nodes(
     if not is_file(name):
         graph = load(name, root)
         graph = graph.with_features(scale_features(args.directory, config, graph.x)).to(device)
-        return whole_graph(graph), graph.numbers() if isinstance(graph, ClusteredGraph) else None
+        return whole_graph(graph), None if graph.folder is None else numbers_before(graph.folder)
     x, edge_index, edge_data = load_nodes(name)
     x, none = scale_features(args.directory, config, x), torch.empty(0, dtype=torch.long)
     moved = {name: value.to(device) for name, value in edge_data.items()}

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -158,10 +158,8 @@ def gibibytes(text: str) -> int:
 
 def memory_size(text: str) -> int:
     """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])i?B", text)
-    if not match or not 0 < float(match[1]) <= MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 32GB or 512MB")
-    return int(float(match[1]) * {"M": 2**20, "G": 2**30}[match[2]])
+    units = {"MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
+    return int(_with_unit(text, units, "a size such as 32GB or 512MB"))
 
 
 def seconds(text: str) -> float:
@@ -171,19 +169,8 @@ def seconds(text: str) -> float:
 
 def duration(text: str) -> float:
     """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h|)", text)
-    value = float(match[1]) * {"min": 60, "h": 3600}.get(match[2], 1) if match else 0.0
-    if not 0 < value <= LONGEST:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
-        )
-    return value
-
-
-def milliseconds(text: str) -> float:
-    """Read a number of milliseconds >= 0; return seconds."""
-    most = LONGEST * 1000
-    return _number(text, f"a number of milliseconds >= 0, at most {most:,.0f}", lambda value: 0 <= value <= most) / 1000
+    expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
+    return _with_unit(text, {"": 1, "s": 1, "min": 60, "h": 3600}, expected, LONGEST)
 
 
 def count_or_auto(text: str) -> int | Literal["auto"]:
@@ -220,12 +207,12 @@ def points(text: str) -> float:
     return _number(text, "a number of points from 0 to 100", lambda value: 0 <= value <= 100)
 
 
-def bits(text: str) -> float:
-    """Read a bandwidth such as 25Gbit or 100Mbit; return bytes a second."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG])bit", text)
-    if not match or not 0 < float(match[1]) <= MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a bandwidth such as 25Gbit, 100Mbit or 10Kbit (a second)")
-    return float(match[1]) * {"K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / 8
+def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float = MOST * 2**30) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
+    value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
+    if not 0 < value <= most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+    return value
 
 
 def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:

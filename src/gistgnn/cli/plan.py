@@ -4,7 +4,6 @@ import argparse
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,7 @@ from gistgnn.cli.options import (
     add_device_option,
     add_evaluation_options,
     add_memory_option,
-    bits,
     count,
-    milliseconds,
     seed,
 )
 from gistgnn.cli.phases import chosen_sub_gcns
@@ -26,7 +23,7 @@ from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
-    from gistgnn.planning import Option, PhasedPlan, Plan, Spread, Total
+    from gistgnn.estimate import Option, Plan, Total
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +63,13 @@ def add_parser(commands: Any) -> None:
     add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
-    add("--ranks", type=count, nargs="+", metavar="W", help="project the run on W ranks, each a machine like this one")
-    add("--bandwidth", type=bits, help="of a rank's network, for --ranks (default: 10Gbit)")
-    add("--latency", type=milliseconds, metavar="MS", help="of a message, in milliseconds (default: 0)")
+    add(
+        "--ranks",
+        type=count,
+        nargs="+",
+        metavar="W",
+        help="count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given",
+    )
     add("--seed", type=seed, default=0, help="(default: 0)")
     add_device_option(group)
     add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
@@ -76,13 +77,11 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from gistgnn.estimate import Resources, make_plan
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Network, PhasedPlan, Resources, make_plan, spread
+    from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.utils.console import spinner
 
-    _refuse_unused(args)
-    if args.ranks and not args.timed:
-        raise InputError("--ranks needs times, and --no-measure leaves them out: give one of the two")
     if args.budget:
         return _choose(args)
     load_torch("gistgnn.gist")
@@ -91,31 +90,18 @@ def run(args: argparse.Namespace) -> int:
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
     with spinner("planning", shown=not args.json):
-        plan = make_plan(config, sizes, resources, args.sub_gcns, args.store, timed=args.timed)
-        network = Network(args.bandwidth or bits("10Gbit"), args.latency or 0.0)
-        spreads = spread(config, sizes, args.ranks, network, args.sub_gcns) if args.ranks else []
+        plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, timed=args.timed)
+        ranks = plan.traffic(args.ranks) if args.ranks else []
     if args.json:
-        ranks = {"ranks": [{**asdict(each), "round": each.round} for each in spreads]} if spreads else {}
-        print(json.dumps({**plan.as_dict(), **ranks}, indent=2))
-    else:
-        _print_graph(plan)
-        _print_phases(plan) if isinstance(plan, PhasedPlan) else _print_options(plan)
-        _print_reading(plan)
-        print(f"\n{plan.advice}")
-        if spreads:
-            print()
-            _print_ranks(spreads)
+        print(json.dumps(plan.as_dict() | ({"ranks": ranks} if ranks else {}), indent=2))
+        return 0
+    _print_graph(plan)
+    _print_phases(plan) if plan.phased else _print_options(plan)
+    _print_reading(plan)
+    print(f"\n{plan.advice}")
+    if ranks:
+        _print_ranks(ranks)
     return 0
-
-
-def _refuse_unused(args: argparse.Namespace) -> None:
-    """Refuse options that would change nothing."""
-    given = {"bandwidth": args.bandwidth, "latency": args.latency}
-    if not args.ranks and (unused := next((name for name, value in given.items() if value is not None), None)):
-        raise InputError(f"{unused} is given, but no number of ranks: add --ranks")
-    given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
-    if args.budget and (unused := next((name for name, value in given.items() if value is not None), None)):
-        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
 
 
 def _choose(args: argparse.Namespace) -> int:
@@ -124,6 +110,9 @@ def _choose(args: argparse.Namespace) -> int:
     from gistgnn.session.batches import make_sampler
     from gistgnn.session.budget import choose
 
+    given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
+    if unused := next((name for name, value in given.items() if value is not None), None):
+        raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
     if args.sub_gcns:
         raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
     load_torch("gistgnn.gist")
@@ -143,7 +132,7 @@ def _choose(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_graph(plan: "Plan | PhasedPlan") -> None:
+def _print_graph(plan: "Plan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     if stored := graph.stored:
@@ -173,7 +162,7 @@ def _print_options(plan: "Plan") -> None:
         _table("time, an estimate", ("m", "store", "step", "round", "epoch", "evaluation", "whole run"), time)
 
 
-def _print_phases(plan: "PhasedPlan") -> None:
+def _print_phases(plan: "Plan") -> None:
     memory, time = [], []
     for total in plan.totals:
         for each in (option for option in plan.options if option.store == total.store):
@@ -193,7 +182,7 @@ def _print_phases(plan: "PhasedPlan") -> None:
     _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
 
 
-def _print_reading(plan: "Plan | PhasedPlan") -> None:
+def _print_reading(plan: "Plan") -> None:
     """Print what is read from the folder of the graph, where the graph stays there."""
     stored, rate, rows = plan.graph.stored, plan.disk_rate, []
     if stored is None:
@@ -201,8 +190,8 @@ def _print_reading(plan: "Plan | PhasedPlan") -> None:
     for each in plan.options:
         reads = (each.epoch_reads, each.evaluation_reads)
         least = [_time(count / rate) for count in reads] if rate else []
-        rows.append((f"{getattr(each, 'number', each.sub_gcns)}", each.store, *map(size, reads), *least))
-    first = "phase" if hasattr(plan.options[0], "number") else "m"
+        rows.append((f"{each.number if plan.phased else each.sub_gcns}", each.store, *map(size, reads), *least))
+    first = "phase" if plan.phased else "m"
     columns = (first, "store", "an epoch", "an evaluation", *(["epoch takes", "evaluation takes"] if rate else []))
     measured = f"; its disk gives {size(round(rate))} a second" if rate else ""
     print()
@@ -225,17 +214,14 @@ def _peaks(planned: "Option | Total") -> tuple[int, int]:
     return max(size for place, size in planned.peaks.items() if place != "disk"), planned.peaks["disk"]
 
 
-def _print_ranks(spreads: "list[Spread]") -> None:
-    rows = []
-    for each in spreads:
-        times = (each.training, each.exchange, each.data_parallel, each.local_sgd)
-        train, send, *others = (f"{value:.2g}" if value < 100 else f"{value:,.0f}" for value in times)
-        gains = (f"{value:,.3g}x" if value < 1000 else f"{value:,.0f}x" for value in (each.speedup, each.over_baseline))
-        sizes = (size(each.theta), size(round(each.costs.gist)))
-        rows.append((f"{each.ranks}", f"{each.sub_gcns}", *sizes, train, send, *gains, *others))
-    title = "on ranks, the parameters sharded (an estimate): bytes and seconds of a round, speed-ups of an epoch"
-    columns = ("ranks", "m", "holds", "sends", "s train", "s send", "vs 1 rank", "vs m=1", "s data par.", "s local SGD")
-    _table(title, columns, rows)
+def _print_ranks(ranks: list[dict[str, Any]]) -> None:
+    rows = [
+        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, (each["theta"], *map(round, each["costs"].values()))))
+        for each in ranks
+    ]
+    print()
+    title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
+    _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:

@@ -12,18 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import (
-    add_data_root,
-    add_device_option,
-    add_folder_option,
-    add_grace_option,
-    add_ranks_options,
-    count,
-    gibibytes,
-    jobs,
-    memory_size,
-    seeds,
-)
+from gistgnn.cli import options
 from gistgnn.cli.process import alone_error, joined
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.signals import say, status_of, stopping
@@ -38,48 +27,27 @@ if TYPE_CHECKING:
 
 COMMON = ("datasets", "seeds", "epochs")
 
+_ALONE = [name for name, place in STORES.items() if place.alone]
+_DEVICE_MEMORY = (
+    "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small scale 1.75GB)"
+)
 # The flag of each setting, and the arguments for argparse. The destination is the experiment's attribute.
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
-    "seeds": ("--seeds", {"type": seeds, "metavar": "S", "help": "runs of each row"}),
-    "epochs": ("--epochs", {"type": count, "metavar": "E", "help": "of each run"}),
-    "layers": ("--layers", {"type": count, "nargs": "+", "metavar": "L", "help": "every L"}),
-    "widths": ("--widths", {"type": count, "nargs": "+", "metavar": "D", "help": "every width"}),
-    "sub_gcns": ("--sub-gcns", {"type": count, "nargs": "+", "metavar": "M", "help": "every m"}),
-    "zetas": ("--local-steps", {"type": count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
-    "local_steps": ("--local-steps", {"type": count, "metavar": "N", "help": "ζ"}),
-    "clusters": ("--clusters", {"type": count, "metavar": "C", "help": "c"}),
-    "clusters_per_batch": ("--clusters-per-batch", {"type": count, "metavar": "Q", "help": "clusters in a batch"}),
-    "training": (
-        "--training",
-        {"choices": ("split", "each"), "help": "split the epochs over the sub-GCNs, or give all to each (extra)"},
-    ),
-    "nodes": ("--nodes", {"type": count, "metavar": "N", "help": "how many nodes of a data set"}),
-    "models": (
-        "--models",
-        {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "which models"},
-    ),
-    "store": (
-        "--store",
-        {
-            "type": store_name,
-            "choices": [name for name, place in STORES.items() if place.alone],
-            "help": "where the parameters lie (default: memory)",
-        },
-    ),
-    "device_memory": (
-        "--device-memory",
-        {
-            "type": memory_size,
-            "metavar": "SIZE",
-            "help": "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small "
-            "scale 1.75GB)",
-        },
-    ),
-    "memory": (
-        "--memory",
-        {"type": gibibytes, "metavar": "GIB", "dest": "device_memory", "help": "the older name of --device-memory"},
-    ),
+    "seeds": ("--seeds", {"type": options.seeds, "metavar": "S", "help": "runs of each row"}),
+    "epochs": ("--epochs", {"type": options.count, "metavar": "E", "help": "of each run"}),
+    "layers": ("--layers", {"type": options.count, "nargs": "+", "metavar": "L", "help": "every L"}),
+    "widths": ("--widths", {"type": options.count, "nargs": "+", "metavar": "D", "help": "every width"}),
+    "sub_gcns": ("--sub-gcns", {"type": options.count, "nargs": "+", "metavar": "M", "help": "every m"}),
+    "zetas": ("--local-steps", {"type": options.count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
+    "local_steps": ("--local-steps", {"type": options.count, "metavar": "N", "help": "ζ"}),
+    "clusters": ("--clusters", {"type": options.count, "metavar": "C", "help": "c"}),
+    "clusters_per_batch": ("--clusters-per-batch", {"type": options.count, "metavar": "Q", "help": "in a batch"}),
+    "training": ("--training", {"choices": ("split", "each"), "help": "split the epochs, or give all to each (extra)"}),
+    "nodes": ("--nodes", {"type": options.count, "metavar": "N", "help": "how many nodes of a data set"}),
+    "models": ("--models", {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"}),
+    "store": ("--store", {"type": store_name, "choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
+    "device_memory": ("--device-memory", {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY}),
 }
 
 
@@ -100,25 +68,25 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
         help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
         "below replace the scale's settings",
     )
-    add_data_root(parser)
-    options = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
-    settings = [add(flag, **arguments).dest for flag, arguments in options]
+    options.add_data_root(parser)
+    own = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
+    settings = [add(flag, **arguments).dest for flag, arguments in own]
     if "jobs" in entry.options:
-        add("--jobs", type=jobs, default=1, help="runs at the same time, one thread each (default: 1)")
+        add("--jobs", type=options.jobs, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
-        add_device_option(parser)
+        options.add_device_option(parser)
     add(
         "--rehearse",
         action="store_true",
         help="do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the "
         "data; nothing is kept",
     )
-    add_folder_option(parser, Path("reproduce") / name)
+    options.add_folder_option(parser, Path("reproduce") / name)
     # torchrun may restart it: it always resumes
     parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
     if entry.ranks:
-        add_ranks_options(parser)
-        add_grace_option(parser)
+        options.add_ranks_options(parser)
+        options.add_grace_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -152,10 +120,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_same(experiment: "Experiment", ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
-    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
 
     settings = {field.name: getattr(experiment, field.name) for field in fields(experiment) if field.name != "device"}
-    require_same(ranks, Facts({"experiment": experiment.name, **settings}))
+    require_same(ranks, {SAME_SETTINGS: {"experiment": experiment.name, **settings}})
 
 
 def _experiment(args: argparse.Namespace) -> "Experiment":

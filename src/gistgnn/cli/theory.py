@@ -84,17 +84,10 @@ def _graph_of(args: argparse.Namespace) -> str:
 
 
 def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from gistgnn.utils.console import print_table
 
-    table = Table(title="assumptions", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for column in ("", "holds", "value"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("", overflow="fold")
-    for assumption in checks:
-        holds = "yes" if assumption.holds else "no"
-        table.add_row(assumption.name, holds, f"{assumption.value:.3g}", assumption.detail)
-    Console().print(table)
+    rows = [(each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail) for each in checks]
+    print_table("", columns := ("assumption", "holds", "value", "why"), rows, left=columns)
     failing = sum(not assumption.holds for assumption in checks)
     print("\nall hold" if not failing else f"\n{failing} of {len(checks)} do not hold")
     if prediction is None:

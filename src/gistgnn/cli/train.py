@@ -3,22 +3,12 @@
 import argparse
 import json
 import signal
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import (
-    add_data_options,
-    add_device_option,
-    add_evaluation_options,
-    add_grace_option,
-    add_memory_option,
-    add_ranks_options,
-    count,
-    duration,
-    seed,
-)
+from gistgnn.cli import options
 from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
 from gistgnn.cli.process import joined, load_torch, title_of
 from gistgnn.cli.run_directory import finished_run, run_directory
@@ -28,12 +18,12 @@ from gistgnn.errors import DivergedError, lacks_memory, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from gistgnn.distributed import World
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
+    from gistgnn.session.callbacks import Run
 
 
 _COMMON = (
@@ -55,21 +45,27 @@ def add_parser(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
-    add_data_options(parser, default="digits")
+    options.add_data_options(parser, default="digits")
     add_training_options(parser)
-    add_evaluation_options(parser, default="auto")
+    options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
-    add("--seed", type=seed, default=0, help="(default: 0)")
-    add_device_option(group)
-    add_memory_option(group)
+    add("--seed", type=options.seed, default=0, help="(default: 0)")
+    options.add_device_option(group)
+    options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
-    add("--checkpoint-every", type=count, default=10, metavar="K", help="rounds between checkpoints (default: 10)")
+    add(
+        "--checkpoint-every",
+        type=options.count,
+        default=10,
+        metavar="K",
+        help="rounds between checkpoints (default: 10)",
+    )
     text = "end in time, with the best model so far, such as 10min; at least one round is trained"
-    add("--max-seconds", type=duration, metavar="TIME", help=text)
-    add_ranks_options(group)
-    add_grace_option(group)
+    add("--max-seconds", type=options.duration, metavar="TIME", help=text)
+    options.add_ranks_options(group)
+    options.add_grace_option(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
     add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
@@ -100,8 +96,9 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     """
     from gistgnn.distributed import load_once
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
+    from gistgnn.session.callbacks import InterruptWhen
     from gistgnn.session.saving import Saving
-    from gistgnn.session.tensorboard import require_tensorboard
+    from gistgnn.session.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
@@ -122,17 +119,16 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))
-    with _events(out, written=args.tensorboard and first) as report:
-        try:
-            saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-            run = within_budget(config)
-            begin = _announce(f"{_title(config, graph)}; the results go to {out}")
-            hooks: dict[str, Any] = {"stop": stop, "report": report, "advance": begin}
-            limit = seconds_left(args.max_seconds)
-            with _planned(config, graph):
-                result = run.fit(gist, graph, saving=saving, progress=first, max_seconds=limit, **hooks)
-        except DivergedError as error:
-            diverged, result = error, error.result
+    callbacks: list[Any] = [_Announcement(f"{_title(config, graph)}; the results go to {out}"), InterruptWhen(stop)]
+    if args.tensorboard and first:
+        callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
+    try:
+        saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
+        options = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
+        with _planned(config, graph):
+            result = within_budget(config).fit(gist, graph, progress=first, **options)
+    except DivergedError as error:
+        diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
     if result.interrupted and not result.history:
         return _interrupted(out, stop, ranks, best=False)
@@ -146,25 +142,25 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
 
 def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
-    from gistgnn.distributed.agreement import Facts, require_same
+    from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
     from gistgnn.graphs import find
     from gistgnn.session.agreement import flat_settings
 
     names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
     own = {name: getattr(args, name) for name in names}
     dataset = config.dataset if find(config.dataset) else "a file"  # which may lie elsewhere on another machine
-    require_same(ranks, Facts({"dataset": dataset, **flat_settings(config.as_dict()), **own}))
+    require_same(ranks, {SAME_SETTINGS: {"dataset": dataset, **flat_settings(config.as_dict()), **own}})
 
 
-def _announce(text: str) -> "Callable[[int, int], None]":
-    """Return a callback for `advance` that prints a line once, when the run has been prepared: nothing is refused."""
-    lines = iter([text])
+class _Announcement:
+    """A callback that prints a line when the run has been prepared: nothing is refused any more."""
 
-    def advance(done: int, of: int) -> None:
-        for line in lines:
-            say(line)
+    def __init__(self, text: str) -> None:
+        self._text = text
 
-    return advance
+    def on_fit_begin(self, run: "Run") -> None:
+        """Print it."""
+        say(self._text)
 
 
 def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
@@ -190,8 +186,9 @@ def _read_graph(
 
     `check`: refuse a run that this machine has too little memory or disk for, before the graph is read if possible.
     """
+    from gistgnn.estimate import Resources, require_room
     from gistgnn.graphs import find, load
-    from gistgnn.planning import GraphSizes, Resources, require_room
+    from gistgnn.graphs.sizes import GraphSizes
 
     known = find(args.dataset)
     resources = Resources.here(config.device, out, args.memory) if check else None
@@ -214,16 +211,10 @@ def _planned(config: "RunConfig", graph: "Graph") -> "Iterator[None]":
             raise
         import torch
 
-        from gistgnn.planning import GraphSizes, out_of_memory
+        from gistgnn.estimate import out_of_memory
+        from gistgnn.graphs.sizes import GraphSizes
 
         raise out_of_memory(config, GraphSizes.of_graph(graph), torch.device(config.device), error) from error
-
-
-def _events(out: Path, *, written: bool) -> "AbstractContextManager[Callable[[dict[str, Any]], None]]":
-    """Return a context manager around the function that writes an entry of the history for TensorBoard."""
-    from gistgnn.session.tensorboard import FOLDER, Events
-
-    return closing(Events(out / FOLDER)) if written else nullcontext(lambda _: None)
 
 
 def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) -> int:

@@ -10,18 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
-from gistgnn.cli.options import (
-    CLUSTER_METHODS,
-    add_field,
-    count_or_auto,
-    duration,
-    evaluation_of,
-    heads,
-    keyword,
-    natural,
-    own_or_known,
-    width,
-)
+from gistgnn.cli import options
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
 from gistgnn.cli.sampler_options import sampler_of
 from gistgnn.errors import InputError
@@ -82,26 +71,26 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
 
     If `several` is given, the command takes several m and no method or store; it is the help of --sub-gcns.
     """
-    add = partial(add_field, parser.add_argument_group("model"), ModelConfig)
+    add = partial(options.add_field, parser.add_argument_group("model"), ModelConfig)
     text = "or package.module:function or path/to/file.py:function, called with (in_features, hidden, classes)"
-    add("name", text, flag="--model", dest="model", type=own_or_known, metavar=f"{{{','.join(MODELS)}}}")
+    add("name", text, flag="--model", dest="model", type=options.own_or_known, metavar=f"{{{','.join(MODELS)}}}")
     text = "keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text"
     add(
         "args",
         text,
         flag="--model-args",
         dest="model_args",
-        type=keyword,
+        type=options.keyword,
         nargs="+",
         metavar="K=V",
         default=(),
         shown=None,
     )
     text, shown = "width of each hidden layer (of each head, for gat and gatv2)", " ".join(map(str, ModelConfig.hidden))
-    add("hidden", text, type=width, nargs="+", metavar="D", shown=shown)
+    add("hidden", text, type=options.width, nargs="+", metavar="D", shown=shown)
     add("dropout", "on hidden features")
     add("norm", choices=NORMS, default=None, shown="layer for graphsage and gin, else none")
-    add("heads", "attention heads of gat and gatv2", type=heads, default=None, shown=ModelConfig.heads)
+    add("heads", "attention heads of gat and gatv2", type=options.heads, default=None, shown=ModelConfig.heads)
     _add_gist_options(parser.add_argument_group("GIST"), several)
     _add_batch_options(parser.add_argument_group("batches"))
     # A comparison has scores that all its runs share.
@@ -111,7 +100,7 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
 
 
 def _add_gist_options(group: "Options", several: str) -> None:
-    add = partial(add_field, group, RunConfig)
+    add = partial(options.add_field, group, RunConfig)
     if several:
         group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
@@ -121,10 +110,10 @@ def _add_gist_options(group: "Options", several: str) -> None:
         )  # --cluster-method takes the name `method`
     _add_settings(group, _GIST)
     text = "time that the run may take, such as 10min: m, phases and schedule are chosen by measuring steps"
-    group.add_argument("--budget", type=duration, metavar="TIME", help=text)
+    group.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
     group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=PHASES_HELP)
     text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
-    group.add_argument("--partition-dims", type=natural, nargs="+", metavar="L", help=text)
+    group.add_argument("--partition-dims", type=options.natural, nargs="+", metavar="L", help=text)
     add("partition", "how blocks are drawn", choices=PARTITIONS)
     text = (
         "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes all its steps of a round "
@@ -150,7 +139,7 @@ def _add_batch_options(group: "Options") -> None:
     # `gistgnn.sampling` has the defaults of the samplers' options, and a test compares the texts.
     number("--clusters", metavar="C", help="c, number of clusters that the graph is cut into")
     number("--clusters-per-batch", metavar="Q", help="(default: 10)")
-    add("--cluster-method", dest="method", choices=CLUSTER_METHODS, help="(default: metis)")
+    add("--cluster-method", dest="method", choices=options.CLUSTER_METHODS, help="(default: metis)")
     text = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
     add("--no-precompute", dest="precompute", action="store_false", default=None, help=text)
     text = "output nodes of a batch (default: 512); saint-*: nodes, edges or walks drawn for one"
@@ -181,14 +170,14 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
         if name == "epochs":
             extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
         if name == "evaluate_every" or (name in _LOSS and name != "label_smoothing"):
-            extra |= {"type": count_or_auto if name == "evaluate_every" else str}
+            extra |= {"type": options.count_or_auto if name == "evaluate_every" else str}
         if name == "class_weights":
             extra |= {"nargs": "+"}
         if name == "lr":
             narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
             shown = f"{Training.lr:g}; {narrow}; with --budget {BUDGET_LR:g}"
             extra |= {"type": float, "default": None, "shown": shown}
-        add_field(group, Training, name, text, **extra)
+        options.add_field(group, Training, name, text, **extra)
 
 
 def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
@@ -229,7 +218,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         runner=args.runner,
         inductive=args.inductive,
         standardise=standardise,
-        evaluation=evaluation_of(args),
+        evaluation=options.evaluation_of(args),
         store=store,
         store_precision=args.store_precision,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig

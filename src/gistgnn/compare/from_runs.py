@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.compare.comparison import TIMES, Row, curve_of, rows_of
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import is_share, main_score, model_title
 from gistgnn.runs.run_folder import read_record

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from gistgnn.compare import finished
-from gistgnn.compare.side_by_side import train_side_by_side
-from gistgnn.compare.turns import Record, killed_error, take_turns
+from gistgnn.compare.processes import Keep, Record, killed_error, side_by_side, take_turns
 from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
 from gistgnn.graphs import Graph, load
@@ -22,8 +21,6 @@ from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
 
 CHECKPOINT_EVERY = 10  # rounds
-
-Keep = Callable[[RunConfig, Record], None]
 
 
 class RunStore:
@@ -80,7 +77,7 @@ class RunStore:
         """
 
         def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
-            return train_side_by_side(missing, jobs, partial(_train, data_root=self.data_root), keep)
+            return side_by_side(missing, partial(_train, data_root=self.data_root), jobs, keep)
 
         return self._complete(list(configs), label, train)
 
@@ -125,16 +122,9 @@ class RunStore:
             raise killed_error(killed)
         return [record for config in configs if (record := self.get(config)) is not None]
 
-    def _resume(self, config: RunConfig, advance: Callable[[int, int], None], stop: Callable[[], bool]) -> Record:
+    def _resume(self, config: RunConfig, callbacks: list[Any]) -> Record:
         """Train one run from its last checkpoint, if there is one."""
-        return _train(
-            config,
-            self.data_root,
-            self._theta(config),
-            advance=advance,
-            stop=stop,
-            saving=self.saving(config),
-        )
+        return _train(config, callbacks, self.data_root, self._theta(config), saving=self.saving(config))
 
     def _checkpoints(self, config: RunConfig) -> Path:
         return self._path(config).with_suffix(".checkpoints")
@@ -153,20 +143,16 @@ def _graph(dataset: str, data_root: str) -> Graph:
     return load(dataset, data_root)
 
 
-def _train(config: RunConfig, data_root: str, out: Path | None = None, **callbacks: Any) -> Record:
-    """Train one run in this process.
-
-    Args:
-        config: the run.
-        data_root: of the data sets.
-        out: the folder of a Θ on disk; None: runs with one are refused.
-        callbacks: arguments of `GIST.fit`.
-    """
+def _train(
+    config: RunConfig, callbacks: list[Any], data_root: str, out: Path | None = None, saving: Saving | None = None
+) -> Record:
+    """Train one run in this process; `out` is the folder of a Θ on disk, without which such runs are refused."""
     graph = _graph(config.dataset, data_root)
     scale = config.scale(graph)
     if scale:
         graph = scale.graph(graph)
-    return train_run(config, graph, data_root, out=out, standardised=scale is not None, **callbacks)[1]
+    options: dict[str, Any] = {"callbacks": callbacks, "saving": saving}
+    return train_run(config, graph, data_root, out=out, standardised=scale is not None, **options)[1]
 
 
 def train_run(
@@ -177,7 +163,7 @@ def train_run(
     standardised: bool,
     out: Path | None = None,
     ranks: World | None = None,
-    **callbacks: Any,
+    **options: Any,
 ) -> tuple[Result, Record]:
     """Train one run; a run that diverged counts with the scores so far, because a learning rate may be too high.
 
@@ -188,14 +174,14 @@ def train_run(
         standardised: whether the graph's features have been.
         out: the folder of a Θ on disk.
         ranks: the processes that train together, all of which call this; None: this one alone.
-        callbacks: arguments of `GIST.fit`.
+        options: arguments of `GIST.fit`.
 
     Returns:
         The result, and its record.
     """
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     try:
-        result = config.fit(trainer, graph, progress=False, **callbacks)
+        result = config.fit(trainer, graph, progress=False, **options)
     except DivergedError as error:
         result = error.result
     record = result_json(config, graph, result, data_root, standardised=standardised)

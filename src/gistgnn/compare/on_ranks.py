@@ -8,11 +8,12 @@ from contextlib import nullcontext
 
 from gistgnn.compare.comparison import with_seeds
 from gistgnn.compare.many_runs import RunStore, train_run
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.distributed import Traffic, World, load_once
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
+from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.session.result import Result
 from gistgnn.utils.progress import TaskProgress
 
@@ -132,7 +133,7 @@ class RunsOnRanks:
                     graph,
                     self._alone.data_root,
                     standardised=self._standardised,
-                    stop=lambda: ranks.any(self._stop()),
+                    callbacks=[InterruptWhen(lambda: ranks.any(self._stop()))],
                     saving=self._alone.saving(config),
                 )
             finally:
@@ -156,7 +157,7 @@ class RunsOnRanks:
             self._alone.data_root,
             standardised=self._standardised,
             ranks=ranks,
-            stop=self._stop,
+            callbacks=[InterruptWhen(self._stop)],
             saving=self._together.saving(config),
         )
         progress, traffic = result.progress, ranks.traffic

@@ -16,7 +16,6 @@ from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import GistError, InputError, reason
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.by_target import GraphByTarget
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph
 from gistgnn.io.tensors import DTYPES, NAMES
 
 Make = Callable[[], dict[str, Tensor]]
@@ -94,7 +93,7 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     def read() -> bool:
         if ranks.rank == machine.first:
             first.append(load())
-        return bool(first) and isinstance(first[0], ClusteredGraph)
+        return bool(first) and first[0].folder is not None
 
     if ranks.any(ranks.together(read)):  # every rank reads its parts of the files
         return ranks.together(lambda: first[0] if first else load())

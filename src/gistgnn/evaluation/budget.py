@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
-from torch import Tensor
+import torch
 
 from gistgnn.errors import InputError
-from gistgnn.io.column_blocks import column_blocks
-from gistgnn.nn import GNN, SparseMatrix
+from gistgnn.nn import GNN, Adjacency
+from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
+from gistgnn.utils.pieces import column_blocks
 
 WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096
+_NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
 _ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
 READ_ENTRY = 32
 """Bytes for an entry of an operator whose rows are read from a file, while they are computed."""
@@ -90,6 +93,47 @@ class Plan:
     disk: int  # bytes of the temporary files
 
 
+@dataclass(frozen=True)
+class GraphShape:
+    """The numbers of a graph that decide what an evaluation on it takes.
+
+    Attributes:
+        nodes: N.
+        edges: E.
+        features: F.
+        size: bytes of a number.
+        sparse: whether the features are multiplied as a sparse matrix.
+        stored: whether the edges are read from files while they are multiplied.
+        adj: the adjacency, which knows what is computed already; None: there is no graph yet.
+    """
+
+    nodes: int
+    edges: int
+    features: int
+    size: int = 4
+    sparse: bool = False
+    stored: bool = False
+    adj: Adjacency | None = None
+
+    @classmethod
+    def of(cls, batch: Batch | GraphShape) -> GraphShape:
+        """Return the numbers of a whole graph."""
+        if isinstance(batch, GraphShape):
+            return batch
+        nodes, features = batch.x.shape
+        edges, size = batch.adj.num_edges, batch.dtype.itemsize
+        return cls(nodes, edges, features, size, batch.is_sparse, batch.is_stored, batch.adj)
+
+    @property
+    def most_entries(self) -> int:
+        """The most edges into one node; without a graph, four times the mean."""
+        return self.adj.pattern.most_entries if self.adj else 4 * self.edges // self.nodes
+
+    def has_product(self, operator: Operator) -> bool:
+        """Whether Ā x is computed already, or computed in pieces into a file."""
+        return self.stored or (self.adj is not None and self.adj.has_cached(operator))
+
+
 class Costs:
     """The memory that a model needs on a graph, in bytes.
 
@@ -100,22 +144,23 @@ class Costs:
         least_work: the smallest possible chunk of nodes.
     """
 
-    def __init__(self, gnn: GNN, batch: Batch, largest_cached: int) -> None:
+    def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:
         """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
-        self.nodes, self.size = batch.x.shape[0], batch.x.dtype.itemsize
+        graph = GraphShape.of(batch)
+        self.nodes, self.size = graph.nodes, graph.size
         first = cast(Layer, gnn.convs[0])
         product = self.nodes * gnn.in_features * self.size
-        computed = isinstance(first, Propagation) and (batch.is_stored or batch.adj.has_cached(first.operator))
-        dense = not batch.is_sparse
-        self.cache_product = isinstance(first, Propagation) and dense and (computed or product <= largest_cached)
-        self.layers = tuple(_sizes(gnn, batch, self.cache_product))
-        operators, self.preparing = _operators(gnn, batch)
-        columns = max(layer.scores for layer in self.layers) + (0 if batch.is_stored else gnn.out_features)
+        computed = isinstance(first, Propagation) and graph.has_product(first.operator)
+        fits = computed or product <= largest_cached
+        self.cache_product = isinstance(first, Propagation) and not graph.sparse and fits
+        self.layers = tuple(_sizes(gnn, graph, self.cache_product))
+        operators, self.preparing = _operators(gnn, graph)
+        columns = max(layer.scores for layer in self.layers) + (0 if graph.stored else gnn.out_features)
         self.resident = operators + self.column(columns)
         if self.cache_product and not computed:
             self.resident += product
-        entries = [max(layer.entry, READ_ENTRY * batch.is_stored) for layer in self.layers]
-        degree = batch.adj.pattern.most_entries + 1 if any(entries) else 0
+        entries = [max(layer.entry, READ_ENTRY * graph.stored) for layer in self.layers]
+        degree = graph.most_entries + 1 if any(entries) else 0
         rows = -(-self.nodes // _MOST_CHUNKS)
         self.least_work = max(
             rows * layer.row(self.size) + degree * entry for layer, entry in zip(self.layers, entries, strict=True)
@@ -145,10 +190,11 @@ class Costs:
         return max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
 
 
-def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
+def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
     """Estimate the peak memory of a forward pass on the whole graph, with the operators."""
-    costs = Costs(gnn, batch, largest_cached=2**62)
-    entries = batch.adj.num_edges + costs.nodes
+    graph = GraphShape.of(batch)
+    costs = Costs(gnn, graph, largest_cached=2**62)
+    entries = graph.edges + costs.nodes
     between = max(
         costs.column(layer.stored + layer.messages + layer.sent + 2 * layer.output)
         + 3 * entries * costs.size * layer.heads
@@ -157,7 +203,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch) -> int:
     return max(costs.preparing, costs.resident + between)
 
 
-def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
+def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
     """Choose where features are stored and how large the chunks are.
 
     Raises:
@@ -184,15 +230,13 @@ def plan_layers(gnn: GNN, batch: Batch, budget: Budget) -> Plan:
     return Plan(in_file, columns, work, costs.cache_product, costs.layers, disk)
 
 
-def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
-    stored, read = 0, gnn.in_features
-    x: Tensor | SparseMatrix = batch.features
+def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSizes]:
+    stored, read, dense = 0, gnn.in_features, not graph.sparse
     for index, module in enumerate(gnn.convs):
         layer, cached = cast(Layer, module), cache_product and index == 0
-        probe = x.rows(slice(0, 0)) if isinstance(x, SparseMatrix) else batch.x.new_empty(0, read)
-        sent = layer.message(probe, batch.adj)
-        width = read if cached else sent.shape[1]
-        messages = 0 if cached or sent is probe else width
+        sent = _sent(layer, read, graph, dense=dense)
+        width = read if cached else sent or read
+        messages = width if sent and not cached else 0
         out = layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
         yield LayerSizes(
@@ -208,18 +252,27 @@ def _sizes(gnn: GNN, batch: Batch, cache_product: bool) -> Iterator[LayerSizes]:
             layer.update_reads_input,
             cached,
         )
-        stored = read = out
-        x = batch.x
+        stored, read, dense = out, out, True
 
 
-def _operators(gnn: GNN, batch: Batch) -> tuple[int, int]:
+def _sent(layer: Layer, read: int, graph: GraphShape, *, dense: bool) -> int:
+    """Return the columns of a layer's messages; 0: it sends its input."""
+    if isinstance(layer, Propagation) and not dense:
+        return layer.neighbour_weight.shape[0]
+    own = next(chain(layer.parameters(), layer.buffers()))
+    probe = torch.empty(0, read, device=own.device, dtype=own.dtype)
+    sent = layer.message(probe, graph.adj or _NO_EDGES)
+    return 0 if sent is probe else sent.shape[1]
+
+
+def _operators(gnn: GNN, graph: GraphShape) -> tuple[int, int]:
     """Return the bytes that the operators still to be computed need afterwards, and at the peak."""
-    entries, size = batch.adj.num_edges + batch.x.shape[0], batch.x.dtype.itemsize
-    if batch.is_stored:  # the scale of every row, or where its entries begin
-        return (held := (8 + size) * batch.x.shape[0]), held
+    entries, size = graph.edges + graph.nodes, graph.size
+    if graph.stored:  # the scale of every row, or where its entries begin
+        return (held := (8 + size) * graph.nodes), held
     names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}
     kept = peak = 0
-    for name in names - batch.adj.__dict__.keys():  # cached properties: those in __dict__ are computed
+    for name in names - (graph.adj.__dict__.keys() if graph.adj else set()):  # cached properties that are computed
         lasting, temporary = _OPERATOR_BYTES[name]
         values = 0 if name == "attention" else size
         peak = max(peak, kept + entries * (temporary + values))

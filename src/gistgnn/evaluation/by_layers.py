@@ -14,24 +14,19 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import READ_ENTRY, LayerSizes, Plan
-from gistgnn.evaluation.hidden_features import FromGraph, OneTensor
-from gistgnn.evaluation.needed import Computed
+from gistgnn.evaluation.node_features import NodeFeatures
 from gistgnn.evaluation.predictions import Output
-from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.io.column_blocks import InFile, InMemory, Stored, column_blocks
-from gistgnn.nn import GNN, SparseMatrix
+from gistgnn.evaluation.required_nodes import RequiredNodes
+from gistgnn.graphs.csr import row_chunks
+from gistgnn.nn import GNN, Adjacency, SparseMatrix
 from gistgnn.nn.activation import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
-from gistgnn.nn.pattern import row_chunks
-from gistgnn.nn.stored_adjacency import StoredAdjacency
 from gistgnn.sampling import Batch
 from gistgnn.utils.formats import size
+from gistgnn.utils.pieces import column_blocks, row_pieces
 from gistgnn.utils.process_memory import return_freed_memory
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
-_WINDOW = 2**14  # rows that are read at once, of which some are needed
-
-Features = OneTensor | FromGraph | Stored
 
 
 class ByLayers:
@@ -44,7 +39,7 @@ class ByLayers:
     Args:
         batch: the whole graph.
         plan: for models of the same shapes (see `plan_layers`).
-        computed: what each layer computes (see `computed_nodes`); None: all nodes.
+        required: the nodes that each layer computes.
 
     Attributes:
         nodes: mask [N] of the nodes that have an output; None: all.
@@ -55,15 +50,14 @@ class ByLayers:
 
     parts = None  # the graph is in one piece
 
-    def __init__(self, batch: Batch, plan: Plan, computed: list[Computed] | None = None) -> None:
-        self._batch, self._plan = batch, plan
+    def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:
+        self._batch, self._plan, self._required = batch, plan, required
         self._check_disk()
-        self._computed = computed or [Computed.everything(batch.adj)] * len(plan.layers)
         self.nodes: Tensor | None = None
-        if (last := self._computed[-1].nodes) is not None:
+        if (last := required[-1].nodes) is not None:
             self.nodes = torch.zeros(len(batch.x), dtype=torch.bool)
             self.nodes[last] = True
-            self.nodes = self.nodes.to(batch.x.device)
+            self.nodes = self.nodes.to(batch.device)
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -75,7 +69,8 @@ class ByLayers:
         Raises:
             InputError: a temporary file cannot be written.
         """
-        out = self._batch.x.new_full((len(self._batch.x), self._plan.layers[-1].output), torch.nan)
+        shape, batch = (len(self._batch.x), self._plan.layers[-1].output), self._batch
+        out = torch.full(shape, torch.nan, dtype=batch.dtype, device=batch.device)
         for nodes, values in self.outputs(model):
             out[nodes] = values
         return out
@@ -95,18 +90,19 @@ class ByLayers:
         finishes.append(nn.Identity())
         h = self._input()
         with ExitStack() as stack:
-            for layer, sizes, computed, finish in zip(layers, self._plan.layers, self._computed, finishes, strict=True):
-                step = _Pass(self._batch, self._plan, layer, sizes, computed, stack)
+            for layer, sizes, required, finish in zip(layers, self._plan.layers, self._required, finishes, strict=True):
+                step = _Pass(self._batch, self._plan, layer, sizes, required, stack)
                 if layer is layers[-1]:
                     yield from step.outputs(h, finish)
                 else:
                     h = step.run(h, finish)
 
-    def _input(self) -> Features:
-        features = self._batch.features
-        if isinstance(features, StoredFeatures):
-            return FromGraph(features, self._plan.columns)
-        return OneTensor(features)
+    def _input(self) -> NodeFeatures:
+        batch, features = self._batch, self._batch.features
+        if isinstance(features, SparseMatrix):
+            return NodeFeatures([features], batch.device, batch.dtype)
+        blocks = column_blocks(features.shape[1], self._plan.columns if batch.is_stored else features.shape[1])
+        return NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype)
 
     def _check_disk(self) -> None:
         folder, needed = tempfile.gettempdir(), self._plan.disk
@@ -122,18 +118,19 @@ class _Pass:
     """One layer for the nodes that it computes. ``stack`` closes the storage if an error occurs."""
 
     def __init__(
-        self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, computed: Computed, stack: ExitStack
+        self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, required: RequiredNodes, stack: ExitStack
     ) -> None:
-        self._x, self._adj, self._computed = batch.x, batch.adj, computed
+        self._batch, self._adj, self._required = batch, batch.adj, required
         self._plan, self._layer, self._sizes, self._stack = plan, layer, sizes, stack
+        self._row = sizes.row(batch.dtype.itemsize)
 
-    def run(self, h: Features, finish: Callable[[Tensor], Tensor]) -> Stored:
+    def run(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> NodeFeatures:
         """Return the output for the input ``h``, which is closed. ``finish`` applies norm and activation."""
         received, spare = self._prepared(h)
         if spare is not None and len(spare.blocks) > 1 and spare.width == self._sizes.hidden:
             out = spare  # every row is read before it is written
         else:
-            out = self._store(self._sizes.hidden, len(self._computed))
+            out = self._store(self._sizes.hidden, len(self._required))
         for nodes, values in self._updated(h, received, finish):
             out.put(nodes, values)
         h.close()
@@ -141,17 +138,17 @@ class _Pass:
             spare.close()
         return out
 
-    def outputs(self, h: Features, finish: Callable[[Tensor], Tensor]) -> Iterator[Output]:
+    def outputs(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> Iterator[Output]:
         """Yield the output of the last layer for a chunk of nodes after another."""
         received, spare = self._prepared(h)
-        every = self._computed.nodes
+        every = self._required.nodes
         for nodes, values in self._updated(h, received, finish):
             yield nodes if every is None else every[nodes], values
         h.close()
         if spare is not None:
             spare.close()
 
-    def _prepared(self, h: Features) -> tuple[Rows, Stored | None]:
+    def _prepared(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
         self._no_rows = h.rows(slice(0, 0))
         received, spare = self._received(h)
         if not self._layer.update_reads_input:
@@ -159,89 +156,75 @@ class _Pass:
         return received, spare
 
     def _updated(
-        self, h: Features, received: Rows, finish: Callable[[Tensor], Tensor]
+        self, h: NodeFeatures, received: Rows, finish: Callable[[Tensor], Tensor]
     ) -> Iterator[tuple[slice, Tensor]]:
         for nodes in self._chunks():
             x = self._own(h, nodes) if self._layer.update_reads_input else self._no_rows
             yield nodes, finish(self._layer.update(x, received(nodes)))
 
-    def _own(self, h: Features, nodes: slice) -> Tensor | SparseMatrix:
+    def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
         """Return the rows of the layer's input that are those of some of its nodes."""
-        own = self._computed.own
-        return h.rows(nodes) if own is None else _rows_at(h, own[nodes])
+        own = self._required.own
+        return h.rows(nodes if own is None else own[nodes])
 
-    def _received(self, h: Features) -> tuple[Rows, Stored | None]:
+    def _received(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
         """Return what nodes receive, and the storage, if not ``h``, that it is read from."""
         if self._sizes.cached:
-            product = self._adj.aggregate(cast(Propagation, self._layer).operator, self._x)
-            if isinstance(product, StoredFeatures):
-                return cast(Rows, partial(self._own, FromGraph(product, self._plan.columns))), None
-            return product.__getitem__, None
+            batch, operator = self._batch, cast(Propagation, self._layer).operator
+            product = self._adj.aggregate(operator, batch.x)
+            return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
         if z is not h and not self._layer.update_reads_input:
             h.close()
         if len(z.blocks) == 1:
             received = partial(self._sums, z.block(0), scores, z.blocks[0])
-            return received, None if z is h else cast(Stored, z)
-        a = self._store(self._sizes.sent, len(self._computed), z.blocks)
+            return received, None if z is h else z
+        a = self._store(self._sizes.sent, len(self._required), z.blocks)
         for index, columns in enumerate(z.blocks):
             received = partial(self._sums, z.block(index), scores, columns)
             for nodes in self._chunks():
-                a.write(index, nodes, received(nodes))
+                a.put_block(index, nodes, received(nodes))
             del received  # frees its block before the next one is read
         if z is not h:
             z.close()
-        return a.rows, a
+        return cast(Rows, a.rows), a
 
     def _sums(self, block: Tensor, scores: Tensor, columns: slice, nodes: slice) -> Tensor:
-        return self._layer.aggregate_block(block, scores, self._computed.adj, nodes, columns)
+        structure = self._adj if self._required.nodes is None else cast(Adjacency, self._required)
+        return self._layer.aggregate_block(block, scores, structure, nodes, columns)
 
-    def _messages(self, h: Features) -> tuple[Features, Tensor]:
+    def _messages(self, h: NodeFeatures) -> tuple[NodeFeatures, Tensor]:
         """Return the messages of all nodes (``h`` if the layer sends its input), and the scores: [edge_scores, N]."""
-        sizes, layer, inputs = self._sizes, self._layer, self._computed.inputs
+        sizes, layer, inputs = self._sizes, self._layer, self._required.inputs
         z = self._store(sizes.sent, inputs, sizes.blocks(self._columns(inputs))) if sizes.messages else h
-        scores = self._x.new_empty(sizes.scores, inputs)
+        scores = torch.empty(sizes.scores, inputs, dtype=self._batch.dtype, device=self._batch.device)
         if z is h and not sizes.scores:
             return z, scores
         for nodes in self._input_chunks():
             sent = layer.message(h.rows(nodes), self._adj)
             scores[:, nodes] = layer.scores(sent)
-            if isinstance(z, Stored) and z is not h:
+            if z is not h:
                 z.put(nodes, sent)
         return z, scores
 
-    def _store(self, width: int, nodes: int, blocks: list[slice] | None = None) -> Stored:
-        kind = InFile if self._plan.in_file else InMemory
-        stored = kind(nodes, blocks or column_blocks(width, self._columns(nodes)), self._x)
+    def _store(self, width: int, nodes: int, blocks: list[slice] | None = None) -> NodeFeatures:
+        blocks = blocks or column_blocks(width, self._columns(nodes))
+        batch = self._batch
+        stored = NodeFeatures.empty(nodes, blocks, batch.device, batch.dtype, in_file=self._plan.in_file)
         return self._stack.enter_context(closing(stored))
 
     def _columns(self, nodes: int) -> int:
-        """Return how many columns of so many nodes may be in memory."""
-        return self._plan.columns * len(self._x) // max(nodes, 1)
+        """Return how many columns of ``nodes`` nodes may be in memory."""
+        return self._plan.columns * len(self._batch.x) // max(nodes, 1)
 
     def _chunks(self) -> Iterator[slice]:
-        work, row, entry = self._plan.work, self._sizes.row(self._x.element_size()), self._sizes.entry
+        work, row, entry = self._plan.work, self._row, self._sizes.entry
         if entry:
-            return row_chunks(self._adj.attention.rowptr, max(work // 2 // row, 1), work // 2 // entry)
-        read = work // 2 // READ_ENTRY if isinstance(self._adj, StoredAdjacency) else None
-        return row_chunks(self._computed.rowptr, max(work // (2 if read else 1) // row, 1), read)
+            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // entry)
+        read = work // 2 // READ_ENTRY if self._adj.by_rows else None
+        return row_chunks(self._required.rowptr, max(work // (2 if read else 1) // row, 1), read)
 
     def _input_chunks(self) -> Iterator[slice]:
-        if self._computed.own is None:
+        if self._required.own is None:
             return self._chunks()
-        rows = max(self._plan.work // self._sizes.row(self._x.element_size()), 1)
-        starts = range(0, self._computed.inputs, rows)
-        return (slice(start, min(start + rows, self._computed.inputs)) for start in starts)
-
-
-def _rows_at(h: Features, places: Tensor) -> Tensor:
-    """Return the rows of some places, ascending, of features that are not sparse; read in a few large pieces."""
-    pieces, start = [], 0
-    while start < len(places):
-        first = int(places[start])
-        stop = int(torch.searchsorted(places, first + _WINDOW))
-        block = h.rows(slice(first, int(places[stop - 1]) + 1))
-        assert isinstance(block, Tensor)
-        pieces.append(block.index_select(0, places[start:stop] - first))
-        start = stop
-    return torch.cat(pieces) if pieces else cast(Tensor, h.rows(slice(0, 0)))
+        return row_pieces(self._required.inputs, self._row, self._plan.work)

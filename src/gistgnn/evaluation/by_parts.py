@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import WORK, Budget, Costs
+from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
 from gistgnn.evaluation.predictions import Output
+from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
-from gistgnn.sampling.cluster_ranges import ClusterRanges, Renumbered, StoredRanges
+from gistgnn.sampling.cluster_ranges import ClusterRanges
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
 
@@ -62,9 +63,9 @@ class ByParts:
         if sample is not None:
             self.nodes, self._scored = self._count(batch, chosen)
         self._graph, edges = _ranges(batch, self._clusters)
-        size = 2 * count * features * batch.x.element_size() + 40 * edges  # features, their products, operators
+        size = 2 * count * features * batch.dtype.itemsize + 40 * edges  # features, their products, operators
         share = len(chosen) / len(self._clusters)
-        self._cached = list(self._batches()) if share * size < available_bytes(batch.x.device) // 4 else None
+        self._cached = list(self._batches()) if share * size < available_bytes(batch.device) // 4 else None
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -93,7 +94,7 @@ class ByParts:
         """Return the mask [N] of the nodes in the sample, and how many nodes of each split it has."""
         sampled = torch.zeros(len(self._clusters), dtype=torch.bool)
         sampled[torch.from_numpy(chosen)] = True
-        nodes = sampled[self.parts].to(batch.x.device)
+        nodes = sampled[self.parts].to(batch.device)
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
             sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
@@ -120,16 +121,25 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
 def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     """Return the parts without the edges between them, and at most how many edges they have."""
     unlabelled = replace(
-        batch, y=torch.empty(len(batch.x), 0, device=batch.x.device), product=None, sparse=batch.is_sparse
+        batch, y=torch.empty(len(batch.x), 0, device=batch.device), product=None, sparse=batch.is_sparse
     )
-    if batch.is_stored:
-        return StoredRanges(unlabelled, precompute=False, alone=True), batch.adj.num_edges
-    inside, kept = batch.adj.pattern.to(torch.device("cpu")).within(clusters.assignment)
+    if batch.cluster_ptr is not None:
+        return ClusterRanges(unlabelled, batch.cluster_ptr, precompute=False, alone=True), batch.adj.num_edges
+    inside, kept = _within(batch.csr, clusters.assignment)
     data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
-    return Renumbered(replace(unlabelled, edges=inside, edge_data=data), clusters, precompute=False), inside.nnz
+    part = replace(unlabelled, edges=inside, edge_data=data)
+    return ClusterRanges.renumbered(part, clusters, precompute=False), inside.num_edges
 
 
-def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
+def _within(edges: CSR, part: Tensor) -> tuple[CSR, Tensor]:
+    """Return the edges that stay within a part of the graph, and the mask [E] of them. ``part``: [N] integers."""
+    part = part.to(edges.col.dtype)
+    keep = part.index_select(0, edges.col) == edges.repeated(part)
+    before = torch.cat([edges.rowptr.new_zeros(1), keep.cumsum(0, dtype=edges.rowptr.dtype)])
+    return CSR(before.index_select(0, edges.rowptr), edges.col[keep], edges.shape), keep
+
+
+def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
     """Return how many nodes one forward pass of a model should take, at least 1.
 
     A model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part at a time,
@@ -138,9 +148,10 @@ def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget) -> int:
     gnn = as_gnn(model)
     if gnn is None:
         return 1
-    size, degree = batch.x.element_size(), batch.adj.num_edges / batch.x.shape[0] + 1
-    layers = Costs(gnn, batch, largest_cached=0).layers
-    node = max(layer.row(size) + degree * 3 * size * layer.heads for layer in layers)
+    graph = GraphShape.of(batch)
+    degree = graph.edges / graph.nodes + 1
+    layers = Costs(gnn, graph, largest_cached=0).layers
+    node = max(layer.row(graph.size) + degree * 3 * graph.size * layer.heads for layer in layers)
     return max(int(min(WORK, budget.compute) / (node + _ENTRY * degree)), 1)
 
 

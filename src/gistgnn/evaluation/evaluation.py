@@ -14,8 +14,8 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.needed import computed_nodes
 from gistgnn.evaluation.predictions import Output
+from gistgnn.evaluation.required_nodes import required_nodes
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, forward
@@ -161,7 +161,7 @@ class Evaluation:
             gnn.check_input(batch.x)
         if self.parts is not None:
             with torch.no_grad():
-                at_once = nodes_at_once(model, batch, self._budget(batch.x.device))
+                at_once = nodes_at_once(model, batch, self._budget(batch.device))
             return ByParts(batch, self.parts, seed, self.sample, at_once)
         if gnn is None and self.method == "layers":
             raise InputError(
@@ -171,10 +171,10 @@ class Evaluation:
         if gnn is None or self.method == "whole":
             return WholeGraph(batch)
         with torch.no_grad():
-            budget = self._budget(batch.x.device)
+            budget = self._budget(batch.device)
             if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
                 return WholeGraph(batch)
-            return ByLayers(batch, plan_layers(gnn, batch, budget), computed_nodes(gnn, batch.adj, wanted))
+            return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn, batch.adj, wanted))
 
     def _budget(self, device: torch.device) -> Budget:
         devices = [torch.device("cpu")] + [device] * (device.type != "cpu")

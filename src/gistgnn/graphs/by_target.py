@@ -44,6 +44,8 @@ class GraphByTarget(Graph):
     @property
     def held_bytes(self) -> int:
         """Bytes of all tensors."""
+        if self.cluster_ptr is not None and self.folder is not None:
+            return sum(mask.nbytes for mask in (self.train, self.val, self.test))
         held = (self.x, self.y, self.train, self.val, self.test, self._held.rowptr, self._held.col)
         return sum(tensor.nbytes for tensor in (*held, *self.edge_data.values()))
 
@@ -67,9 +69,9 @@ class GraphByTarget(Graph):
 
     def to(self, device: torch.device | str) -> GraphByTarget:
         """Return the graph with every tensor on ``device``. Tensors that are already there are not copied."""
-        names = ("x", "y", "train", "val", "test")
-        tensors = {name: getattr(self, name) for name in names} | self.edge_data
-        return self._like({name: tensor.to(device) for name, tensor in tensors.items()}, self._held.to(device))
+        names = ("y", "train", "val", "test") if self.folder else ("x", "y", "train", "val", "test", *self.edge_data)
+        held = self._held if self.folder else self._held.to(device)
+        return self._like({name: getattr(self, name).to(device) for name in names}, held)
 
     def _like(self, changes: dict[str, Any], held: CSR) -> GraphByTarget:
         return GraphByTarget(edge_index=held, **self._values() | changes)

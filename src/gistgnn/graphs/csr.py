@@ -1,9 +1,10 @@
-"""`CSR`: the edges of a graph by target."""
+"""`CSR`: the places of a sparse matrix's entries, without values; the edges of a graph by target."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,22 +12,36 @@ import torch
 import xxhash
 from torch import Tensor
 
+from gistgnn.errors import InputError
 from gistgnn.utils.tensor_bytes import bytes_of
+from gistgnn.utils.transfer import to_device
 
-_PIECE = 2**22  # edges
+# torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a
+# later product would affect other threads.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+torch.sparse_csr_tensor([0], [], [], (0, 0), device="cpu", check_invariants=False)
+
+_PIECE = 2**22  # edges that are hashed at once
 
 
-@dataclass(frozen=True, eq=False)
 class CSR:
-    """The edges of a graph by target: the sources of the edges into node i are ``col[rowptr[i] : rowptr[i + 1]]``.
+    """The entries of a sparse matrix [R, C], sorted by row; row i has the columns ``col[rowptr[i] : rowptr[i + 1]]``.
 
-    Attributes:
-        rowptr: [N + 1] integers, from 0 to E.
-        col: [E] int32 or int64, the sources, ascending for each target.
+    The edges of a graph are the entries (target, source). Both tensors may be mapped from files. An entry may occur
+    several times.
+
+    Args:
+        rowptr: [R + 1] integers, from 0 to nnz.
+        col: [nnz] int32 or int64.
+        shape: (R, C); None: the matrix is square.
+        loops: the number of entries (i, i); None: not known without asking a GPU.
     """
 
-    rowptr: Tensor
-    col: Tensor
+    def __init__(
+        self, rowptr: Tensor, col: Tensor, shape: tuple[int, int] | None = None, loops: int | None = None
+    ) -> None:
+        self.rowptr, self.col, self._loops = rowptr, col, loops
+        self.shape = shape or (rowptr.numel() - 1, rowptr.numel() - 1)
 
     @classmethod
     def of(cls, edge_index: Tensor, num_nodes: int) -> CSR:
@@ -35,14 +50,50 @@ class CSR:
         rows = torch.arange(num_nodes + 1, device=target.device)
         return cls(torch.searchsorted(target.contiguous(), rows), source)
 
+    @classmethod
+    def from_entries(
+        cls, row: Tensor, col: Tensor, shape: tuple[int, int], names: tuple[str, str] = ("row", "column")
+    ) -> tuple[CSR, Tensor | None]:
+        """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted.
+
+        Entries of one row keep their order.
+
+        Args:
+            row: [nnz] integers.
+            col: [nnz] integers.
+            shape: (R, C).
+            names: of rows and columns in errors.
+
+        Raises:
+            InputError: the indices are not two integer vectors of one length, or do not fit the shape.
+        """
+        _check_indices(row, shape[0], names[0])
+        _check_indices(col, shape[1], names[1])
+        if row.shape != col.shape:
+            raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
+        dtype = index_dtype(*shape, row.numel())
+        row, col, order = row.to(dtype), col.to(dtype), None
+        if not bool((row[1:] >= row[:-1]).all()):
+            row, order = torch.sort(row, stable=True)
+            col = col.index_select(0, order)
+        return cls.from_sorted(row, col, shape), order
+
+    @classmethod
+    def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> CSR:
+        """Return valid entries that are sorted by row. ``row``, ``col``: [nnz]."""
+        dtype = index_dtype(*shape, row.numel())
+        rows = torch.arange(shape[0] + 1, dtype=row.dtype, device=row.device)
+        rowptr = torch.searchsorted(row.contiguous(), rows, out_int32=dtype == torch.int32)
+        return cls(rowptr, col.to(dtype), shape)
+
     @property
     def num_nodes(self) -> int:
-        """N."""
-        return self.rowptr.numel() - 1
+        """R, the nodes of a graph."""
+        return self.shape[0]
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """The number of entries, E."""
         return self.col.numel()
 
     @property
@@ -51,13 +102,27 @@ class CSR:
         return self.rowptr.nbytes + self.col.nbytes
 
     def targets(self) -> Tensor:
-        """Return the target of every edge: [E], of the type of `col`."""
-        nodes = torch.arange(self.num_nodes, dtype=self.col.dtype, device=self.col.device)
-        return nodes.repeat_interleave(self.rowptr.diff(), output_size=self.num_edges)
+        """Return the row of every entry: [nnz], of the type of `col`."""
+        return self.repeated(torch.arange(self.shape[0], dtype=self.col.dtype, device=self.col.device))
+
+    def repeated(self, values: Tensor) -> Tensor:
+        """Return the value of every entry's row: [nnz], for ``values``: [R]."""
+        return values.repeat_interleave(self.rowptr.diff(), output_size=self.num_edges)
+
+    @cached_property
+    def row(self) -> Tensor:
+        """`targets`, computed once and kept."""
+        return self.targets()
 
     def edge_index(self) -> Tensor:
-        """Return [2, E] int64, the sources above the targets, sorted by (target, source)."""
+        """Return [2, E] int64, the sources above the targets."""
         return torch.stack([self.col.long(), self.targets().long()])
+
+    @cached_property
+    def most_entries(self) -> int:
+        """Entries of the fullest row."""
+        starts = range(0, self.shape[0], _PIECE)
+        return max((int(self.rowptr[start : start + _PIECE + 1].diff().max()) for start in starts), default=0)
 
     def checksum(self, start: int = 0) -> int:
         """Return the checksum of `edge_index`, as `gistgnn.utils.checksums.checksum` does, without making it."""
@@ -77,5 +142,146 @@ class CSR:
             yield np.arange(first, last + 1).repeat(degrees)
 
     def to(self, device: torch.device | str) -> CSR:
-        """Return the edges on another device."""
-        return CSR(self.rowptr.to(device), self.col.to(device))
+        """Return the entries on another device."""
+        device = torch.device(device)
+        if device == self.col.device:
+            return self
+        loops = int(torch.count_nonzero(self.row == self.col)) if self.col.device.type == "cpu" else None
+        return CSR(to_device(self.rowptr, device), to_device(self.col, device), self.shape, loops)
+
+    def with_values(self, value: Tensor) -> Tensor:
+        """Return the torch CSR tensor with these entries and ``value``: [nnz], without a copy."""
+        return torch.sparse_csr_tensor(self.rowptr, self.col, value, self.shape, check_invariants=False)
+
+    def for_products(self) -> CSR:
+        """Return the entries with one type for both tensors, as torch's products want: int32 where the numbers fit."""
+        dtype = index_dtype(*self.shape, self.num_edges)
+        if self.rowptr.dtype == self.col.dtype == dtype:
+            return self
+        return CSR(self.rowptr.to(dtype), self.col.to(dtype), self.shape, self._loops)
+
+    @cached_property
+    def transpose(self) -> tuple[CSR, Tensor]:
+        """The transposed entries, and for each of them its index here: [nnz], int64."""
+        try:
+            return self._transpose_on_cpu()
+        except (RuntimeError, TypeError):  # NumPy cannot read tensors on a GPU, or within a transform of torch.func
+            col, order = torch.sort(self.col, stable=True)
+            return CSR.from_sorted(col, self.row.index_select(0, order), self.shape[::-1]), order
+
+    def _transpose_on_cpu(self) -> tuple[CSR, Tensor]:
+        """Return `transpose` by counting, which takes a quarter of the time of sorting."""
+        from scipy.sparse import csr_array  # loading it takes 0.2 s
+
+        places = np.arange(self.num_edges, dtype=self.col.numpy().dtype)
+        turned = csr_array((places, self.col.numpy(), self.rowptr.numpy()), shape=self.shape).tocsc()
+        rowptr, col, order = (torch.from_numpy(part) for part in (turned.indptr, turned.indices, turned.data))
+        dtype = index_dtype(*self.shape, self.num_edges)
+        return CSR(rowptr.to(dtype), col.to(dtype), self.shape[::-1]), order.long()
+
+    def looped(self, own: Tensor | None = None) -> tuple[CSR, Tensor, Tensor]:
+        """Put one self-loop at the end of every row, and drop those that are given: the self-loops of Ā.
+
+        Args:
+            own: [R], the column of each row's self-loop; None: row i has (i, i).
+
+        Returns:
+            The entries, the index of those that stay (a mask, or places), and their new places.
+        """
+        size = self.shape[0]
+        nodes = torch.arange(size, dtype=self.col.dtype, device=self.col.device)
+        keep = self._off_diagonal(None if own is None else own.to(self.col.dtype))
+        row, col = self.row[keep], self.col[keep]
+        # An entry moves back by one place per earlier row, for that row's self-loop: no second sort.
+        place = torch.arange(row.numel(), device=col.device) + row
+        bounds = torch.searchsorted(row, nodes, right=True) + nodes
+        dtype = index_dtype(*self.shape, row.numel() + size)
+        looped = col.new_empty(row.numel() + size, dtype=dtype)
+        looped[place] = col.to(dtype)
+        looped[bounds] = (nodes if own is None else own).to(dtype)
+        rowptr = torch.cat([bounds.new_zeros(1), bounds + 1]).to(dtype)
+        return CSR(rowptr, looped, self.shape), keep, place
+
+    def _off_diagonal(self, own: Tensor | None) -> Tensor:
+        """Return an index of the entries that are no self-loops: a mask [nnz], or places if it is known how many."""
+        off = (self.row if own is None else own.index_select(0, self.row)) != self.col
+        if self._loops is None:
+            return off
+        # A mask would make the host wait for the GPU, to count them. The others share one place, at the end.
+        count = self.num_edges - self._loops
+        place = torch.where(off, off.cumsum(0) - 1, count)
+        entries = torch.arange(self.num_edges, device=place.device)
+        return entries.new_empty(count + 1).scatter_(0, place, entries)[:count]
+
+    def pieces(self, limit: int) -> Iterator[tuple[CSR, slice]]:
+        """Cut the entries into pieces of at most ``limit`` consecutive ones; yield each with the slice it holds."""
+        for start in range(0, self.num_edges, max(limit, 1)):
+            stop = min(start + limit, self.num_edges)
+            yield CSR(self.rowptr.clamp(start, stop) - start, self.col[start:stop], self.shape), slice(start, stop)
+
+    def rows(self, nodes: slice | Tensor) -> tuple[CSR, slice | Tensor]:
+        """Return some rows, and the entries that they hold: a slice, or indices.
+
+        Args:
+            nodes: consecutive rows, which are a view; or [k] rows in any order, possibly repeated.
+        """
+        if isinstance(nodes, slice):
+            rowptr = self.rowptr[nodes.start : nodes.stop + 1]
+            held = slice(int(rowptr[0]), int(rowptr[-1]))
+            return CSR(rowptr - held.start, self.col[held], (len(rowptr) - 1, self.shape[1])), held
+        starts = self.rowptr.index_select(0, nodes)
+        rowptr = torch.cat([starts.new_zeros(1), (self.rowptr.index_select(0, nodes + 1) - starts).cumsum(0)])
+        rowptr = rowptr.to(self.rowptr.dtype)
+        moved = (starts - rowptr[:-1]).repeat_interleave(rowptr.diff())
+        entries = moved + torch.arange(moved.numel(), dtype=moved.dtype, device=moved.device)
+        return CSR(rowptr, self.col.index_select(0, entries), (nodes.numel(), self.shape[1])), entries
+
+    def top(self, rows: int, columns: int) -> CSR:
+        """Return the first rows; all their entries must be in the first columns."""
+        return CSR(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
+
+
+def index_dtype(*sizes: int) -> torch.dtype:
+    """Return the type of indices, given a matrix's shape and number of entries."""
+    return torch.int32 if max(sizes) < 2**31 else torch.int64
+
+
+def check_sources(col: Tensor, nodes: int) -> None:
+    """Refuse sources of edges that are no nodes: a product would read memory that is not its own.
+
+    Raises:
+        InputError: a number is not from 0 to ``nodes`` - 1; so the file that they are mapped from is damaged.
+    """
+    low, high = map(int, col.aminmax()) if col.numel() else (0, 0)
+    if low < 0 or high >= nodes:
+        raise InputError(
+            f"an edge begins at node {low if low < 0 else high}, expected 0 to {nodes - 1}: the graph's folder is "
+            "damaged; convert the graph again"
+        )
+
+
+def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
+    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a single row.
+
+    ``rowptr``: [R + 1], the start of every row's entries. ``entries`` None: any number.
+    """
+    count, start = len(rowptr) - 1, 0
+    ends = rowptr.cpu().numpy()
+    while start < count:
+        stop = min(start + rows, count)
+        if entries is not None:
+            fits = int(ends.searchsorted(int(ends[start]) + entries, side="right")) - 1
+            stop = max(min(fits, stop), start + 1)
+        yield slice(start, stop)
+        start = stop
+
+
+def _check_indices(index: Tensor, size: int, axis: str) -> None:
+    if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
+        kind = f"{index.dtype} of shape {list(index.shape)}"
+        raise InputError(f"{axis} indices are {kind}: give an int64 or int32 vector [nnz]")
+    if index.numel():
+        low, high = map(int, index.aminmax())
+        if low < 0 or high >= size:
+            wrong = low if low < 0 else high
+            raise InputError(f"{axis} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")

@@ -1,6 +1,7 @@
 """`Graph`: the graph of a node classification task."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ class Graph:
         edge_weight: [E] float32, or None. Edge data reaches a model whose forward has an argument of its name.
         edge_attr: [E] or [E, D] features of the edges, float32, or int64 for integers; or None.
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
+        folder: from which x, edges and edge data are mapped; None: they are in memory.
+        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; or None.
     """
 
     x: Tensor
@@ -53,6 +56,8 @@ class Graph:
     edge_weight: Tensor | None = None
     edge_attr: Tensor | None = None
     edge_type: Tensor | None = None
+    folder: Path | None = None
+    cluster_ptr: Tensor | None = None
 
     @classmethod
     def build(
@@ -99,7 +104,8 @@ class Graph:
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
         edges, data = check_edge_data(edge_index, given, features.shape[0])
         masks = check_splits({"train": train, "val": val, "test": test}, labels)
-        graph = cls(features, edges, labels, **masks, num_classes=classes, name=name, regression=regression, **data)
+        values: dict[str, Any] = {**masks, **data}
+        graph = cls(features, edges, labels, num_classes=classes, name=name, regression=regression, **values)
         return graph.to(features.device)
 
     @classmethod
@@ -161,7 +167,7 @@ class Graph:
     @property
     def num_clusters(self) -> int | None:
         """The number of clusters that the nodes are in the order of, in a folder of clusters; None: they are not."""
-        return None
+        return None if self.cluster_ptr is None else len(self.cluster_ptr) - 1
 
     @property
     def held_bytes(self) -> int:

@@ -9,7 +9,6 @@ import torch
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph
 from gistgnn.graphs.on_disk.sizes import StoredSizes
 from gistgnn.graphs.standardise import sample_of
 
@@ -61,7 +60,7 @@ class GraphSizes:
             nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
             scored=int(graph.val.sum()) + int(graph.test.sum()),
             by_target=isinstance(graph.edges, CSR),
-            stored=StoredSizes.of(graph) if isinstance(graph, ClusteredGraph) else None,
+            stored=StoredSizes.of(graph) if graph.folder is not None else None,
         )
 
     @classmethod

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.derived import derived
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.on_disk.features import StoredFeatures
 from gistgnn.io.tensors import read_tensors, write_tensors
 from gistgnn.io.whole_files import replacing
+from gistgnn.utils.checksums import checksum
 
 WORDS_BELOW = 0.1  # share of features that are not 0
 _ROWS = 2**16  # nodes that are read at once
@@ -33,15 +36,15 @@ class Standardisation:
     def of(cls, graph: Graph) -> "Standardisation":
         """Compute mean and standard deviation of a graph's training nodes, some nodes at a time."""
         blocks = graph.train.nonzero().squeeze(1).split(_ROWS)
-        count, first = sum(map(len, blocks)), graph.x[blocks[0][:1]].squeeze(0)
+        count, first = sum(map(len, blocks)), graph.x[blocks[0][:1]].squeeze(0).float()
         total, constant = torch.zeros_like(first, dtype=torch.double), torch.ones_like(first, dtype=torch.bool)
         for nodes in blocks:
-            x = graph.x[nodes]
+            x = graph.x[nodes].float()
             total += x.sum(dim=0, dtype=torch.double)
             constant &= (x == first).all(dim=0)  # rounding may make its standard deviation greater than 0
         mean, squares = total / count, torch.zeros_like(total)
         for nodes in blocks:
-            squares += (graph.x[nodes] - mean).square_().sum(dim=0)
+            squares += (graph.x[nodes].float() - mean).square_().sum(dim=0)
         std = (squares / count).sqrt().to(first.dtype)
         return cls(mean.to(first.dtype), torch.where(constant | (std == 0), 1.0, std))
 
@@ -63,13 +66,19 @@ class Standardisation:
         """
         if x.shape[1] != len(self.mean):
             raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
-        if isinstance(x, StoredFeatures):
-            return x.standardised(self.mean, self.std)
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
 
     def graph(self, graph: Graph) -> Graph:
         """Return the graph with scaled features."""
-        return graph.with_features(self.features(graph.x))
+        if graph.folder is None or graph.cluster_ptr is None:
+            return graph.with_features(self.features(graph.x))
+        x, name = graph.x, f"scaled-{checksum(self.mean):08x}{checksum(self.std):08x}"
+
+        def fill(out: npt.NDArray[np.float32]) -> None:
+            for start in range(0, len(x), _ROWS):
+                out[start : start + _ROWS] = self.features(x[start : start + _ROWS].float()).numpy()
+
+        return graph.with_features(derived(graph.folder, name, (len(x), x.shape[1]), fill))
 
     def save(self, path: Path) -> str:
         """Write a safetensors file, and return its digest; an existing file is replaced in one step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
 from typing import Any, Literal
@@ -11,18 +11,26 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.nn.pattern import Pattern
+from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, with_self, without_zeros
 
 Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
 
+ENTRIES = 2**20
+"""Entries of an operator that are computed at once, where the whole is not."""
+
+ROWS = 2**16
+"""Rows likewise, at most: where nodes have few edges, the product of many rows would be large."""
+
 
 class Adjacency:
     """The structure of a graph or a batch, with the operators that layers multiply by.
 
-    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it.
+    Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it. A graph
+    that is larger than memory is used ``by_rows``: only numbers of nodes are kept, and `rows` computes some rows of an
+    operator from them, whenever it is called. The values are the same bit for bit.
 
     Args:
         edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
@@ -31,7 +39,9 @@ class Adjacency:
         edge_weight: [E], of the edges; None: 1. It is a constant, without a gradient.
 
     Attributes:
+        pattern: [N, N], the entries (target, source).
         edge_weight: [E], in the order of the pattern's entries; None: 1.
+        by_rows: operators are not kept.
 
     Raises:
         InputError: ``edge_index`` is not an integer tensor [2, E], or contains a node outside 0..N-1; or
@@ -39,6 +49,7 @@ class Adjacency:
     """
 
     edge_weight: Tensor | None = None
+    by_rows = False
 
     def __init__(
         self,
@@ -50,7 +61,7 @@ class Adjacency:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
         source, target = edge_index
-        self.pattern, order = Pattern.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
+        self.pattern, order = CSR.from_entries(target, source, (num_nodes, num_nodes), names=("target", "source"))
         self.dtype = dtype
         if edge_weight is not None:
             if edge_weight.shape != source.shape:
@@ -61,15 +72,20 @@ class Adjacency:
         self.cache_products(None)
 
     @classmethod
-    def from_pattern(
-        cls, pattern: Pattern, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+    def from_csr(
+        cls,
+        edges: CSR,
+        dtype: torch.dtype = torch.float32,
+        edge_weight: Tensor | None = None,
+        *,
+        by_rows: bool = False,
     ) -> Adjacency:
-        """Return the graph whose edges are the entries (target, source) of ``pattern``: [N, N], without a copy.
+        """Return the graph whose edges are the entries (target, source) of ``edges``: [N, N], without a copy.
 
-        ``edge_weight``: [nnz], in the pattern's order; None: 1.
+        ``edge_weight``: [E], in the order of the entries; None: 1.
         """
         adjacency = cls.__new__(cls)
-        adjacency.pattern, adjacency.dtype = pattern, dtype
+        adjacency.pattern, adjacency.dtype, adjacency.by_rows = edges, dtype, by_rows
         adjacency.edge_weight = None if edge_weight is None else edge_weight.to(dtype)
         adjacency.cache_products(None)
         return adjacency
@@ -136,7 +152,7 @@ class Adjacency:
     @property
     def num_edges(self) -> int:
         """E, with the given self-loops."""
-        return self.pattern.nnz
+        return self.pattern.num_edges
 
     @property
     def device(self) -> torch.device:
@@ -149,38 +165,89 @@ class Adjacency:
 
         With weights, A holds them, and a given self-loop keeps its own.
         """
-        if self.edge_weight is not None:
-            return self._weighted_gcn(self.edge_weight)
-        pattern = self.attention
-        scale = pattern.rowptr.diff().to(self.dtype).rsqrt()
-        return SparseMatrix.from_pattern(pattern, pattern.repeated(scale).mul_(scale.index_select(0, pattern.col)))
-
-    def _weighted_gcn(self, weight: Tensor) -> SparseMatrix:
-        check_weights(weight)
-        pattern, value = looped(self.pattern, weight, loop_weights(self.pattern, weight))
-        scale = without_zeros(row_sums(pattern, value)).rsqrt()
-        value.mul_(scale.index_select(0, pattern.row)).mul_(scale.index_select(0, pattern.col))
-        return SparseMatrix.from_pattern(pattern, value)
+        pattern, weight = self._looped(None)
+        scale = self._scale_of(pattern, weight)
+        return _normalised(pattern, weight, scale, scale)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without incoming edges."""
-        if self.edge_weight is not None:
-            check_weights(self.edge_weight)
-            scale = without_zeros(row_sums(self.pattern, self.edge_weight)).reciprocal()
-            return SparseMatrix.from_pattern(self.pattern, self.edge_weight * scale.index_select(0, self.pattern.row))
-        scale = self.pattern.rowptr.diff().to(self.dtype).reciprocal()
-        return SparseMatrix.from_pattern(self.pattern, self.pattern.repeated(scale))
+        return self._mean(None)
 
     @cached_property
     def sum(self) -> SparseMatrix:
         """A + I: [N, N], the (weighted) sum over the incoming edges, and the node itself."""
-        return with_self(self.pattern, self.edge_weight, self.dtype)
+        return self._sum(None)
 
     @cached_property
-    def attention(self) -> Pattern:
+    def attention(self) -> CSR:
         """The entries (target, source) that attention runs over: the edges, and every node with itself once."""
-        return self.pattern.with_self_loops()
+        return self.pattern.for_products().looped()[0]
+
+    def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
+        """Return some rows of an operator: [k, N]. ``nodes``: consecutive ones, or [k] by number."""
+        if not self.by_rows:
+            whole: SparseMatrix = getattr(self, operator)
+            return whole.rows(nodes)
+        if operator == "gcn":
+            return _normalised(*self._looped(nodes), self._scale[nodes], self._scale)
+        return self._mean(nodes) if operator == "mean" else self._sum(nodes)
+
+    def attention_rows(self, nodes: slice) -> CSR:
+        """Return some rows of `attention`: [k, N]."""
+        return self._looped(nodes)[0] if self.by_rows else self.attention.rows(nodes)[0]
+
+    @cached_property
+    def attention_rowptr(self) -> Tensor:
+        """Where the rows of `attention` begin: [N + 1]."""
+        if not self.by_rows:
+            return self.attention.rowptr
+        degrees = [self.attention_rows(nodes).rowptr.diff().long() for nodes in self.chunks()]
+        return torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum_(0)
+
+    def chunks(self) -> Iterator[slice]:
+        """Yield at most `ROWS` consecutive rows with at most `ENTRIES` edges, or one row."""
+        return row_chunks(self.pattern.rowptr, ROWS, ENTRIES)
+
+    @cached_property
+    def _scale(self) -> Tensor:
+        """D̃^-1/2: [N]."""
+        return torch.cat([self._scale_of(*self._looped(nodes)) for nodes in self.chunks()])
+
+    def _scale_of(self, pattern: CSR, weight: Tensor | None) -> Tensor:
+        """Return D̃^-1/2 of the rows of A + I: [k]."""
+        degrees = pattern.rowptr.diff().to(self.dtype) if weight is None else without_zeros(row_sums(pattern, weight))
+        return degrees.rsqrt()
+
+    def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
+        """Return some rows of A, their weights, and these nodes by number; the last is None for all nodes."""
+        if nodes is None:
+            return self.pattern.for_products(), self.edge_weight, None
+        pattern, entries = self.pattern.rows(nodes)
+        check_sources(pattern.col, self.num_nodes)
+        own = torch.arange(nodes.start, nodes.stop) if isinstance(nodes, slice) else nodes
+        return pattern.for_products(), None if self.edge_weight is None else self.edge_weight[entries], own
+
+    def _looped(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None]:
+        """Return some rows of A + I, and their weights; None: 1."""
+        pattern, weight, own = self._entries(nodes)
+        if weight is None:
+            return self.attention if nodes is None else pattern.looped(own)[0], None
+        check_weights(weight)
+        return looped(pattern, weight, loop_weights(pattern, weight, own), own)
+
+    def _mean(self, nodes: slice | Tensor | None) -> SparseMatrix:
+        pattern, weight, _ = self._entries(nodes)
+        if weight is None:
+            scale = pattern.rowptr.diff().to(self.dtype).reciprocal()
+            return SparseMatrix.from_pattern(pattern, pattern.repeated(scale))
+        check_weights(weight)
+        scale = without_zeros(row_sums(pattern, weight)).reciprocal()
+        return SparseMatrix.from_pattern(pattern, weight * pattern.repeated(scale))
+
+    def _sum(self, nodes: slice | Tensor | None) -> SparseMatrix:
+        pattern, weight, own = self._entries(nodes)
+        return with_self(pattern, weight, self.dtype, own)
 
     def to(self, *args: Any, **kwargs: Any) -> Adjacency:
         """Return the graph on another device or with another dtype; arguments as for ``Tensor.to``."""
@@ -188,10 +255,23 @@ class Adjacency:
         if like.dtype == self.dtype and like.device == self.device:
             return self
         weight = None if self.edge_weight is None else self.edge_weight.to(like.device)
-        return Adjacency.from_pattern(self.pattern.to(like.device), like.dtype, weight)
+        return Adjacency.from_csr(self.pattern.to(like.device), like.dtype, weight, by_rows=self.by_rows)
 
     def __repr__(self) -> str:
         return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"
+
+
+def _normalised(pattern: CSR, weight: Tensor | None, own: Tensor, scale: Tensor) -> SparseMatrix:
+    """Return rows of D̃^-1/2 (A + I) D̃^-1/2.
+
+    Args:
+        pattern: rows of A + I, [k, N].
+        weight: [nnz], which is overwritten; None: 1.
+        own: [k], the scale of these rows.
+        scale: [N], of all nodes.
+    """
+    value = pattern.repeated(own) if weight is None else weight.mul_(pattern.repeated(own))
+    return SparseMatrix.from_pattern(pattern, value.mul_(scale.index_select(0, pattern.col)))
 
 
 def as_adjacency(adj: Adjacency | Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Adjacency:

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from gistgnn.nn.blocks import blocks
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.dropout import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
-from gistgnn.nn.pattern import Pattern
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
 PIECE = 2**20  # numbers of the features of entries that are held at once: a few fit into a processor's cache
@@ -22,7 +21,7 @@ LARGEST_SCORE = 40.0  # exp needs no shift: exp(±40), and sums and quotients of
 TINY = 1e-30  # below every denominator of a row with entries
 
 
-def edge_scores(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> Tensor:
+def edge_scores(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> Tensor:
     """Compute LeakyReLU(source[j] + target[i]) at every entry (i, j), for every head.
 
     ``source``: [heads, C] and ``target``: [heads, R] are the columns' and the rows' share of the score. The result is
@@ -31,7 +30,7 @@ def edge_scores(source: Tensor, target: Tensor, pattern: Pattern, slope: float) 
     return _all_heads(_Scores, (_to_float(source), _to_float(target)), pattern, slope)
 
 
-def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern, slope: float) -> Tensor:
+def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
     """Compute ⟨a, LeakyReLU(source[j] + target[i])⟩ at every entry (i, j), for every head.
 
     ``source``: [C, heads·d] and ``target``: [R, heads·d] are features, the channels of one head side by side;
@@ -41,7 +40,7 @@ def dynamic_scores(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pat
     return scores
 
 
-def attend(features: Tensor, scores: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+def attend(features: Tensor, scores: Tensor, pattern: CSR, dropout: float = 0.0) -> Tensor:
     """Sum every head's features over each row's entries, weighted by the softmax of the head's scores in the row.
 
     Args:
@@ -54,15 +53,15 @@ def attend(features: Tensor, scores: Tensor, pattern: Pattern, dropout: float = 
         [R, heads·d], differentiable once in ``features`` and ``scores``. A row without entries is zero.
     """
     by_head = _to_float(features).unflatten(1, (len(scores), features.shape[1] // len(scores))).transpose(0, 1)
-    if 1 < len(scores) <= TOGETHER // max(pattern.nnz, 1):  # otherwise a product reads columns of a larger tensor
+    if 1 < len(scores) <= TOGETHER // max(pattern.num_edges, 1):  # otherwise a product reads columns of a larger tensor
         by_head = by_head.contiguous()
     out = _all_heads(_Attend, (by_head, _to_float(scores)), pattern, dropout)
     return out.transpose(0, 1).reshape(pattern.shape[0], features.shape[1])
 
 
-def _all_heads(function: type[_Together], tensors: tuple[Tensor, ...], pattern: Pattern, setting: float) -> Tensor:
+def _all_heads(function: type[_Together], tensors: tuple[Tensor, ...], pattern: CSR, setting: float) -> Tensor:
     """Apply a function of tensors [heads, ...] to as many heads together as fit."""
-    together = max(TOGETHER // max(pattern.nnz, 1), 1)
+    together = max(TOGETHER // max(pattern.num_edges, 1), 1)
     groups = zip(*(x.split(together) for x in tensors), strict=True) if together < len(tensors[0]) else [tensors]
     each: list[Tensor] = [function.apply(*group, pattern, setting)[0] for group in groups]
     return each[0] if len(each) == 1 else torch.cat(each)
@@ -81,7 +80,7 @@ class _Together(Function):
 
     @classmethod
     def vmap(
-        cls, info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, pattern: Pattern, setting: float
+        cls, info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, pattern: CSR, setting: float
     ) -> tuple[tuple[Tensor], tuple[int]]:
         sizes = info.batch_size, (a if in_dims[0] is None else a.select(in_dims[0], 0)).shape[0]
         stacked = [
@@ -95,12 +94,12 @@ class _Scores(_Together):
     """Saves only its result for the backward pass: LeakyReLU keeps the sign."""
 
     @staticmethod
-    def forward(source: Tensor, target: Tensor, pattern: Pattern, slope: float) -> tuple[Tensor]:
+    def forward(source: Tensor, target: Tensor, pattern: CSR, slope: float) -> tuple[Tensor]:
         out = source.index_select(1, pattern.col).add_(target.index_select(1, pattern.row))
         return (F.leaky_relu_(out, slope),)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: tuple[Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor]) -> None:
         ctx.pattern, ctx.slope = inputs[2:]
         ctx.save_for_backward(*output)
 
@@ -125,8 +124,8 @@ class _Dynamic(Function):
         return torch.stack([cls.apply(*member) for member in members]), 0
 
     @staticmethod
-    def forward(source: Tensor, target: Tensor, vectors: Tensor, pattern: Pattern, slope: float) -> Tensor:
-        out, heads = source.new_empty(len(vectors), pattern.nnz), len(vectors)
+    def forward(source: Tensor, target: Tensor, vectors: Tensor, pattern: CSR, slope: float) -> Tensor:
+        out, heads = source.new_empty(len(vectors), pattern.num_edges), len(vectors)
         for head, (left, right) in enumerate(zip(source.chunk(heads, 1), target.chunk(heads, 1), strict=True)):
             for entries in _pieces(pattern, left.shape[1]):
                 features = F.leaky_relu_(_sums_at(left, right, pattern, entries), slope)
@@ -134,7 +133,7 @@ class _Dynamic(Function):
         return out
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Pattern, float], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, CSR, float], output: Tensor) -> None:
         *tensors, ctx.pattern, ctx.slope = inputs
         ctx.save_for_backward(*tensors)
 
@@ -142,7 +141,7 @@ class _Dynamic(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         inputs: tuple[Tensor, ...] = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
+        pattern: CSR = ctx.pattern
         source, target, vectors = (torch.zeros_like(x) for x in inputs)
         parts = [x.chunk(len(vectors), 1) for x in (*inputs[:2], source, target)]
         for head, (left, right, to_left, to_right) in enumerate(zip(*parts, strict=True)):
@@ -164,7 +163,7 @@ class _Attend(_Together):
     """
 
     @staticmethod
-    def forward(features: Tensor, scores: Tensor, pattern: Pattern, dropout: float) -> tuple[Tensor, ...]:
+    def forward(features: Tensor, scores: Tensor, pattern: CSR, dropout: float) -> tuple[Tensor, ...]:
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
         used = weights * _kept(weights, dropout) if dropout else weights
@@ -172,7 +171,7 @@ class _Attend(_Together):
         return out, weights, used, scale
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pattern, float], output: tuple[Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, CSR, float], output: tuple[Tensor, ...]) -> None:
         features, _, ctx.pattern, ctx.dropout = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # no zeros as the gradients of what only backward needs
@@ -184,7 +183,7 @@ class _Attend(_Together):
         if grad is None:
             return None, None, None, None
         features, out, weights, used, scale = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
+        pattern: CSR = ctx.pattern
         factor, grad = _scale(ctx.dropout), torch.mul(grad, scale, out=torch.empty_like(out))
         to_features = to_scores = None
         if ctx.needs_input_grad[0]:
@@ -197,7 +196,7 @@ class _Attend(_Together):
         return to_features, to_scores, None, None
 
 
-def _exponentials(scores: Tensor, pattern: Pattern) -> Tensor:
+def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
     """Return exp(scores), or where they are large exp(scores − the largest of the row and head): [heads, nnz]."""
     if scores.device.type == "cpu" and scores.numel():  # elsewhere reading the extremes would wait for the device
         low, high = scores.aminmax()
@@ -221,38 +220,53 @@ def _scale(dropout: float) -> float:
     return scale_of(rounded(dropout))
 
 
-def _pieces(pattern: Pattern, width: int) -> Iterator[slice]:
+def _pieces(pattern: CSR, width: int) -> Iterator[slice]:
     """Yield consecutive entries whose ``width`` features take a few megabytes."""
     size = max(PIECE // width, 1)
-    return (slice(start, min(start + size, pattern.nnz)) for start in range(0, pattern.nnz, size))
+    return (slice(start, min(start + size, pattern.num_edges)) for start in range(0, pattern.num_edges, size))
 
 
-def _sums_at(source: Tensor, target: Tensor, pattern: Pattern, entries: slice) -> Tensor:
+def _sums_at(source: Tensor, target: Tensor, pattern: CSR, entries: slice) -> Tensor:
     """Return source[j] + target[i] at some entries (i, j): [n, d]."""
     return source.index_select(0, pattern.col[entries]).add_(target.index_select(0, pattern.row[entries]))
 
 
-def _row_sums(pattern: Pattern, x: Tensor) -> Tensor:
+def _on_diagonal(pattern: CSR, count: int) -> CSR:
+    """Return ``count`` copies of a pattern along a diagonal, computed once: one product then serves all heads."""
+    if count == 1:
+        return pattern
+    kept: dict[int, CSR] = pattern.__dict__.setdefault("_on_diagonal", {})
+    if count not in kept:
+        shape = (count * pattern.shape[0], count * pattern.shape[1])
+        dtype = index_dtype(*shape, count * pattern.num_edges)
+        copies = torch.arange(count, dtype=dtype, device=pattern.col.device).unsqueeze(1)
+        rowptr = (pattern.rowptr[1:].to(dtype) + copies * pattern.num_edges).view(-1)
+        col = (pattern.col.to(dtype) + copies * pattern.shape[1]).view(-1)
+        kept[count] = CSR(torch.cat([rowptr.new_zeros(1), rowptr]), col, shape)
+    return kept[count]
+
+
+def _row_sums(pattern: CSR, x: Tensor) -> Tensor:
     """Sum every head's ``x``: [heads, nnz] over each row's entries: [heads, R]."""
-    every = blocks(pattern, len(x))
-    return torch.mv(every.csr(x.view(-1)), x.new_ones(every.shape[1])).view(len(x), pattern.shape[0])
+    every = _on_diagonal(pattern, len(x))
+    return torch.mv(every.with_values(x.view(-1)), x.new_ones(every.shape[1])).view(len(x), pattern.shape[0])
 
 
-def _product(pattern: Pattern, value: Tensor, h: Tensor, factor: float) -> Tensor:
+def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
     """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a number."""
-    every, (heads, _, d) = blocks(pattern, len(value)), h.shape
+    every, (heads, _, d) = _on_diagonal(pattern, len(value)), h.shape
     out = h.new_empty(every.shape[0], d)
-    out.addmm_(every.csr(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor)
+    out.addmm_(every.with_values(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor)
     return out.view(heads, pattern.shape[0], d)
 
 
-def _sampled(pattern: Pattern, left: Tensor, right: Tensor, factor: float) -> Tensor:
+def _sampled(pattern: CSR, left: Tensor, right: Tensor, factor: float) -> Tensor:
     """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to [heads, nnz]."""
-    every = blocks(pattern, len(left))
-    out = left.new_zeros(every.nnz)
+    every = _on_diagonal(pattern, len(left))
+    out = left.new_zeros(every.num_edges)
     # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
     for piece, entries in every.pieces(every.shape[0] * every.shape[1]):
-        at = piece.csr(out[entries])
+        at = piece.with_values(out[entries])
         # In place: otherwise torch copies the pattern as well.
         torch.sparse.sampled_addmm(at, left.flatten(0, 1), right.flatten(0, 1).t(), alpha=factor, out=at)
-    return out.view(len(left), pattern.nnz)
+    return out.view(len(left), pattern.num_edges)

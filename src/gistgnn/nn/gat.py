@@ -60,7 +60,7 @@ class GATLayer(Layer):
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
         """Return some nodes' sums, for columns that may cut heads in parts."""
-        pattern, _ = adj.attention.rows(nodes)
+        pattern = adj.attention_rows(nodes).to(z.device)
         out = z.new_empty(nodes.stop - nodes.start, z.shape[1])
         for head in range(columns.start // self.width, -(-columns.stop // self.width)):
             start, stop = head * self.width - columns.start, (head + 1) * self.width - columns.start

@@ -55,7 +55,7 @@ class GATv2Layer(Layer):
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
         """Return some nodes' sums, given all columns of the messages."""
-        pattern, _ = adj.attention.rows(nodes)
+        pattern = adj.attention_rows(nodes).to(z.device)
         out = z.new_empty(nodes.stop - nodes.start, z.shape[1] // 2)
         source, target, each = ((x.chunk(self.heads, dim=1)) for x in (*z.chunk(2, dim=1), out))
         for own, other, vector, part in zip(source, target, self.attention.split(1), each, strict=True):

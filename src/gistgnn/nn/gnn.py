@@ -94,8 +94,7 @@ class Propagation(Layer):
 
     def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
         """Return some rows of Ā times some columns of Z."""
-        operator: SparseMatrix = getattr(adj, self.operator)
-        return operator.rows(nodes) @ z
+        return adj.rows(self.operator, nodes).to(z.device) @ z
 
     def is_projected(self, x: Tensor | SparseMatrix, a: Tensor) -> bool:
         """Tell whether ``a`` is Ā (H Wᵀ); otherwise it is Ā H."""

@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_batchedtensor
-from torch._subclasses.fake_tensor import FakeTensor
 
-from gistgnn.nn.pattern import Pattern
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.sparse import SparseMatrix
 
 _SUMS = ("add", "sum", "mean")  # what a layer may do with the messages that a node gets
@@ -64,8 +63,8 @@ class Products:
                 return matrix
         if len(self._known) == _KEPT:
             return None
-        pattern, order = Pattern.from_entries(edges[1], edges[0], (len(self.x), len(self.x)))
-        value = torch.ones(pattern.nnz, device=edges.device) if weight is None else weight.detach()
+        pattern, order = CSR.from_entries(edges[1], edges[0], (len(self.x), len(self.x)))
+        value = torch.ones(pattern.num_edges, device=edges.device) if weight is None else weight.detach()
         value = (value if order is None else value.index_select(0, order)).to(dtype)
         if mean:
             value = value / pattern.rowptr.diff().to(value.dtype).index_select(0, pattern.row)
@@ -98,7 +97,7 @@ def sparse_layers(
         by_name: likewise.
     """
     layers = multiplies(model)
-    if not layers or isinstance(products.x, FakeTensor) or not _same(model, layers, products, positional, by_name):
+    if not layers or not _same(model, layers, products, positional, by_name):
         yield
         return
     with _multiplying(layers, products, positional[1], by_name.get("edge_weight")):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.pattern import Pattern
 from gistgnn.nn.sparse import SparseMatrix
 from gistgnn.nn.weights import looped, row_sums, with_self
 from gistgnn.utils.transfer import to_device
@@ -66,7 +66,7 @@ class SampledAdjacency(Adjacency):
 
     def __init__(
         self,
-        pattern: Pattern,
+        pattern: CSR,
         degrees: Degrees,
         weight: Tensor | None = None,
         *,
@@ -100,12 +100,12 @@ class SampledAdjacency(Adjacency):
     def edge_index(self) -> Tensor:
         """The edges of the first layer: [2, E] int64, row 0 the sources."""
         self._check("takes an edge_index")
-        return torch.stack([self.pattern.col, self.pattern.row]).long()
+        return self.pattern.edge_index()
 
     @cached_property
     def gcn(self) -> SparseMatrix:
         """The estimate of Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1): [N_out, N_in]."""
-        pattern, weight = self._looped
+        pattern, weight = self._with_loops
         scale = self.degrees.looped.rsqrt()
         value = scale.index_select(0, pattern.row).mul_(scale.index_select(0, pattern.col))
         return self._matrix(pattern, value, weight, self.degrees.row_sums)
@@ -127,20 +127,20 @@ class SampledAdjacency(Adjacency):
         return _scaled(matrix, torch.where(plain.isinf(), 0, plain) + 1)
 
     @cached_property
-    def attention(self) -> Pattern:
+    def attention(self) -> CSR:
         """The entries that attention runs over: the edges, and every output node with itself once."""
         self._check("attends")
-        return self._looped[0]
+        return self._with_loops[0]
 
     @cached_property
-    def _looped(self) -> tuple[Pattern, Tensor | None]:
+    def _with_loops(self) -> tuple[CSR, Tensor | None]:
         if self.weight is None:
-            return self.pattern.with_self_loops(), None
+            return self.pattern.looped()[0], None
         loops = self.degrees.loops
         return looped(self.pattern, self.weight, None if loops is None else loops[: self.pattern.shape[0]])
 
     @staticmethod
-    def _matrix(pattern: Pattern, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
+    def _matrix(pattern: CSR, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
         value = value if weight is None else value.mul_(weight)
         matrix = SparseMatrix.from_pattern(pattern, value)
         return matrix if sums is None else _scaled(matrix, sums)

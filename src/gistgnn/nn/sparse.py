@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.function import Function
-from gistgnn.nn.pattern import Pattern
 
 
 class SparseMatrix:
@@ -33,11 +33,11 @@ class SparseMatrix:
         if value.shape != row.shape or not value.is_floating_point():
             kind = f"{value.dtype} of shape {list(value.shape)}"
             raise InputError(f"values are {kind}: give one floating-point value for each of the {row.numel()} entries")
-        self.pattern, order = Pattern.from_entries(row, col, shape)
+        self.pattern, order = CSR.from_entries(row, col, shape)
         self.value = value.detach() if order is None else value.detach().index_select(0, order)
 
     @classmethod
-    def from_pattern(cls, pattern: Pattern, value: Tensor) -> SparseMatrix:
+    def from_pattern(cls, pattern: CSR, value: Tensor) -> SparseMatrix:
         """Return the matrix of ``pattern`` and ``value``: [nnz] in the pattern's order, without a copy."""
         matrix = cls.__new__(cls)
         matrix.pattern, matrix.value = pattern, value
@@ -54,7 +54,7 @@ class SparseMatrix:
     @classmethod
     def from_csr(cls, csr: Tensor) -> SparseMatrix:
         """Return the matrix of a torch CSR tensor, such as `csr`, without a copy."""
-        pattern = Pattern(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
+        pattern = CSR(csr.crow_indices(), csr.col_indices(), (csr.shape[0], csr.shape[1]))
         return cls.from_pattern(pattern, csr.values())
 
     @property
@@ -65,7 +65,7 @@ class SparseMatrix:
     @property
     def nnz(self) -> int:
         """Number of stored entries."""
-        return self.pattern.nnz
+        return self.pattern.num_edges
 
     @property
     def dtype(self) -> torch.dtype:
@@ -80,7 +80,7 @@ class SparseMatrix:
     @cached_property
     def csr(self) -> Tensor:
         """The matrix as a torch CSR tensor, without a copy."""
-        return self.pattern.csr(self.value)
+        return self.pattern.with_values(self.value)
 
     @cached_property
     def _transposed(self) -> SparseMatrix:
@@ -96,17 +96,13 @@ class SparseMatrix:
         value = self.value.to(*args, **kwargs)
         return self if value is self.value else SparseMatrix.from_pattern(self.pattern.to(value.device), value)
 
-    def rows(self, nodes: slice) -> SparseMatrix:
-        """Return the rows from nodes.start to nodes.stop: [n, C], as a view; for all rows, this matrix."""
-        if nodes == slice(0, self.shape[0]):
+    def rows(self, nodes: slice | Tensor) -> SparseMatrix:
+        """Return some rows: consecutive ones, [n, C], as a view; or [k], in any order and possibly repeated."""
+        if isinstance(nodes, slice) and nodes == slice(0, self.shape[0]):
             return self
         pattern, entries = self.pattern.rows(nodes)
-        return SparseMatrix.from_pattern(pattern, self.value[entries])
-
-    def select_rows(self, index: Tensor) -> SparseMatrix:
-        """Return the rows ``index``: [k], in that order and possibly repeated, as a matrix [k, C]."""
-        pattern, entries = self.pattern.select_rows(index)
-        return SparseMatrix.from_pattern(pattern, self.value.index_select(0, entries))
+        value = self.value[entries] if isinstance(entries, slice) else self.value.index_select(0, entries)
+        return SparseMatrix.from_pattern(pattern, value)
 
     def select_columns(self, index: Tensor) -> SparseMatrix:
         """Return the columns ``index``: [k], in that order, as a matrix [R, k].
@@ -125,7 +121,7 @@ class SparseMatrix:
             raise InputError(f"{index.numel()} column indices with repetitions: give every column at most once")
         col = place.index_select(0, self.pattern.col)
         keep = col >= 0
-        pattern = Pattern.from_sorted(self.pattern.row[keep], col[keep], (rows, index.numel()))
+        pattern = CSR.from_sorted(self.pattern.row[keep], col[keep], (rows, index.numel()))
         return SparseMatrix.from_pattern(pattern, self.value[keep])
 
     def to_dense(self) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.nn.pattern import Pattern
+from gistgnn.graphs.csr import CSR
 from gistgnn.nn.sparse import SparseMatrix
 
 
@@ -22,25 +22,37 @@ def check_weights(weight: Tensor) -> None:
         )
 
 
-def row_sums(pattern: Pattern, value: Tensor) -> Tensor:
+def row_sums(pattern: CSR, value: Tensor) -> Tensor:
     """Return the sum of every row's values: [R], for ``value``: [nnz]."""
     return (SparseMatrix.from_pattern(pattern, value) @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
 
 
-def loop_weights(pattern: Pattern, weight: Tensor) -> Tensor:
-    """Return the weight of every row's self-loop: [R]. It is 1 where there is none."""
+def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Tensor:
+    """Return the weight of every row's self-loop: [R]. It is 1 where there is none. ``own`` is as for `CSR.looped`."""
     loops = weight.new_ones(pattern.shape[0])
-    given = pattern.row == pattern.col
+    given = self_loops(pattern, own)
     loops[pattern.row[given].long()] = weight[given]
     return loops
 
 
-def with_self(pattern: Pattern, weight: Tensor | None, dtype: torch.dtype) -> SparseMatrix:
-    """Return A + I: [R, C]. A given self-loop counts beside the 1 of I; ``weight``: [nnz], None: 1."""
-    weight = torch.ones(pattern.nnz, dtype=dtype, device=pattern.col.device) if weight is None else weight
-    given = torch.where(pattern.row == pattern.col, weight, 0)
+def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
+    """Return the mask of the entries that are self-loops: [nnz]. ``own`` is as for `CSR.looped`."""
+    return (pattern.row if own is None else pattern.repeated(own)) == pattern.col
+
+
+def with_self(pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None) -> SparseMatrix:
+    """Return A + I: [R, C]. A given self-loop counts beside the 1 of I.
+
+    Args:
+        pattern: A's entries.
+        weight: [nnz], of them; None: 1.
+        dtype: of the result.
+        own: as for `CSR.looped`.
+    """
+    weight = torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device) if weight is None else weight
+    given = torch.where(self_loops(pattern, own), weight, 0)
     loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, given)
-    return SparseMatrix.from_pattern(*looped(pattern, weight, loops))
+    return SparseMatrix.from_pattern(*looped(pattern, weight, loops, own))
 
 
 def without_zeros(degree: Tensor) -> Tensor:
@@ -48,16 +60,17 @@ def without_zeros(degree: Tensor) -> Tensor:
     return torch.where(degree > 0, degree, torch.inf)
 
 
-def looped(pattern: Pattern, weight: Tensor, loops: Tensor | None = None) -> tuple[Pattern, Tensor]:
-    """Return the pattern with exactly one self-loop in every row, and the weights of its entries.
+def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None) -> tuple[CSR, Tensor]:
+    """Return the entries with exactly one self-loop in every row, and their weights.
 
     Args:
         pattern: [R, C].
         weight: [nnz], of its entries.
         loops: [R], of the self-loops; None: 1.
+        own: as for `CSR.looped`.
     """
-    with_loops, keep, place = pattern.looped()
-    value = weight.new_ones(with_loops.nnz)
+    with_loops, keep, place = pattern.looped(own)
+    value = weight.new_ones(with_loops.num_edges)
     value[place] = weight[keep]
     if loops is not None:
         value[with_loops.rowptr[1:].long() - 1] = loops  # a row's self-loop is its last entry

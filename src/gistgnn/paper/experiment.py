@@ -14,11 +14,11 @@ from gistgnn.compare import tables
 from gistgnn.compare.comparison import compare, with_seeds
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.on_ranks import RunsOnRanks
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
 from gistgnn.io.whole_files import replacing
-from gistgnn.paper.groups import NOTE_ON_WORKERS, Group, machines_of, with_workers, workers_of
+from gistgnn.paper.groups import NOTE_ON_WORKERS, RunGroup, machines_of, with_workers, workers_of
 from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import RunConfig
@@ -37,7 +37,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """A line of a chart; see `gistgnn.report.charts`."""
 
     label: str
@@ -53,13 +53,13 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Chart:
+class CurveChart:
     """A chart of a report."""
 
     title: str
     xlabel: str
     ylabel: str
-    series: Sequence[Series]
+    series: Sequence[Curve]
     logx: bool = False
     logy: bool = False
 
@@ -75,7 +75,7 @@ class Outcome:
     rows: Sequence[Sequence[str]]
     note: str
     verdicts: Sequence[Verdict] = ()
-    charts: Sequence[Chart] = ()
+    charts: Sequence[CurveChart] = ()
     machine: str | None = None
 
 
@@ -134,14 +134,7 @@ class Experiment(ABC):
         return self
 
     def reproduce(
-        self,
-        out: Path,
-        data_root: str,
-        jobs: int,
-        command: str,
-        store: RunStore | None = None,
-        *,
-        trains: bool = True,
+        self, out: Path, data_root: str, jobs: int, command: str, store: RunStore | None = None, *, trains: bool = True
     ) -> Outcome:
         """Run the experiment; write its table (Markdown), its record (JSON) and its report into a directory.
 
@@ -173,8 +166,8 @@ class Experiment(ABC):
         return outcome
 
 
-Key = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
-Part = tuple[list[list[str]], list[Chart]]  # rows of a table, and charts
+GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
+TablePart = tuple[list[list[str]], list[CurveChart]]  # rows of a table, and charts
 
 
 @dataclass(frozen=True)
@@ -184,26 +177,26 @@ class GroupedExperiment(Experiment):
     columns: ClassVar[Sequence[str]]
 
     @abstractmethod
-    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
         """Judge the paper's claims by the groups' results; whatever is needed stands in the groups."""
 
     @abstractmethod
-    def _groups(self) -> Mapping[Key, list[RunConfig]]:
+    def _groups(self) -> Mapping[GroupKey, list[RunConfig]]:
         """Return the runs of each group, the baseline first."""
 
     @abstractmethod
-    def _part(self, key: Key, group: Group) -> Part:
+    def _part(self, key: GroupKey, group: RunGroup) -> TablePart:
         """Return what a group adds to the table and to the charts."""
 
     @abstractmethod
     def _note(self) -> str:
         """Return the note under the table."""
 
-    def _measure(self, key: Key, runs: list[RunConfig], store: RunStore) -> Group:
+    def _measure(self, key: GroupKey, runs: list[RunConfig], store: RunStore) -> RunGroup:
         """Train the runs of a group that are missing, and return the results of all; of ranks, those that there are."""
         there = [run for run in runs if store.offers(with_seeds([run], self.seeds))]
         rows, records = compare(store, there, self.seeds, self.name)
-        return Group(rows, records, workers=workers_of(store, runs, self.seeds, records[0]))
+        return RunGroup(rows, records, workers=workers_of(store, runs, self.seeds, records[0]))
 
     def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
         """Train what is missing of one device's baselines and of the runs on ranks; all ranks call this.
@@ -229,7 +222,7 @@ class GroupedExperiment(Experiment):
             note, machine = f"{note} {NOTE_ON_WORKERS}", machines_of(lines)
         return Outcome(columns, rows, note, self._judge(groups), charts, machine=machine)
 
-    def _judge(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+    def _judge(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
         """Judge the claims by the times of one device, and by those of workers, where all runs are there."""
         verdicts = self.verdicts(groups) if all(group.complete for group in groups.values()) else []
         on_ranks = {key: own for key, group in groups.items() if (own := group.on_ranks())}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from gistgnn.compare.comparison import Row, rows_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.on_ranks import records_on_ranks
+from gistgnn.compare.processes import Record
 from gistgnn.compare.tables import speedup
-from gistgnn.compare.turns import Record
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import duration, mean_sd
 
@@ -101,7 +101,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """The results of runs that took turns on one device, and of those that ranks have trained.
 
     Args:
@@ -143,7 +143,7 @@ class Group:
         """Whether one device has trained all runs."""
         return len(self.rows) == len(self.workers)
 
-    def on_ranks(self) -> Group | None:
+    def on_ranks(self) -> RunGroup | None:
         """Return the results with the times of workers in place of one device's; None if ranks have not trained all.
 
         The baseline is one device's, and our own recipe is not among them.
@@ -156,7 +156,7 @@ class Group:
         return replace(self, rows=[self.rows[0], *rows], records=[self.records[0], *records])
 
 
-def name_of(run: RunConfig) -> Name:
+def name_in_group(run: RunConfig) -> Name:
     """Return what tells a run from the others of its group."""
     return "phases" if run.training.phases else run.method, run.sub_gcns
 
@@ -172,7 +172,7 @@ def workers_of(
         seeds: how many each run has.
         baseline: one device's records, by seed.
     """
-    found = {name_of(run): records_on_ranks(store, with_seeds([run], seeds)) for run in runs}
+    found = {name_in_group(run): records_on_ranks(store, with_seeds([run], seeds)) for run in runs}
     trained = {name: records for name, records in found.items() if records}
     _, *rows = rows_of([baseline, *trained.values()])
     workers = {name: Worker(row, trained[name]) for name, row in zip(trained, rows, strict=True)}

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
 from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.turns import Record
+from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
 from gistgnn.paper.small_graphs import DROPOUT, epochs_of, labelled, listed, small_run, validation_of

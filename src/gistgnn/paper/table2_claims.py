@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gistgnn.compare.comparison import Row, score_of, seconds_to
 from gistgnn.paper.claims import COMPARABLE, DIVERGED, by_m, faster, if_trained, lost, not_shown, points_lost, speedups
-from gistgnn.paper.experiment import Key, Verdict
-from gistgnn.paper.groups import Group
+from gistgnn.paper.experiment import GroupKey, Verdict
+from gistgnn.paper.groups import RunGroup
 from gistgnn.utils.formats import duration
 
 SIGNIFICANT, LARGEST = 1.32, 7.90  # "significantly accelerates GCN training (i.e., a 1.32x to 7.90x speedup)"
@@ -17,7 +17,7 @@ NEARLY_LINEAR = 0.8  # of m; the paper's GAT is at 0.84 m or more
 SOONER = 2.5  # 10,000 s over 4,000 s
 NARROW, WIDE = 400, 4096
 
-Groups = Mapping[Key, Group]  # by data set, model, width and L
+Groups = Mapping[GroupKey, RunGroup]  # by data set, model, width and L
 
 
 def reddit(groups: Groups) -> list[Verdict]:
@@ -52,18 +52,18 @@ def amazon2m(groups: Groups) -> list[Verdict]:
     return [*verdicts, _up_to(groups, "the wide model's largest speed-up", WIDE_LARGEST, ("graphsage", WIDE, 3))]
 
 
-def _where(key: Key) -> str:
+def _where(key: GroupKey) -> str:
     return "{}, {} {}, L = {}".format(*key)
 
 
-def _trains_faster(key: Key, group: Group) -> Verdict:
+def _trains_faster(key: GroupKey, group: RunGroup) -> Verdict:
     """Judge "Models trained with GIST train more quickly" (caption)."""
     base, others = group.gist
     holds = if_trained(all(faster(row) > 1 for row in others), [base, *others])
     return Verdict(f"{_where(key)}: GIST trains faster than one device, with every m", holds, speedups(base, others))
 
 
-def _is_comparable(key: Key, group: Group) -> Verdict:
+def _is_comparable(key: GroupKey, group: RunGroup) -> Verdict:
     """Judge "and achieve comparable F1 score" (caption), "tends to achieve comparable F1 score" (wide models)."""
     base, others = group.gist
     cheap = any(faster(row) > 1 and not row.costs_too_much(base) for row in others)
@@ -71,7 +71,7 @@ def _is_comparable(key: Key, group: Group) -> Verdict:
     return Verdict(claim, if_trained(cheap, [base, *others]), points_lost(base, others))
 
 
-def _best_m(key: Key, group: Group) -> Iterator[Verdict]:
+def _best_m(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
     """Judge "performs best in terms of F1 score with m = 2 (i.e., m = 4 yields further speedups but F1 decreases)"."""
     _, others = group.gist
     rows = by_m(others)
@@ -83,7 +83,7 @@ def _best_m(key: Key, group: Group) -> Iterator[Verdict]:
     yield Verdict(f"{_where(key)}: m = 4 is faster than m = 2 and has a lower F1", holds, both)
 
 
-def _nearly_linear(key: Key, group: Group) -> Verdict:
+def _nearly_linear(key: GroupKey, group: RunGroup) -> Verdict:
     """Judge "the GAT architecture ... achieve[s] a near-linear speedup with respect to m"."""
     base, others = group.gist
     holds = if_trained(all(faster(row) >= NEARLY_LINEAR * row.sub_gcns for row in others), [base, *others])
@@ -91,7 +91,7 @@ def _nearly_linear(key: Key, group: Group) -> Verdict:
     return Verdict(claim, holds, speedups(base, others))
 
 
-def _in_phases(key: Key, group: Group) -> Iterator[Verdict]:
+def _in_phases(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
     """Judge our own recipe, which is no claim of the paper."""
     base, ours = group.rows[0], group.ours
     if ours:
@@ -109,7 +109,7 @@ def _gat_gains_more(groups: Groups) -> Iterator[Verdict]:
             yield _gains_more(claim, gat, sage) if sage else not_shown(claim, "GraphSAGE was not run")
 
 
-def _gains_more(claim: str, heavy: Group, light: Group) -> Verdict:
+def _gains_more(claim: str, heavy: RunGroup, light: RunGroup) -> Verdict:
     """Judge whether every m speeds up the heavier model by more than the lighter one."""
     (_, others), (_, lighter) = heavy.gist, light.gist
     other = by_m(lighter)
@@ -139,7 +139,7 @@ def _up_to(groups: Groups, what: str, paper: float, needed: tuple[str, int, int]
     return Verdict(claim, largest >= paper, f"the largest is {largest:.2f}x")
 
 
-def _narrow(key: Key, group: Group) -> Iterator[Verdict]:
+def _narrow(key: GroupKey, group: RunGroup) -> Iterator[Verdict]:
     """Judge "Narrow models trained with GIST have a lower F1 score ..., but training time is significantly reduced"."""
     base, others = group.gist
     holds = if_trained(all(faster(row) >= SIGNIFICANT for row in others), [base, *others])
@@ -149,7 +149,7 @@ def _narrow(key: Key, group: Group) -> Iterator[Verdict]:
     yield Verdict(claim, holds, speedups(base, others))
 
 
-def _wide_against_narrow(key: Key, wide: Group, narrow: int, group: Group) -> Iterator[Verdict]:
+def _wide_against_narrow(key: GroupKey, wide: RunGroup, narrow: int, group: RunGroup) -> Iterator[Verdict]:
     """Judge "for wider models, GIST provides a more significant speedup ... GIST works best with wider models"."""
     dataset, model, width, layers = key
     where = f"{dataset}, {model}, L = {layers}"
@@ -179,7 +179,7 @@ def _at_equal_time(who: str, rival: str, narrow: Row, wide: Sequence[Row]) -> Ve
     return Verdict(claim, best.mean > narrow.mean, measured)
 
 
-def _same_score_sooner(key: Key, group: Group, m: int = 8) -> Verdict:
+def _same_score_sooner(key: GroupKey, group: RunGroup, m: int = 8) -> Verdict:
     """Judge "(m = 8) reaches ... 88.86 in ~4,000 seconds, while ... standard methodology take[s] ~10,000 seconds"."""
     claim = f"{_where(key)}: one device takes {SOONER:g} times as long to the F1 that m = {m} reaches"
     place = next((i for i, row in enumerate(group.rows) if (row.method, row.sub_gcns) == ("gist", m)), None)

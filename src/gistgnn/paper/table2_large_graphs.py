@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gistgnn.paper import table2_claims
-from gistgnn.paper.experiment import Chart, GroupedExperiment, Key, Part, Series, Verdict
-from gistgnn.paper.groups import Group
+from gistgnn.paper.experiment import Curve, CurveChart, GroupedExperiment, GroupKey, TablePart, Verdict
+from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.large_graphs import (
     IN_BATCH,
     PHASES_NOTE,
@@ -76,7 +76,7 @@ class LargeGraphs(GroupedExperiment):
         paper = [self._run_of(cell, m) for m in SUB_GCNS]
         return [*paper, *map(in_phases, paper[1:])]
 
-    def _part(self, key: Key, group: Group) -> Part:
+    def _part(self, key: GroupKey, group: RunGroup) -> TablePart:
         cells = []
         papers = dict(zip(SUB_GCNS, self.paper.get(key[1:], ()), strict=False))
         for line in group.lines:
@@ -102,17 +102,17 @@ def _gat(width: int, layers: int, norm: str = "none") -> ModelConfig:
     return ModelConfig("gat", (width // 4,) * layers, dropout=0.2, norm=norm, heads=4)
 
 
-def _chart(key: Cell, group: Group) -> Chart:
+def _chart(key: Cell, group: RunGroup) -> CurveChart:
     """Return the first seed's test scores by training time, of one device and of ranks."""
     lines = group.lines
     alone = [(line.row.label, line.records[0], line.row.sub_gcns == 1) for line in lines if line.alone]
     workers = [(line.row.label, line.worker) for line in lines if line.worker]
     on_ranks = [(f"{label}, {worker.ranks} ranks", worker.records[0], False) for label, worker in workers]
     series = [
-        Series.of_scores(label, record, "train_seconds", dashed=dashed) for label, record, dashed in (*alone, *on_ranks)
+        Curve.of_scores(label, record, "train_seconds", dashed=dashed) for label, record, dashed in (*alone, *on_ranks)
     ]
     title = "{1} {2}, L = {3}, {0}".format(*key)
-    return Chart(title, "seconds of training", "test F1 (%)", series, logx=True)
+    return CurveChart(title, "seconds of training", "test F1 (%)", series, logx=True)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Reddit(LargeGraphs):
         ("gat", 256, 4): in_hours((88.36, 2.77, 1.00), (87.97, 1.31, 2.11), (78.42, 0.66, 4.21), (66.30, 0.35, 7.90)),
     }
 
-    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
         """See `GroupedExperiment`."""
         return table2_claims.reddit(groups)
 
@@ -206,7 +206,7 @@ class Amazon2M(LargeGraphs):
         ),
     }
 
-    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
         """See `GroupedExperiment`."""
         return table2_claims.amazon2m(groups)
 

@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 
 from gistgnn.compare.comparison import Row, compare
 from gistgnn.compare.many_runs import RunStore
+from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import find, load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.paper import table3_claims
 from gistgnn.paper.claims import not_shown
-from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict, paper_cells
+from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict, paper_cells
 from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
-from gistgnn.planning import GraphSizes, Resources, make_plan
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import duration, mean_sd, plural, size
 
@@ -187,13 +188,13 @@ class UltraWide(Experiment):
             return [fits, not_shown(claim, f"{plural(len(missing), 'run')} of those that fit need another machine")]
         return [fits, *table3_claims.judge(where, layers, rows, self.widths, self.sub_gcns)]
 
-    def _chart(self, dataset: str, layers: int, rows: Mapping[tuple[int, int], Row]) -> Chart:
+    def _chart(self, dataset: str, layers: int, rows: Mapping[tuple[int, int], Row]) -> CurveChart:
         series = []
         for m in self.sub_gcns:
             widths = [d for d in sorted(self.widths) if (m, d) in rows]
             scores = [rows[m, d].mean for d in widths]
-            series.append(Series("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1))
-        return Chart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, logx=True)
+            series.append(Curve("one device" if m == 1 else f"m = {m}", widths, scores, dashed=m == 1))
+        return CurveChart(f"F1 by width, L = {layers}, {dataset}", "d", "test F1 (%)", series, logx=True)
 
     def _note(self) -> str:
         room, parts = size(self.device_memory), ", ".join(f"{parts_of(name)} of {name}" for name in self.datasets)

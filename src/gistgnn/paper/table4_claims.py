@@ -9,14 +9,16 @@ from gistgnn.compare.comparison import Row
 from gistgnn.compare.tables import speedup
 from gistgnn.paper.claims import by_m, faster, if_trained, lost, not_shown, points_lost
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import Group
+from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.published import Published
 from gistgnn.report.names import COSTLY
 
 COMMENTED = " (commented out in the paper's source)"
 
 
-def judge(where: str, ladies: Group, clusters: Group | None, paper: Sequence[Published] | None) -> Iterator[Verdict]:
+def judge(
+    where: str, ladies: RunGroup, clusters: RunGroup | None, paper: Sequence[Published] | None
+) -> Iterator[Verdict]:
     """Judge the claims for one data set and L.
 
     `clusters` are runs on batches of clusters with the same m. `paper` has the paper's rows, the baseline first.
@@ -58,7 +60,7 @@ def _beyond_two(where: str, base: Row, others: Sequence[Row]) -> Iterator[Verdic
     yield Verdict(claim, lost(two, four) <= COSTLY, f"{two.mean:.2f} and {four.mean:.2f}")
 
 
-def _more_than_on_clusters(where: str, others: Sequence[Row], clusters: Group | None) -> Verdict:
+def _more_than_on_clusters(where: str, others: Sequence[Row], clusters: RunGroup | None) -> Verdict:
     """Judge "the observed speedup actually exceeds that of GIST with graph partitioning"."""
     names = ", ".join(str(row.sub_gcns) for row in others)
     claim = f"{where}: layer sampling gains more speed than graph partitioning, with m = {names}"

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gistgnn.paper import table4_claims
-from gistgnn.paper.experiment import GroupedExperiment, Key, Part, Verdict
-from gistgnn.paper.groups import Group
+from gistgnn.paper.experiment import GroupedExperiment, GroupKey, TablePart, Verdict
+from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.large_graphs import graphsage, large_run
 from gistgnn.paper.published import COMMENTED_NOTE, in_seconds, published_cells
 from gistgnn.paper.table2_large_graphs import Reddit
@@ -61,7 +61,7 @@ class Ladies(GroupedExperiment):
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
     }
 
-    def verdicts(self, groups: Mapping[Key, Group]) -> list[Verdict]:
+    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
         """See `GroupedExperiment`."""
         pairs = {key[:2]: (group, groups.get((*key[:2], CLUSTERS))) for key, group in groups.items() if LADIES in key}
         return [
@@ -70,7 +70,7 @@ class Ladies(GroupedExperiment):
             for verdict in table4_claims.judge(f"{dataset}, L = {layers}", ladies, clusters, PAPER.get(layers))
         ]
 
-    def _groups(self) -> dict[Key, list[RunConfig]]:
+    def _groups(self) -> dict[GroupKey, list[RunConfig]]:
         runs = {LADIES: self.config, CLUSTERS: self.on_clusters}
         cells = itertools.product(self.datasets, self.layers, runs)
         return {cell: [runs[cell[2]](*cell[:2], m) for m in SUB_GCNS] for cell in cells}
@@ -98,7 +98,7 @@ class Ladies(GroupedExperiment):
             standardise=reddit,
         )
 
-    def _part(self, key: Key, group: Group) -> Part:
+    def _part(self, key: GroupKey, group: RunGroup) -> TablePart:
         dataset, layers, batches = key
         papers = dict(zip(SUB_GCNS, (PAPER if batches == LADIES else TABLE2).get(layers, ()), strict=False))
         cells = []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.errors import InputError
-from gistgnn.paper.experiment import Chart, Experiment, Outcome, Series, Verdict
+from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
 from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
 from gistgnn.theory.example_problems import in_basis_of_rows, is_built_in
@@ -135,7 +135,7 @@ class Theory(Experiment):
             ),
         ]
 
-    def _charts(self, name: str, by_cell: Mapping[Cell, Result]) -> list[Chart]:
+    def _charts(self, name: str, by_cell: Mapping[Cell, Result]) -> list[CurveChart]:
         lines = self._lines(name)
         settings = [f"d_1 = {self.widths[0]:,}", f"m = {self.sub_gcns[0]}", f"ζ = {self.local_steps[0]}"]
         charts = []
@@ -223,8 +223,8 @@ def _span(values: Sequence[float]) -> str:
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
 
 
-def _chart(title: str, results: Mapping[str, Result], against: str) -> Chart:
+def _chart(title: str, results: Mapping[str, Result], against: str) -> CurveChart:
     name = "bound" if against == "printed" else against
-    series = [Series(label, result["steps"], result["error"]) for label, result in results.items()]
-    series += [Series(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
-    return Chart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, logy=True)
+    series = [Curve(label, result["steps"], result["error"]) for label, result in results.items()]
+    series += [Curve(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]
+    return CurveChart(title, "local steps, tζ", "‖y − ŷ(t)‖²", series, logy=True)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
-from gistgnn.paper.experiment import Chart, Series, Verdict
+from gistgnn.paper.experiment import Curve, CurveChart, Verdict
 from gistgnn.theory import LeadingOrder, Problem, recommended_step
 from gistgnn.theory.leading_order import limit_error
 from gistgnn.theory.measure_training import (
@@ -93,14 +93,14 @@ class Laws:
         claims = [*_kernel_claims(lines), *_neighbourhood_claims(lines), *_round_claims(lines)]
         return [Verdict(f"{self.dataset}: {claim}", holds, numbers) for claim, holds, numbers in claims]
 
-    def charts(self, results: Mapping[str, Any]) -> list[Chart]:
+    def charts(self, results: Mapping[str, Any]) -> list[CurveChart]:
         """Return charts of the measurements and of the claims or the leading order (dashed)."""
-        lines, chart = _Lines(results, self.widths), partial(Chart, logx=True, logy=True)
+        lines, chart = _Lines(results, self.widths), partial(CurveChart, logx=True, logy=True)
         kernels, claims = [], []
         for m, distances in lines.kernels.items():
             law = [distances[0] * (d_1 / KERNEL_WIDTHS[0]) ** -0.5 for d_1 in KERNEL_WIDTHS]
-            kernels.append(Series(f"m = {m}", KERNEL_WIDTHS, distances))
-            claims.append(Series(f"d_1^-1/2, m = {m}", KERNEL_WIDTHS, law, dashed=True))
+            kernels.append(Curve(f"m = {m}", KERNEL_WIDTHS, distances))
+            claims.append(Curve(f"d_1^-1/2, m = {m}", KERNEL_WIDTHS, law, dashed=True))
         by_width = {f"m = {m}, ζ = {zeta}": line for (m, zeta), line in lines.remaining.items()}
         small, remaining, added = f"η/{GENTLE}", f"{self.dataset}: the remaining error", "‖y − ŷ(1)‖², y = ŷ(0)"
         by_zeta = {f"η/{SHORT}": lines.added["short"], "η as recommended": lines.added["long"]}
@@ -269,9 +269,9 @@ def _grows(
     return all(one < two for one, two in pairwise(measured)), numbers
 
 
-def _series(x: Sequence[int], lines: Mapping[str, Sequence[Result]]) -> list[Series]:
+def _series(x: Sequence[int], lines: Mapping[str, Sequence[Result]]) -> list[Curve]:
     """Return the measured lines, and then a dashed line of the leading order for each."""
-    series = [Series(label, x, _numbers(line)) for label, line in lines.items()]
+    series = [Curve(label, x, _numbers(line)) for label, line in lines.items()]
     for label, line in lines.items():
-        series.append(Series(f"leading order, {label}", x, _numbers(line, "leading"), dashed=True))
+        series.append(Curve(f"leading order, {label}", x, _numbers(line, "leading"), dashed=True))
     return series

@@ -114,11 +114,6 @@ class Chart:
         return ["", self.xlabel, self.ylabel], rows
 
 
-def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
-    """Draw charts side by side into a PNG file, with titles and legends."""
-    save_png(side_by_side(charts, title), path)
-
-
 def save_png(figure: Figure, path: Path) -> None:
     """Write a figure. Characters of names that the font lacks are boxes, without a warning for each."""
     with warnings.catch_warnings():

@@ -6,19 +6,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from gistgnn.report import names
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
 from gistgnn.report.charts import Chart, Series, save_png, side_by_side
-from gistgnn.report.names import (
-    bytes_sent,
-    is_share,
-    main_score,
-    method_label,
-    model_title,
-    score_keys,
-    score_name,
-    score_text,
-    sub_gcns_name,
-)
 from gistgnn.report.page import render
 from gistgnn.report.run_text import STOPPED
 from gistgnn.utils.formats import duration, size, size_unit, time_unit
@@ -44,18 +34,18 @@ def run_page(record: dict[str, Any]) -> str:
     """Return the page of a run, from the content of result.json. A section whose fields are missing is left out."""
     graph, config = record["graph"], record["config"]
     about = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges, {graph['features']:,} features"
-    method = method_label(record)
+    method = names.method_label(record)
     coverage = record.get("coverage")
     return render(
         "run.html",
-        title=f"{graph['name']}: {model_title(config)}",
+        title=f"{graph['name']}: {names.model_title(config)}",
         subtitle=f"{method} · {about}, {graph['classes']:,} classes",
         record=record,
         method=method,
         ensemble=config.get("method") == "ensemble",
-        score=score_name(main_score(record)),
+        score=names.score_name(names.main_score(record)),
         reached={
-            split: score_text(record, main_score(record), record[split][main_score(record)])
+            split: names.score_text(record, names.main_score(record), record[split][names.main_score(record)])
             for split in ("test", "validation")
             if record.get(split)
         },
@@ -78,35 +68,35 @@ def curves(record: dict[str, Any]) -> Figure:
     loss, score, *_ = _charts(record)
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
-        test = score_text(record, main_score(record), best["test"])
+        test = names.score_text(record, names.main_score(record), best["test"])
         score = replace(score, mark_label=f"best validation: test {test}")
-    title = f"{record['graph']['name']}, {model_title(record['config'])}, {sub_gcns_name(record)}"
+    title = f"{record['graph']['name']}, {names.model_title(record['config'])}, {names.sub_gcns_name(record)}"
     return side_by_side([loss, score], title)
 
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
     every = [scores.get("test") for scores in (record, record.get("last") or {})]
-    keys = score_keys(scores for scores in every if scores)
+    keys = names.score_keys(scores for scores in every if scores)
     cells = [
-        [f"{split}, {when} round", *(score_text(record, key, scores[split][key]) for key in keys)]
+        [f"{split}, {when} round", *(names.score_text(record, key, scores[split][key]) for key in keys)]
         for when, scores in (("best", record), ("last", record.get("last") or {}))
         for split in ("test", "validation")
         if scores.get(split)
     ]
-    return ["", *map(score_name, keys)], cells
+    return ["", *map(names.score_name, keys)], cells
 
 
 def _sent(record: dict[str, Any]) -> list[float]:
     """Return the bytes that one worker has sent at every evaluation; nothing in a run of one process."""
     history = record["history"] if record.get("communication") else []
-    return [bytes_sent(record, entry["round"], entry["step"]) for entry in history]
+    return [names.bytes_sent(record, entry["round"], entry["step"]) for entry in history]
 
 
 def _charts(record: dict[str, Any]) -> list[Chart]:
     """Return loss and score against epochs, against time and, if workers send anything, against bytes."""
-    history, score = record["history"], score_name(main_score(record))
-    share = is_share(record, main_score(record))
+    history, score = record["history"], names.score_name(names.main_score(record))
+    share = names.is_share(record, names.main_score(record))
     ensemble = record["config"].get("method") == "ensemble"
     kept = next((i for i, entry in enumerate(history) if entry["round"] == record["best_round"]), None)
     loss = [entry["loss"] for entry in history]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,12 +27,7 @@ Array = npt.NDArray[Any]
 
 
 def write_predictions(
-    path: Path,
-    outputs: Iterable[Output],
-    nodes: int,
-    *,
-    multi_label: bool,
-    numbers: Tensor | None = None,
+    path: Path, outputs: Iterable[Output], nodes: int, *, multi_label: bool, numbers: Tensor | None = None
 ) -> None:
     """Write the predictions of a model, node by node, as a whole file or not at all.
 
@@ -66,10 +60,11 @@ def write_predictions(
             where = _places(which, numbers)
             classes[where], probabilities[where] = labels.cpu().numpy(), scores.cpu().numpy()
         if path.suffix == ".npz":
-            _write_npz(temporary, {"classes": classes, "probabilities": probabilities})
+            with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
+                np.savez(file, classes=classes, probabilities=probabilities)
         else:
-            with temporary.open("w", encoding="ascii") as file:
-                _write_csv(file, classes, probabilities)
+            with temporary.open("w", encoding="ascii") as text:
+                _write_csv(text, classes, probabilities)
 
 
 def _places(which: slice | Tensor, numbers: Tensor | None) -> Any:
@@ -93,17 +88,6 @@ def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)  # a page that is written without room would end the process
         yield np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape)
-
-
-def _write_npz(path: Path, arrays: dict[str, Array]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as file:
-        for name, array in arrays.items():
-            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                descr = np.lib.format.dtype_to_descr(array.dtype)
-                header = {"descr": descr, "fortran_order": False, "shape": array.shape}
-                np.lib.format.write_array_header_1_0(member, header)
-                for start in range(0, len(array), _ROWS):
-                    member.write(np.ascontiguousarray(array[start : start + _ROWS]).tobytes())
 
 
 def _write_csv(file: TextIO, classes: Array, probabilities: Array) -> None:

@@ -49,12 +49,7 @@ class _Record(msgspec.Struct):
 
 
 def result_json(
-    config: RunConfig,
-    graph: Graph,
-    result: Result,
-    data_root: str,
-    *,
-    standardised: bool = False,
+    config: RunConfig, graph: Graph, result: Result, data_root: str, *, standardised: bool = False
 ) -> dict[str, Any]:
     """Return what result.json holds of a run of the command line."""
     own = {

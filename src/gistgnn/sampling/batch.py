@@ -1,27 +1,24 @@
 """What a model is trained on in one step."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.archive import check_room
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph
-from gistgnn.graphs.on_disk.features import StoredFeatures
+from gistgnn.graphs.csr import check_sources
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
-from gistgnn.nn.entries import MappedEntries
-from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.nn.stored_adjacency import StoredAdjacency, StoredPattern
-from gistgnn.sampling.product_in_folder import product_in_folder
+from gistgnn.sampling.precomputed import product_in_folder
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]
@@ -38,7 +35,7 @@ class Batch:
 
     Args:
         x: node features, [N, F]; a CSR tensor where a sampler has gathered rows of a sparse matrix.
-        edges: source -> target, as an edge_index [2, E], as a Pattern [N, N] of entries (target, source), or sampled.
+        edges: source -> target, as an edge_index [2, E], as a CSR [N, N] of entries (target, source), or sampled.
         y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which come first, where a
             batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
@@ -48,11 +45,13 @@ class Batch:
         splits: the nodes whose predictions are scored, as masks [N] by the names of the splits; None: not known.
         loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted sum. None: the mean.
         edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of `edge_index`.
-        cluster_ptr: [c + 1], where nodes are in the order of their clusters: where each begins; None: they are not.
+        cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; None: they are not.
+        folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the host, wherever y is,
+            and may be larger than memory. None: they are in memory.
     """
 
     x: Tensor
-    edges: Tensor | Pattern | SampledAdjacency
+    edges: Tensor | CSR | SampledAdjacency
     y: Tensor
     loss_nodes: Tensor
     product: Callable[[Operator], Tensor] | None = None
@@ -61,69 +60,69 @@ class Batch:
     loss_weights: Tensor | None = None
     edge_data: Mapping[str, Tensor] = field(default_factory=dict)
     cluster_ptr: Tensor | None = None
+    folder: Path | None = None
 
     @property
     def is_stored(self) -> bool:
-        """Whether features and edges stay in the files of a graph folder."""
-        return isinstance(self.edges, StoredPattern)
+        """Whether features and edges are mapped from a folder of clusters, and may be larger than memory."""
+        return self.folder is not None
 
-    def in_memory(self) -> "Batch":
-        """Return the batch with features and edges that many operations may read.
+    @property
+    def device(self) -> torch.device:
+        """Where models run."""
+        return self.y.device if self.is_stored else self.x.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the features that models see: those of a folder may be float16, and become float32."""
+        return torch.promote_types(self.x.dtype, torch.float32)
+
+    def in_memory(self) -> Batch:
+        """Return the batch with features and edges as many operations may read them, on the models' device.
 
         Raises:
-            InputError: the features do not fit in memory.
+            InputError: they have to be copied, and do not fit in memory.
         """
-        if not isinstance(self.edges, StoredPattern):
+        if not self.is_stored:
             return self
-        x = self.x.load() if isinstance(self.x, StoredFeatures) else self.x
-        return replace(self, x=x, edges=self.pattern_in_memory(), product=None, sparse=self.is_sparse)
+        if self.x.dtype != self.dtype:
+            check_room(self.x.numel() * self.dtype.itemsize, f"the features as {self.dtype}")
+        x, data = self.x.to(self.device, self.dtype), {k: v.to(self.device) for k, v in self.edge_data.items()}
+        edges = self.csr.to(self.device)
+        return replace(self, x=x, edges=edges, edge_data=data, product=None, sparse=self.is_sparse, folder=None)
 
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
         if isinstance(self.edges, Tensor):
             return self.edges
-        if isinstance(self.edges, SampledAdjacency):
-            return self.edges.edge_index
-        return torch.stack([self.edges.col, self.edges.row]).long()
+        return self.edges.edge_index() if isinstance(self.edges, CSR) else self.edges.edge_index
 
     @property
     def csr(self) -> CSR:
-        """The edges by target, on the host."""
-        pattern = self.edges if isinstance(self.edges, StoredPattern) else self.adj.pattern.to(torch.device("cpu"))
-        return CSR(pattern.rowptr, pattern.col)
-
-    def pattern_in_memory(self) -> Pattern:
-        """Return the entries (target, source) on the host, in one array or mapped as one.
+        """The entries (target, source) on the host, in memory or mapped.
 
         Raises:
-            InputError: the graph is stored, and its edges would have to be copied into memory and do not fit.
+            InputError: they are mapped, and would have to be copied into memory, where they do not fit.
         """
-        if not isinstance(self.edges, StoredPattern):
-            return self.adj.pattern.to(torch.device("cpu"))
-        csr = self.csr
-        if csr.num_edges >= 2**31:  # torch wants int64 for the sources then
-            check_room(8 * csr.num_edges, f"the sources of {csr.num_edges:,} edges")
-        return _pattern(csr)
+        if not self.is_stored:
+            return self.adj.pattern.to("cpu")
+        assert isinstance(self.edges, CSR)
+        if self.edges.num_edges >= 2**31:  # torch wants int64 for the sources then
+            check_room(8 * self.edges.num_edges, f"the sources of {self.edges.num_edges:,} edges")
+        return _checked(self.edges)
 
     @cached_property
     def adj(self) -> Adjacency:
         """The structure with its normalised operators and their products with x, computed once for all models."""
+        weight = self.edge_data.get("edge_weight")
         if isinstance(self.edges, SampledAdjacency):
             adj: Adjacency = self.edges
-        elif isinstance(self.edges, StoredPattern):
-            adj = self._stored_adjacency
-        elif isinstance(self.edges, Tensor):
-            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype, self.edge_data.get("edge_weight"))
+        elif isinstance(self.edges, CSR):
+            adj = Adjacency.from_csr(self.edges, self.dtype, weight, by_rows=self.is_stored)
         else:
-            adj = Adjacency.from_pattern(self.edges, self.x.dtype, self.edge_data.get("edge_weight"))
+            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype, weight)
         return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
-
-    @property
-    def _stored_adjacency(self) -> StoredAdjacency:
-        assert isinstance(self.edges, StoredPattern)
-        weight = self.edge_data.get("edge_weight")
-        return StoredAdjacency(self.edges, self.x.dtype, None if weight is None else MappedEntries(weight))
 
     @cached_property
     def products(self) -> Products:
@@ -164,7 +163,7 @@ class Batch:
     def _is_csr(self) -> bool:
         return self.x.layout is torch.sparse_csr
 
-    def select_columns(self, columns: Tensor) -> "Batch":
+    def select_columns(self, columns: Tensor) -> Batch:
         """Return the batch with the input features `columns` alone; the prepared structure is shared."""
         if self._is_csr:
             return replace(self, x=SparseMatrix.from_csr(self.x).select_columns(columns).csr)
@@ -179,22 +178,17 @@ class Batch:
 
 def whole_graph(graph: Graph) -> Batch:
     """Return the whole graph as one batch with its splits; the loss is on its training nodes."""
-    splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
-    nodes = graph.train.nonzero().squeeze(1)
-    if isinstance(graph, ClusteredGraph):
-        return _stored(graph, nodes, splits)
-    edges = _pattern(graph.edges) if isinstance(graph.edges, CSR) else graph.edges
-    return Batch(graph.x, edges, graph.y, nodes, splits=splits, edge_data=graph.edge_data)
-
-
-def _stored(graph: ClusteredGraph, nodes: Tensor, splits: dict[str, Tensor]) -> Batch:
-    """Return the whole graph as a batch whose features and edges are read from their files."""
-    files, shape = graph.files, (graph.num_nodes, graph.num_nodes)
-    edges = StoredPattern(graph.edges.rowptr, files.col, shape)
-    given: dict[str, Any] = {"edge_data": graph.edge_data, "cluster_ptr": files.cluster_ptr}
-    batch = Batch(graph.x, edges, graph.y, nodes, splits=splits, **given)
-    assert isinstance(graph.x, StoredFeatures)
-    return replace(batch, product=partial(product_in_folder, files, graph.x, batch._stored_adjacency))
+    splits, edges = {"train": graph.train, "validation": graph.val, "test": graph.test}, graph.edges
+    if isinstance(edges, CSR) and graph.folder is None:
+        edges = _checked(edges)
+    batch = Batch(
+        graph.x, edges, graph.y, graph.train.nonzero().squeeze(1), splits=splits, edge_data=graph.edge_data,
+        cluster_ptr=graph.cluster_ptr, folder=graph.folder,
+    )  # fmt: skip
+    if graph.folder is None or graph.cluster_ptr is None:
+        return batch.in_memory()
+    adj = batch.adj.with_cached_products(None)
+    return replace(batch, product=partial(product_in_folder, graph.folder, graph.x, adj))
 
 
 def unshared(compute: Compute) -> dict[str, Tensor]:
@@ -206,24 +200,27 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
     """Return the training nodes and the edges between them as one batch: what inductive training sees."""
 
     def compute() -> dict[str, Tensor]:
-        nodes = graph.train.nonzero().squeeze(1)
-        number = graph.train.cumsum(0) - 1  # of a training node in the subgraph
+        train = graph.train.to(graph.x.device)  # those of a folder stay on the host
+        nodes = train.nonzero().squeeze(1)
+        number = train.cumsum(0) - 1  # of a training node in the subgraph
         if isinstance(graph.edges, CSR):
-            edges, inside = _induced(_pattern(graph.edges), graph.train, number)
+            edges, inside = _induced(_checked(graph.edges), train, number)
         else:
-            inside = graph.train[graph.edges].all(dim=0)
+            inside = train[graph.edges].all(dim=0)
             edges = {"edges": number[graph.edges[:, inside]]}
-        part = {"x": graph.x[nodes], "y": graph.y[nodes], **edges}
-        return part | {name: value[inside] for name, value in graph.edge_data.items()}
+        x = graph.x[nodes]
+        part = {"x": x.to(torch.promote_types(x.dtype, torch.float32)), "y": graph.y[graph.train], **edges}
+        part |= {name: value[inside] for name, value in graph.edge_data.items()}
+        return {name: value.to(graph.y.device) for name, value in part.items()}
 
     part = share(compute)
     nodes = len(part["x"])
-    edges = part["edges"] if "edges" in part else Pattern(part["rowptr"], part["col"], (nodes, nodes))
-    everyone = torch.arange(nodes, device=graph.x.device)
+    edges = part["edges"] if "edges" in part else CSR(part["rowptr"], part["col"])
+    everyone = torch.arange(nodes, device=graph.y.device)
     return Batch(part["x"], edges, part["y"], everyone, edge_data={name: part[name] for name in graph.edge_data})
 
 
-def _induced(edges: Pattern, kept: Tensor, number: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+def _induced(edges: CSR, kept: Tensor, number: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     """Return ``rowptr`` and ``col`` of the edges between some nodes, and the mask [E] of these edges.
 
     The edges are looked at in pieces: all of them at once would take several times the memory of the result.
@@ -242,17 +239,11 @@ def _induced(edges: Pattern, kept: Tensor, number: Tensor) -> tuple[dict[str, Te
     return {"rowptr": rowptr, "col": torch.cat(col)}, torch.cat(inside)
 
 
-def _pattern(csr: CSR) -> Pattern:
-    """Return the edges as the entries (target, source) of a matrix; `col` is not copied where its type fits.
+def _checked(edges: CSR) -> CSR:
+    """Return edges for products; `col` is not copied where its type fits.
 
     Raises:
         InputError: a file that they are mapped from is damaged: the products would read memory that is not theirs.
     """
-    low, high = csr.col.aminmax() if csr.num_edges else (0, 0)
-    if low < 0 or high >= csr.num_nodes:
-        raise InputError(
-            f"an edge begins at node {int(low if low < 0 else high)}, expected 0 to {csr.num_nodes - 1}: the graph's "
-            "folder is damaged; convert the graph again"
-        )
-    dtype = index_dtype(csr.num_nodes, csr.num_edges)
-    return Pattern(csr.rowptr.to(dtype), csr.col.to(dtype), (csr.num_nodes, csr.num_nodes))
+    check_sources(edges.col, edges.num_nodes)
+    return edges.for_products()

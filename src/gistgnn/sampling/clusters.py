@@ -12,7 +12,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.cluster_ranges import ClusterRanges, Renumbered, StoredRanges
+from gistgnn.sampling.cluster_ranges import ClusterRanges
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
 from gistgnn.utils.checks import check_count, check_flag, shown
@@ -140,9 +140,10 @@ class ClusterBatches(RandomBatches):
         super().__init__(seed, independent=independent)
         self._per_batch = per_batch
         if clusters is None:
-            self._graph: ClusterRanges = StoredRanges(whole, precompute=precompute)
+            assert whole.cluster_ptr is not None
+            self._graph = ClusterRanges(whole, whole.cluster_ptr, precompute=precompute)
         else:
-            self._graph = Renumbered(whole, clusters, precompute=precompute, share=share)
+            self._graph = ClusterRanges.renumbered(whole, clusters, precompute=precompute, share=share)
         self.steps_per_epoch = -(-self._graph.clusters // per_batch)
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.nn.pattern import Pattern, index_dtype
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
@@ -60,11 +60,11 @@ class NeighborBatches(LayeredBatches):
         if "edge_weight" in data:
             weight *= data["edge_weight"].to(weight)
         rowptr, dtype = torch.cat([each.new_zeros(1), each.cumsum(0)]), index_dtype(len(nodes), len(sources))
-        whole = Pattern(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
+        whole = CSR(rowptr.to(dtype), torch.from_numpy(sources).to(dtype), (len(each), len(nodes)))
         layers: list[SampledAdjacency] = []
         for rows, columns in pairwise(reached):
             part = whole.top(rows, columns)
-            layers.insert(0, SampledAdjacency(part, degrees.first(columns), weight[: part.nnz]))
+            layers.insert(0, SampledAdjacency(part, degrees.first(columns), weight[: part.num_edges]))
         return layers
 
 

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gistgnn.nn.pattern import Pattern, index_dtype
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.sampled import Degrees
 from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import check_weights, loop_weights, row_sums, without_zeros
+from gistgnn.nn.weights import check_weights, loop_weights, row_sums, self_loops, without_zeros
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
 from gistgnn.utils.transfer import to_device
@@ -44,7 +44,7 @@ class Structure:
             self.values = sp.csr_matrix((weight.numpy(), col, rowptr), shape=self.edges.shape)
         self.degrees = Degrees(host["own"], host["looped"], loops=host.get("loops"))
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
-        self._device, self.sparse = whole.x.device, whole.is_sparse
+        self._device, self._dtype, self.sparse = whole.device, whole.dtype, whole.is_sparse
         self._features = whole.x if whole.is_stored else whole.features
 
     @cached_property
@@ -122,35 +122,35 @@ class Structure:
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return rows of X, [n, F]: a CSR tensor where features are sparse."""
-        nodes = to_device(nodes, self._device)
         if isinstance(self._features, Tensor):
-            rows = self._features.index_select(0, nodes)
+            rows = self._features.index_select(0, to_device(nodes, self._features.device))
+            rows = to_device(rows.to(self._dtype), self._device)
             return SparseMatrix.from_dense(rows).csr if self.sparse else rows
-        return self._features.select_rows(nodes).csr
+        return self._features.rows(to_device(nodes, self._device)).csr
 
 
-def pattern_of(rows: sp.csr_matrix) -> Pattern:
+def pattern_of(rows: sp.csr_matrix) -> CSR:
     """Return the places of a matrix's entries, in the same order."""
     dtype = index_dtype(*rows.shape, rows.nnz)
-    return Pattern(torch.from_numpy(rows.indptr).to(dtype), torch.from_numpy(rows.indices).to(dtype), rows.shape)
+    return CSR(torch.from_numpy(rows.indptr).to(dtype), torch.from_numpy(rows.indices).to(dtype), rows.shape)
 
 
 def _on_host(whole: Batch) -> dict[str, Tensor]:
-    pattern = whole.pattern_in_memory()
-    own, ones = pattern.rowptr.diff(), torch.ones(pattern.nnz, dtype=torch.int8)
+    pattern = whole.csr
+    own, ones = pattern.rowptr.diff(), torch.ones(pattern.num_edges, dtype=torch.int8)
     edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
     looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1
-    degrees = {"own": own.to(whole.x.dtype), "looped": looped.to(whole.x.dtype)}
+    degrees = {"own": own.to(whole.dtype), "looped": looped.to(whole.dtype)}
     data = {name: value.cpu() for name, value in whole.entry_data.items()}
     if "edge_weight" in data:
-        degrees = _weighted(pattern, data["edge_weight"].to(whole.x.dtype))
+        degrees = _weighted(pattern, data["edge_weight"].to(whole.dtype))
     return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees, **data}
 
 
-def _weighted(pattern: Pattern, weight: Tensor) -> dict[str, Tensor]:
+def _weighted(pattern: CSR, weight: Tensor) -> dict[str, Tensor]:
     """Return the weights, and the degrees that are their sums."""
     check_weights(weight)
-    own, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), pattern.row == pattern.col
+    own, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
     others = own - row_sums(pattern, weight * given)
     degrees = {"own": without_zeros(own), "looped": without_zeros(others + loops)}
     return {"weight": weight, "loops": loops, **degrees}

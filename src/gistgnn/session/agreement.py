@@ -1,7 +1,7 @@
 """What the ranks of a run have to agree on before they train: settings, model and graph.
 
 Not compared, because they may differ: devices, numbers of threads, folders and file names, time-outs and the network
-interface, progress bars, and what callbacks do.
+interface, progress bars, and callbacks.
 """
 
 from __future__ import annotations
@@ -12,38 +12,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gistgnn.distributed.agreement import Facts, require_same
+from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.on_disk.features import StoredFeatures
-from gistgnn.io.tensors import row_pieces
 from gistgnn.session.description import describe_settings
 from gistgnn.session.options import Options
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of
-from gistgnn.utils.checksums import checksum, checksum_of_pieces
+from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
-    from gistgnn.global_model import GlobalModel
     from gistgnn.session.saving import Saving
 
-_PIECE = 2**24  # bytes
 
-SAME_MODEL = "give all ranks the same model"
-PLACES = ("dataset", "device", "data_root")
+OWN = ("dataset", "device", "data_root")
 """Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""
 
-_CALLED = {
-    "x": "features",
-    "y": "labels",
-    "train": "training nodes",
-    "val": "validation nodes",
-    "test": "test nodes",
-}
 
-
-def require_same_run(
-    trainer: Trainer, graph: Graph, training: Training, options: Options, init: Mapping[str, Tensor] | None
+def require_same_training(
+    trainer: GlobalModel, graph: Graph, training: Training, options: Options, init: Mapping[str, Tensor] | None
 ) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this.
 
@@ -59,33 +46,27 @@ def require_same_run(
     """
     if trainer.ranks.count == 1:
         return
-    own = {
+    given = {"budget": training.budget, "max_seconds": options.max_seconds}  # what is left of them differs
+    settings = {
         **flat_settings(describe_settings(trainer, graph, training, options)),
+        **{name: "missing" if value is None else "given" for name, value in given.items()},
         **partition_facts(trainer),
-        "budget": _given(training.budget),  # what is left of it depends on when the process began
-        "max_seconds": _given(options.max_seconds),
-        "callbacks": _given(options.callbacks or None),
-        "init": _given(init),
         **saving_facts(options.saving),
     }
-    require_same(
-        trainer.ranks,
-        Facts(own),
-        Facts(model_facts(trainer), SAME_MODEL),
-        Facts({"the checksum of init": None if init is None else f"{checksum_of(init):08x}"}, SAME_MODEL),
-        Facts(graph_facts(graph), "give all ranks the same graph"),
-    )
+    start = {"the checksum of init": None if init is None else f"{checksum_of(init):08x}"}
+    model = {**model_facts(trainer), **start}
+    require_same(trainer.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model, SAME_GRAPH: graph_facts(graph)})
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run, as result.json holds them, that have to agree; those of the model among them."""
     model, training = dict(config["model"]), dict(config["training"])
-    rest = {name: value for name, value in config.items() if name not in ("model", "training", *PLACES)}
+    rest = {name: value for name, value in config.items() if name not in ("model", "training", *OWN)}
     training.pop("budget", None)
     return {"model": model.pop("name"), **model, **training, **rest}
 
 
-def partition_facts(trainer: Trainer | GlobalModel) -> dict[str, Any]:
+def partition_facts(trainer: GlobalModel) -> dict[str, Any]:
     """Return what the blocks of every round follow from."""
     partition = trainer.partition
     return {
@@ -104,56 +85,34 @@ def saving_facts(saving: Saving | None) -> dict[str, Any]:
     """Return how a run is saved; the folder may have another name on another machine."""
     if saving is None:
         return {"saving": None}
-    config = {name: value for name, value in saving.config.items() if name not in PLACES}
+    config = {name: value for name, value in saving.config.items() if name not in OWN}
     return {"saving": {"every": saving.every, "resume": saving.resume, "config": config}}
 
 
-def model_facts(trainer: Trainer | GlobalModel) -> dict[str, Any]:
-    """Return the parameters of the full model, the classes of its modules, and the numbers that they hold.
-
-    Numbers are attributes such as a dropout's p. What else a module computes is not compared.
-    """
-    spec = trainer._full_spec
+def model_facts(trainer: GlobalModel) -> dict[str, Any]:
+    """Return the classes of the full model's modules, their numbers (such as a dropout's p), and its parameters."""
     facts: dict[str, Any] = {}
-    for name, module in spec.on_meta().named_modules():
+    for name, module in trainer._full_spec.on_meta().named_modules():
         facts[f"the class of {name or 'the model'}"] = type(module).__name__
-        facts |= {f"{name}.{key}".lstrip("."): value for key, value in vars(module).items() if _is_setting(key, value)}
-    for name, (shape, dtype) in spec.tensor_specs().items():
-        facts |= {f"the shape of {name}": str(list(shape)), f"the type of {name}": str(dtype)}
-    return facts
+        own = {key: value for key, value in vars(module).items() if isinstance(value, (bool, int, float))}
+        facts |= {f"{name}.{key}".lstrip("."): own[key] for key in own if key[0] != "_" and key != "training"}
+    specs = trainer._full_spec.tensor_specs().items()
+    return facts | {f"the shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
 
 
 def graph_facts(graph: Graph) -> dict[str, Any]:
     """Return the sizes of a graph, and a checksum of each of its tensors."""
-    facts: dict[str, Any] = {
-        "the graph's number of nodes": graph.num_nodes,
-        "the graph's number of edges": graph.num_edges,
-        "the graph's number of features": graph.num_features,
-        "the graph's number of classes": graph.num_classes,
-        "the graph's regression": graph.regression,
+    names = {"num_nodes": "number of nodes", "num_edges": "number of edges", "num_features": "number of features"}
+    names |= {"num_classes": "number of classes", "regression": "regression"}
+    facts: dict[str, Any] = {f"the graph's {text}": getattr(graph, name) for name, text in names.items()}
+    parts = {"x": "features", "y": "labels"} | {
+        "train": "training nodes",
+        "val": "validation nodes",
+        "test": "test nodes",
     }
-    parts = {name: getattr(graph, name) for name in ("x", "y", "train", "val", "test")}
-    for name, tensor in {**parts, **graph.edge_data}.items():
-        called = f"the graph's {_CALLED.get(name, name)}"
-        facts[f"the type of {called}"] = str(tensor.dtype)
-        facts[f"the shape of {called}"] = str(list(tensor.shape))
-        facts[f"the checksum of {called}"] = f"{_checksum(tensor):08x}"
+    tensors = {text: getattr(graph, name) for name, text in parts.items()} | graph.edge_data
+    for name, tensor in tensors.items():
+        facts[f"the type of the graph's {name}"] = f"{tensor.dtype} {list(tensor.shape)}"
+        facts[f"the checksum of the graph's {name}"] = f"{checksum(tensor):08x}"
     edges = graph.edges.checksum() if isinstance(graph.edges, CSR) else checksum(graph.edges)
-    facts["the checksum of the graph's edges"] = f"{edges:08x}"
-    return facts
-
-
-def _checksum(tensor: Tensor) -> int:
-    """Return a checksum; features in a file are read in pieces."""
-    if not isinstance(tensor, StoredFeatures):
-        return checksum(tensor)
-    pieces = row_pieces(len(tensor), tensor.shape[1] * tensor.element_size(), _PIECE)
-    return checksum_of_pieces(tensor.cut(rows).load() for rows in pieces)
-
-
-def _given(value: Any) -> str:
-    return "missing" if value is None else "given"
-
-
-def _is_setting(name: str, value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) and not name.startswith("_") and name != "training"
+    return facts | {"the checksum of the graph's edges": f"{edges:08x}"}

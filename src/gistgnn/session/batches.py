@@ -2,15 +2,17 @@
 
 from gistgnn.accounting.operations import Operations
 from gistgnn.distributed import Machine
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling import FullGraph, Sampler, Sampling, training_subgraph, whole_graph
 from gistgnn.session.options import Options
-from gistgnn.session.trainer import Trainer
 from gistgnn.utils.console import spinner
 
 
-def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool) -> Sampler:
+def make_sampler(
+    trainer: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool
+) -> Sampler:
     """Make the batches of a run; what they are cut out of lies once in a machine's memory.
 
     Args:
@@ -29,7 +31,7 @@ def make_sampler(trainer: Trainer, graph: Graph, sampling: Sampling | None, indu
         return sampling.sampler(batch, trainer.seed, share, layers)
 
 
-def operations_of(trainer: Trainer, graph: Graph, options: Options) -> Operations:
+def operations_of(trainer: GlobalModel, graph: Graph, options: Options) -> Operations:
     """Count the computing of a run's steps and evaluations."""
     sizes = GraphSizes(graph.num_nodes, graph.num_edges, int(graph.train.sum()))
     own = (trainer._full_spec, trainer.partition, sizes, options.sampler, options.evaluation)

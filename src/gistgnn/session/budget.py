@@ -25,7 +25,7 @@ from gistgnn.utils.formats import duration
 from gistgnn.utils.process_memory import available_bytes
 
 if TYPE_CHECKING:
-    from gistgnn.session.trainer import Trainer
+    from gistgnn.global_model import GlobalModel
 
 NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
 FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
@@ -56,7 +56,7 @@ class Choice:
         return {"training": self.training.as_dict(), "reason": self.reason, "step_seconds": times}
 
 
-def choose(trainer: Trainer, sampler: Sampler, training: Training, seconds: float) -> Choice:
+def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: float) -> Choice:
     """Choose the phases of a run that has some time left.
 
     A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
@@ -89,7 +89,7 @@ def choose(trainer: Trainer, sampler: Sampler, training: Training, seconds: floa
     return Choice(run, _reason(trainer.partition, chosen, steps / sampler.steps_per_epoch, timed), timed)
 
 
-def candidates(trainer: Trainer) -> list[int]:
+def candidates(trainer: GlobalModel) -> list[int]:
     """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
     spec, partition = trainer._full_spec, trainer.partition
     widths = [partition.features[axis] for axis in partition.split]
@@ -119,7 +119,7 @@ def narrow(spec: ModelSpec, partition: Partition, sub_gcns: int) -> ModelSpec:
     return replace(spec, widths=spec.layout.widths([len(block) for block in blocks]))
 
 
-def step_seconds(trainer: Trainer, sampler: Sampler, training: Training, sub_gcns: int) -> float:
+def step_seconds(trainer: GlobalModel, sampler: Sampler, training: Training, sub_gcns: int) -> float:
     """Measure the time of a step of one of m parts, with its batch."""
     device = trainer.device
     part = narrow(trainer._full_spec, trainer.partition, sub_gcns).from_seed().to(device).train()

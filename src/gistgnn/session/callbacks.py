@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from gistgnn.errors import InputError
+from gistgnn.schedule import Schedule
 from gistgnn.session.progress import Progress
 
 if TYPE_CHECKING:
+    from gistgnn.global_model import GlobalModel
     from gistgnn.session.result import Result
-    from gistgnn.session.trainer import Trainer
 
-METHODS = ("on_round_end", "on_evaluation", "on_fit_end")
+HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 
 
 class Run:
@@ -23,16 +24,23 @@ class Run:
     Args:
         trainer: the `GIST` that trains.
         progress: how far the run has come.
+        schedule: its rounds.
 
     Attributes:
         gist: the `GIST` that trains.
-        rounds: how many rounds there are; with a budget, as far as it is known.
+        schedule: the rounds; with a budget, as far as they are known.
         stopped: a callback has called `stop`.
+        interrupted: a callback has called `interrupt`.
     """
 
-    def __init__(self, trainer: Trainer, progress: Progress) -> None:
-        self.gist, self._progress = trainer, progress
-        self.rounds, self.stopped = 0, False
+    def __init__(self, trainer: GlobalModel, progress: Progress, schedule: Schedule) -> None:
+        self.gist, self.schedule, self._progress = trainer, schedule, progress
+        self.stopped = self.interrupted = False
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are; with a budget, as far as it is known."""
+        return self.schedule.rounds
 
     @property
     def round(self) -> int:
@@ -57,12 +65,19 @@ class Run:
         """End the run after this round. The result is the best model so far; the run counts as finished."""
         self.stopped = True
 
+    def interrupt(self) -> None:
+        """Save the state and end the run after this round: with `Saving(..., resume=True)` it goes on later."""
+        self.interrupted = True
+
 
 class Callback:
     """A base class for callbacks: override the methods that you need.
 
-    With ranks, every rank calls its own callbacks, and `Run.stop` on one rank ends the run on all.
+    With ranks, every rank calls its own callbacks, and `stop` or `interrupt` on one rank ends the run on all.
     """
+
+    def on_fit_begin(self, run: Run) -> None:
+        """Called once, before the first round; `run.history` has the entries of a run that is resumed."""
 
     def on_round_end(self, run: Run, loss: float) -> None:
         """Called after every round, and after its evaluation if it has one; `loss` is the mean of its steps."""
@@ -74,6 +89,22 @@ class Callback:
         """Called once, with the result; not after an error."""
 
 
+class InterruptWhen(Callback):
+    """Interrupts a run at the end of a round.
+
+    Args:
+        asked: asked after every round; True interrupts the run.
+    """
+
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        self._asked = asked
+
+    def on_round_end(self, run: Run, loss: float) -> None:
+        """Ask."""
+        if self._asked():
+            run.interrupt()
+
+
 def check_callbacks(callbacks: Sequence[Any]) -> None:
     """Raise InputError unless `callbacks` is a list of objects that have one of the methods of `Callback`."""
     if not isinstance(callbacks, (list, tuple)):
@@ -83,14 +114,7 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
     for place, callback in enumerate(callbacks):
         if isinstance(callback, type):
             raise InputError(f"callbacks[{place}] is the class {callback.__name__}, expected an object: add ()")
-        if not any(callable(getattr(callback, method, None)) for method in METHODS):
+        if not any(callable(getattr(callback, method, None)) for method in HOOKS):
             raise InputError(
-                f"callbacks[{place}] is a {type(callback).__name__} without {', '.join(METHODS)}: expected one of them"
+                f"callbacks[{place}] is a {type(callback).__name__} without {', '.join(HOOKS)}: expected one of them"
             )
-
-
-def call(callbacks: Sequence[Any], method: str, *given: Any) -> None:
-    """Call a method of every callback that has it."""
-    for callback in callbacks:
-        if callable(own := getattr(callback, method, None)):
-            own(*given)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.sampling import describe
 from gistgnn.session.options import Options
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 
 
@@ -22,7 +22,7 @@ def describe_graph(graph: Graph) -> dict[str, Any]:
     return {**sizes, "regression": True} if graph.regression else sizes
 
 
-def describe_settings(trainer: Trainer, graph: Graph, training: Training, options: Options) -> dict[str, Any]:
+def describe_settings(trainer: GlobalModel, graph: Graph, training: Training, options: Options) -> dict[str, Any]:
     """Return the entry "config" of result.json for a run from Python; the command line has its own."""
     evaluation = options.evaluation
     return {

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.distributed.agreement import Facts, require_same
+from gistgnn.distributed.agreement import SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
-from gistgnn.session.agreement import SAME_MODEL, model_facts, partition_facts, saving_facts
+from gistgnn.session.agreement import model_facts, partition_facts, saving_facts
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running
 from gistgnn.training.metric import Metric
@@ -165,8 +165,8 @@ class Loop:
             "evaluate_every": self._every,
             "patience": self._patience,
         }
-        facts = Facts({**partition_facts(self._gist), **own, **saving_facts(self._saving)})
-        require_same(self._gist.ranks, facts, Facts(model_facts(self._gist), SAME_MODEL))
+        settings = {**partition_facts(self._gist), **own, **saving_facts(self._saving)}
+        require_same(self._gist.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model_facts(self._gist)})
 
     def _score(self, seconds: float) -> None:
         state = self._state

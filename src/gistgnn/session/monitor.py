@@ -1,36 +1,18 @@
 """What happens between rounds: evaluation, the best Θ, early stopping, history, checkpoints."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from gistgnn.accounting.stopwatch import Stopwatch
+from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.session.callbacks import Run, call
+from gistgnn.session.callbacks import Run
 from gistgnn.session.progress import Progress
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Scorer
 from gistgnn.session.time_limit import TimeLimit
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """Callbacks supplied by the caller.
-
-    Args:
-        advance: called after every round with the number of rounds done.
-        report: called with every entry of the history.
-        stop: asked after every round; True saves the state and ends the run, on all ranks.
-        objects: objects with methods of `gistgnn.Callback`.
-    """
-
-    advance: Callable[[int], None]
-    report: Callable[[dict[str, Any]], None]
-    stop: Callable[[], bool]
-    objects: Sequence[Any] = ()
 
 
 class Monitor:
@@ -41,13 +23,12 @@ class Monitor:
         scorer: scores Θ on validation and test nodes.
         training: the run's settings.
         schedule: its rounds, as far as they are known.
-        callbacks: for a progress bar and a stop signal.
+        callbacks: objects with methods of `gistgnn.Callback`.
         saver: saves the state of the run, or None.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
         limit: of the run's time.
 
     Attributes:
-        schedule: the rounds of the run.
         run: the run as its callbacks see it.
 
     Raises:
@@ -56,19 +37,19 @@ class Monitor:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: GlobalModel,
         scorer: Scorer,
         training: Training,
         schedule: Schedule,
-        callbacks: Callbacks,
+        callbacks: Sequence[Any],
         saver: Saver | None,
         preparing: Stopwatch,
         limit: TimeLimit,
     ) -> None:
         self.progress = Progress()
         self.interrupted = False
-        self._trainer, self._theta, self._scorer, self.schedule = trainer, trainer.theta, scorer, schedule
-        self._training, self.callbacks, self._saver = training, callbacks, saver
+        self._trainer, self._theta, self._scorer = trainer, trainer.theta, scorer
+        self._training, self._callbacks, self._saver = training, callbacks, saver
         if saver and (checkpoint := saver.begin()):
             self.progress = checkpoint.state_as(Progress)
             trainer.ranks.together(lambda: self._theta.restore(checkpoint, self.progress.rounds))
@@ -76,7 +57,7 @@ class Monitor:
             self.progress.seconds[activity] = self.progress.seconds.get(activity, 0.0) + seconds
         if self.progress.stopped_by == "max_seconds":  # a resumed run has more time
             self.progress.stopped_early, self.progress.stopped_by = False, None
-        self.run, self._limit = Run(trainer, self.progress), limit
+        self.run, self._limit = Run(trainer, self.progress, schedule), limit
         self.seconds = Stopwatch(self.progress.seconds)
         self._clock = time.perf_counter()
 
@@ -87,32 +68,37 @@ class Monitor:
         progress.rounds += 1
         if self._saver:
             self._saver.round_is_over(progress.rounds)
-        self.callbacks.advance(progress.rounds)
         progress.steps += plan.stretch.count * plan.workers
-        finished = progress.rounds >= self.schedule.rounds
+        finished = progress.rounds >= self.run.rounds
         time_is_up = self._limit.set and self._trainer.ranks.any(self._limit.is_up()) and not finished
-        self.run.rounds = self.schedule.rounds
         if progress.rounds % plan.evaluate_every == 0 or plan.last or time_is_up:
             with self.seconds("evaluate"):
                 self._evaluate(plan, loss)
-        call(self.callbacks.objects, "on_round_end", self.run, loss)
-        progress.stopped_by = None if finished else "max_seconds" if time_is_up else self._reason_to_stop()
+        self.call("on_round_end", loss)
+        asked = self._trainer.ranks.gather([self.run.stopped, self.run.interrupted])
+        stopped, interrupted = map(any, zip(*asked, strict=True))
+        progress.stopped_by = None if finished else "max_seconds" if time_is_up else self._reason_to_stop(stopped)
         progress.stopped_early = progress.stopped_by is not None
         if progress.stopped_early and not progress.history:
             with self.seconds("evaluate"):
                 self._evaluate(plan, loss)
-        self.interrupted = self.callbacks.stop() and not finished
+        self.interrupted = interrupted and not finished
         with self.seconds("save"):
             self._save(last=finished or progress.stopped_early or self.interrupted)
         self._clock = time.perf_counter()
         self._limit.begin_round()
         return progress.stopped_early or self.interrupted
 
-    def _reason_to_stop(self) -> str | None:
+    def call(self, hook: str, *given: Any) -> None:
+        """Call a method of every callback that has it."""
+        for callback in self._callbacks:
+            if callable(own := getattr(callback, hook, None)):
+                own(self.run, *given)
+
+    def _reason_to_stop(self, stopped: bool) -> str | None:
         patience = self._training.patience
         if patience is not None and self.progress.evaluations_since_best >= patience:
             return "patience"
-        stopped = bool(self.callbacks.objects) and self._trainer.ranks.any(self.run.stopped)
         return "callback" if stopped else None
 
     def close(self) -> None:
@@ -145,8 +131,7 @@ class Monitor:
             entry["metric"] = metric.name
         progress.history.append(entry)
         self._limit.evaluated(time.perf_counter() - begun)
-        self.callbacks.report(entry)
-        call(self.callbacks.objects, "on_evaluation", self.run, entry)
+        self.call("on_evaluation", entry)
 
     def _save(self, *, last: bool) -> None:
         if self._saver is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gistgnn.evaluation.scores import selection_metric
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.phases import Phase
 from gistgnn.sampling import Batch
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.training.loss import Criterion, make_criterion
 from gistgnn.training.metric import NAMED, Metric, as_metric
@@ -47,7 +47,7 @@ def with_criterion(training: Training, graph: Graph) -> Training:
     return replace(training, loss=criterion, class_weights=None, label_smoothing=0.0)
 
 
-def for_task(training: Training, graph: Graph, trainer: Trainer) -> Training:
+def for_task(training: Training, graph: Graph, trainer: GlobalModel) -> Training:
     """Return the settings that the graph's task needs: in a regression Θ is the mean of its sub-GCNs.
 
     In the paper's method the full model's output is the sum of m outputs, each of which has learned the target. The

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import proxy
 
 from torch import Tensor, nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
-from gistgnn.accounting.footprint import memory_of, slice_bytes, theta_bytes
+from gistgnn.accounting.footprint import memory_of, require_step_fits, slice_bytes, theta_bytes
 from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.errors import DivergedError, InputError
+from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.io.checkpoints import Checkpoints, run_id
+from gistgnn.runners.runner import Runner
 from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.session.agreement import require_same_run
+from gistgnn.session.agreement import require_same_training
 from gistgnn.session.batches import make_sampler, operations_of
 from gistgnn.session.budget import Clock, choose
-from gistgnn.session.callbacks import call, check_callbacks
+from gistgnn.session.callbacks import check_callbacks
 from gistgnn.session.description import describe_graph, describe_settings
-from gistgnn.session.half_precision import note_if_bf16_is_slower
-from gistgnn.session.monitor import Callbacks, Monitor
+from gistgnn.session.monitor import Monitor
 from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
 from gistgnn.session.options import Options
+from gistgnn.session.progress_bar import ProgressBar
 from gistgnn.session.result import Result
-from gistgnn.session.room import require_step_fits
 from gistgnn.session.saving import Saver, Saving
-from gistgnn.session.scorer import Running
-from gistgnn.session.shown import ShownRun
+from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.time_limit import TimeLimit
-from gistgnn.session.trainer import Trainer
 from gistgnn.settings import Training
 from gistgnn.theta.given_values import checksum_of, values_of
 from gistgnn.training.optimizer import check_optimizer
@@ -59,6 +57,9 @@ class Session:
         graph: see `GIST.fit`.
         training: likewise.
         options: likewise.
+        runner: trains the sub-GCNs of a round.
+        scorer: makes what scores Θ between rounds.
+        traffic: returns the bytes that a worker sends, of the settings, the bytes of Θ and those of every sub-GCN.
 
     Attributes:
         sampler: the batches.
@@ -68,19 +69,28 @@ class Session:
         finished: the run that was resumed had come to its end.
     """
 
-    def __init__(self, trainer: Trainer, graph: Graph | Data, training: Training, options: Options) -> None:
+    def __init__(
+        self,
+        trainer: GlobalModel,
+        graph: Graph | Data,
+        training: Training,
+        options: Options,
+        runner: Runner,
+        scorer: type[Scorer],
+        traffic: Callable[[Training, int, Sequence[int]], dict[str, float]],
+    ) -> None:
         self._begun = time.perf_counter()
         self._trainer, self._given, self._training, self._options = trainer, training, training, options
         self._clock: Clock | None = None  # of a budget
         self._limit = TimeLimit(options.max_seconds, self._begun, budget=training.budget is not None)
         check_callbacks(options.callbacks)
-        self.runner = trainer._make_runner(options.runner)  # refuses an unknown one before anything is loaded
+        self.runner, self._scorer_kind, self._traffic = runner, scorer, traffic
         keep_freed_memory()
         # torch loads seconds of code at the first optimiser
         check_optimizer(training.optimizer, training.lr, training.weight_decay, training.momentum)
         self._init = None if options.init is None else self._initial(options.init)
         given = trainer.ranks.together(lambda: as_graph(graph, training))
-        require_same_run(trainer, given, training, options, self._init)
+        require_same_training(trainer, given, training, options, self._init)
         self._graph = given.to(trainer.device)
         self._given = training = for_task(training, self._graph, trainer)
         self._training, self._metric = with_criterion(training, self._graph), metric_of(training, self._graph)
@@ -90,7 +100,7 @@ class Session:
         trainer, options, saving = self._trainer, self._options, self._options.saving
         preparing = Stopwatch()
         with preparing("prepare"):
-            require_step_fits(trainer, self._graph, self._training, options)
+            self._require_step_fits()
             self.sampler = make_sampler(
                 trainer, self._graph, options.sampler, options.inductive, shown=options.progress
             )
@@ -101,25 +111,20 @@ class Session:
             trainer._begin_run(self._training, begins, resumed=resumed, init=self._init)
             self._running = Running(trainer.theta, trainer._spec)
             any_number = any_outputs(self._given)
-            self._scorer = trainer._make_scorer(
-                self._running, self._graph, options.evaluation, self._metric, any_outputs=any_number
-            )
+            how = (self._running, self._graph, options.evaluation, self._metric)
+            self._scorer = self._scorer_kind(trainer.theta, *how, any_outputs=any_number)
             with closing(self.sampler.batches(0, 1)) as batches:
                 first = next(batches)
-                note_if_bf16_is_slower(trainer, self._training, first.x.shape[0])
                 self._scorer.prepare(first, trainer.seed, shown=options.progress)
             if not any_number:
                 try_objective(self._training, self._metric, self._graph, first)
         with ExitStack() as stack:
-            weak = proxy(self)  # a cycle would keep the batches and what evaluation holds until Python looks for cycles
-            self._shown = ShownRun(lambda: weak.schedule, self.runner, shown=options.progress)
-            self._monitor = self._make_monitor(preparing)
+            bar = [stack.enter_context(ProgressBar())] if options.progress else []
+            self._monitor = self._make_monitor(preparing, [*bar, *options.callbacks])
             stack.callback(self._monitor.close)
             self.seconds = self._monitor.seconds
             self._monitor.progress.chosen = chosen
             self.finished = self._resume()
-            if not self.finished:
-                self.sampler = stack.enter_context(self._shown.training(self.sampler, self._monitor.progress.rounds))
             self._warn_of_untrained()
             self._open = stack.pop_all()
         return self
@@ -157,7 +162,7 @@ class Session:
             self._scorer.description,
             trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
-            {"workers": trainer.workers, **trainer._traffic(plan.training, theta, slices)},
+            {"workers": trainer.workers, **self._traffic(plan.training, theta, slices)},
             memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
             partition_of(partition, blocks),
             coverage_of(trainer._full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
@@ -169,9 +174,20 @@ class Session:
             run_id(self._identity(self._options.saving)),
         )
 
+    def _require_step_fits(self) -> None:
+        """Refuse a run whose widest sub-GCN takes more memory in one step than is free; a budget chooses what fits."""
+        trainer, graph, options = self._trainer, self._graph, self._options
+        if self._training.budget:
+            return
+        fewest = min((phase.sub_gcns for phase in self._training.phases), default=trainer.partition.sub_gcns)
+        nodes = 0  # a sampler's batch may be of any size
+        if options.sampler is None:
+            nodes = int(graph.train.sum()) if options.inductive else graph.num_nodes
+        require_step_fits(trainer._full_spec, trainer.partition.split_into(fewest), trainer.input_axis, nodes)
+
     def fit_is_over(self, result: Result) -> None:
         """Tell the callbacks that the run is over."""
-        call(self._options.callbacks, "on_fit_end", self._monitor.run, result)
+        self._monitor.call("on_fit_end", result)
 
     def _initial(self, given: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the values that Θ begins with."""
@@ -205,7 +221,7 @@ class Session:
             lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict()
         )
         self._training = self._training.like(adjusted)
-        self.schedule = self._monitor.schedule = self._make_schedule()
+        self.schedule = self._monitor.run.schedule = self._make_schedule()
         assert progress.chosen is not None
         progress.chosen["training"] = adjusted
         return self.schedule.plan(progress.rounds)
@@ -227,30 +243,17 @@ class Session:
                 "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds",
             )
 
-    def _make_monitor(self, preparing: Stopwatch) -> Monitor:
-        trainer, options, weak = self._trainer, self._options, proxy(self)
-
-        def advance(done: int) -> None:
-            weak._shown.round_over(done)
-            options.advance(done, weak.schedule.rounds)
-
-        def report(entry: dict[str, Any]) -> None:
-            weak._shown.evaluated(entry, weak._monitor.progress.best_score)
-            options.report(entry)
-
-        saving = options.saving
+    def _make_monitor(self, preparing: Stopwatch, callbacks: Sequence[Any]) -> Monitor:
+        trainer, saving = self._trainer, self._options.saving
         saver = Saver(trainer.theta, trainer.ranks, saving, self._identity(saving)) if saving else None
-        callbacks = Callbacks(advance, report, lambda: trainer.ranks.any(options.stop()), options.callbacks)
         schedule, limit = self.schedule, self._limit
         return Monitor(trainer, self._scorer, self._training, schedule, callbacks, saver, preparing, limit)
 
     def _resume(self) -> bool:
-        """Stand at the round after the last one of a resumed run, and show that; True if the run has ended."""
+        """Stand at the round after the last one of a resumed run, and tell the callbacks; True if the run has ended."""
         trainer, monitor = self._trainer, self._monitor
         progress = monitor.progress
-        for entry in progress.history:
-            monitor.callbacks.report(entry)
-        monitor.callbacks.advance(progress.rounds)
+        monitor.call("on_fit_begin")
         finished = progress.stopped_early
         if trainer.theta.round > progress.rounds:  # it was killed before it could record the last round
             finished = monitor.after_round(self.schedule.plan(progress.rounds), trainer.theta.loss)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
+from gistgnn.session.callbacks import Callback, Run
 
 FOLDER = "tensorboard"
 
@@ -19,8 +20,8 @@ def require_tensorboard() -> None:
         ) from error
 
 
-class Events:
-    """Writes every entry of a history as it comes; call `close` at the end.
+class Events(Callback):
+    """Writes every entry of a run's history as it comes; call `close` at the end.
 
     By step are written: loss, learning rate, scores and seconds of training. A run that goes on gives its earlier
     entries again, so what the folder held before is replaced.
@@ -42,7 +43,12 @@ class Events:
         except OSError as error:
             raise InputError(f"cannot write {folder}: {error.strerror}; choose another --out") from error
 
-    def __call__(self, entry: dict[str, Any]) -> None:
+    def on_fit_begin(self, run: Run) -> None:
+        """Write the entries of a run that is resumed."""
+        for entry in run.history:
+            self.on_evaluation(run, entry)
+
+    def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
         """Write an entry; see `Result.history`."""
         step = entry["step"]
         for name, key in (

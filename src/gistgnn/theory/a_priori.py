@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 
 from gistgnn.errors import InputError
-from gistgnn.theory.argument_checks import LARGEST, check_fraction, check_lambda_0
+from gistgnn.theory.argument_checks import check_fraction, check_lambda_0, check_size, least_width
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue, output_covariance
 from gistgnn.theory.problem import Problem
 
@@ -49,8 +49,7 @@ class GuaranteedWidth:
 
     def __post_init__(self) -> None:
         for name in ("sub_gcns", "local_steps", "rounds"):
-            if not 1 <= getattr(self, name) <= LARGEST:
-                raise InputError(f"{name} is {getattr(self, name)}, expected an integer from 1 to {LARGEST}")
+            check_size(name, getattr(self, name))
         check_lambda_0(self.lambda_0)
         check_fraction("delta", self.delta)
         most = 1.0 / greatest_eigenvalue(self.problem, self.sub_gcns)
@@ -103,15 +102,9 @@ class GuaranteedWidth:
         Raises:
             InputError: it is beyond all reason.
         """
-        low, high = 0, 1
-        while not self.guarantees(high):
-            low, high = high, 2 * high
-            if high > _FURTHEST:
-                raise InputError(f"no width below {_FURTHEST:.0e} keeps ρ <= λ_0/2: give fewer rounds or a larger λ_0")
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.guarantees(middle) else (middle, high)
-        return high
+        if (found := least_width(self.guarantees, _FURTHEST)) is None:
+            raise InputError(f"no width below {_FURTHEST:.0e} keeps ρ <= λ_0/2: give fewer rounds or a larger λ_0")
+        return found
 
     @cached_property
     def _a_norm(self) -> float:

@@ -1,6 +1,7 @@
 """Checks of the numbers that a caller passes to the theory: λ_0, η, γ, δ and the sizes."""
 
 import math
+from collections.abc import Callable
 
 from gistgnn.errors import InputError
 from gistgnn.theory.kernel import greatest_eigenvalue
@@ -32,13 +33,31 @@ def check_fraction(name: str, value: float) -> float:
     return value
 
 
+def check_size(name: str, value: int) -> None:
+    """Raise InputError if m, ζ, T or d_1 is out of range."""
+    if not 1 <= value <= LARGEST:
+        raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
+
+
+def least_width(enough: Callable[[int], bool], most: float = math.inf) -> int | None:
+    """Return the least width that is enough, where all wider ones are, too; None: it is more than `most`."""
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > most:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
 def check_settings(
     sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
     for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
-        if not 1 <= value <= LARGEST:
-            raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
+        check_size(name, value)
     if not sub_gcns <= width <= LARGEST:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
     if step_size is not None and not 0 < step_size < math.inf:

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from gistgnn.theory.argument_checks import check_fraction, check_lambda_0
+from gistgnn.theory.argument_checks import check_fraction, check_lambda_0, least_width
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
 from gistgnn.theory.problem import Problem
 
@@ -25,13 +25,9 @@ def kernel_width(problem: Problem, m: int, rounds: int, delta: float) -> int:
         far = 2.0 * math.exp(-d_1 * lambda_0**2 / (128.0 * n**2)) + math.exp(-d_1 * lambda_0 / (480.0 * m * n))
         return rounds * m * n**2 * far <= delta
 
-    low, high = 0, 1
-    while not enough(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    found = least_width(enough)
+    assert found is not None
+    return found
 
 
 def local_factor(step_size: float, lambda_0: float) -> float:

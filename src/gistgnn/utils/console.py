@@ -2,13 +2,11 @@
 
 import contextlib
 import logging
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Timer
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -99,8 +97,6 @@ def _log(task: str) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> None:
     """Print a table on standard output, under its title. It is as wide as its cells: no cell is broken or cut.
 
-    On a terminal that is too narrow for it, what is the same in all rows is said once, below the title.
-
     Args:
         title: a line above the table; empty: none.
         columns: the names of the columns.
@@ -110,12 +106,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     rows = [[printable(cell) for cell in row] for row in rows]
     if title:
         print(printable(title))
-    width = sum(1 + max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True))
-    if sys.stdout.isatty() and width > shutil.get_terminal_size().columns and len(rows) > 1:
-        same = [i for i in range(len(columns)) if len({row[i] for row in rows}) == 1]
-        if said := ", ".join(f"{columns[i]} {rows[0][i]}" for i in same if rows[0][i].strip("–")):
-            print(f"in all rows: {said}")
-        columns, *rows = ([cell for i, cell in enumerate(row) if i not in same] for row in (columns, *rows))
     table = Table(box=None, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)

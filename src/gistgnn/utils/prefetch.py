@@ -5,8 +5,6 @@ from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
-
 T = TypeVar("T")
 _END = object()
 
@@ -17,9 +15,6 @@ def prefetch(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
     An error in ``items`` is raised at its place in the sequence. Closing the generator ends the thread; an early end of
     a loop over the generator closes it. At most ``depth`` prepared items wait.
     """
-    if is_in_torch_dispatch_mode():  # a mode, such as a plan's tensors without values, holds for one thread alone
-        yield from items
-        return
     ready: SimpleQueue[object] = SimpleQueue()
     room, stopped = Semaphore(depth), Event()
     errors: list[BaseException] = []

@@ -24,12 +24,15 @@ def limit_memory(most: int | None) -> None:
         keep_freed_memory()
 
 
-def held_bytes() -> int:
-    """Return the bytes of memory that this process holds, without the pages of mapped files."""
+def held_bytes(process: int | None = None) -> int:
+    """Return the bytes of memory that a process holds, without the pages of mapped files; None: this one."""
     if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
-    return int(psutil.Process().memory_info().rss)
+        try:
+            status = Path(f"/proc/{process or 'self'}/status").read_text(encoding="ascii")
+            return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+        except (OSError, IndexError):  # it has ended
+            return 0
+    return int(psutil.Process(process).memory_info().rss)
 
 
 def available_bytes(device: torch.device) -> int:

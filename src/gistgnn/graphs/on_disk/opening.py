@@ -16,13 +16,10 @@ from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.edge_data import EDGE_DATA
-from gistgnn.graphs.on_disk.clustered import ClusteredGraph, Files
-from gistgnn.graphs.on_disk.features import FeatureFile, StoredFeatures
 from gistgnn.graphs.on_disk.manifest import ADVICE, Manifest
 from gistgnn.graphs.on_disk.npy import as_tensor, map_array
-from gistgnn.graphs.on_disk.reading import ArrayFile, NodeNumbers
+from gistgnn.graphs.on_disk.reading import ArrayFile
 from gistgnn.graphs.on_disk.values import PIECE, node_problem
-from gistgnn.utils.checksums import digest_of
 from gistgnn.utils.formats import size
 
 Array = npt.NDArray[Any]
@@ -30,7 +27,6 @@ Array = npt.NDArray[Any]
 SPLITS = {"train": 1, "val": 2, "test": 3}
 """The numbers in `split.npy`; 0 is in no split."""
 
-_OF_PRODUCTS = ("rowptr", "col", "x", "x_scale", "edge_weight")  # what Ā x follows from
 _ROWS = 2**16  # rows that are converted to float32 at once
 
 log = logging.getLogger(__name__)
@@ -77,18 +73,14 @@ def load_folder(folder: Path) -> GraphByTarget:
     return GraphByTarget(_features(manifest, arrays), **values)
 
 
-def _clustered(folder: Path, manifest: Manifest, arrays: dict[str, Array], values: dict[str, Any]) -> ClusteredGraph:
-    """Return a graph whose features and edges are read while a run goes on."""
-    x, node = (ArrayFile.of(folder, manifest, name) for name in ("x", "node"))
-    col = NodeNumbers(folder / "col.npy", manifest.arrays["col"], manifest.nodes)
+def _clustered(folder: Path, manifest: Manifest, arrays: dict[str, Array], values: dict[str, Any]) -> GraphByTarget:
+    """Return a graph whose nodes are in the order of clusters."""
     ptr = torch.from_numpy(np.array(arrays["cluster_ptr"]))
     if ptr[0] != 0 or ptr[-1] != manifest.nodes or bool((ptr.diff() < 1).any()):
         path = folder / "cluster_ptr.npy"
         raise InputError(f"{path} is damaged: it does not rise from 0 to {manifest.nodes}; {ADVICE}")
-    scale = torch.from_numpy(np.array(arrays["x_scale"])) if "x_scale" in arrays else None
-    features = StoredFeatures.of(FeatureFile(x, scale))
-    decide = {name: manifest.arrays[name].checksums for name in _OF_PRODUCTS if name in manifest.arrays}
-    return ClusteredGraph(features, **values, files=Files(folder, ptr, node, col, digest_of(decide)))
+    x = as_tensor(arrays["x"]) if arrays["x"].dtype != np.int8 else _features(manifest, arrays)
+    return GraphByTarget(x, **values, folder=folder, cluster_ptr=ptr)
 
 
 def _check_nodes(folder: Path, manifest: Manifest) -> None:

@@ -15,7 +15,6 @@ from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.on_disk.manifest import ADVICE, BLOCK, Manifest, StoredArray
 from gistgnn.graphs.on_disk.npy import read_pieces, values_begin
 from gistgnn.graphs.on_disk.opening import open_folder
-from gistgnn.graphs.on_disk.products import kept
 from gistgnn.graphs.on_disk.values import PIECE, cluster_problem, node_problem
 
 Array = npt.NDArray[Any]
@@ -44,12 +43,10 @@ def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> 
             seen(done / manifest.nbytes)
     for name, problem in _problems(manifest, arrays):
         raise InputError(f"{folder / name}.npy: {problem}; {_MADE_WRONG}: {ADVICE}")
-    for place, array in kept(folder):
-        done += sum(_compared(place, array, "remove it, and it is computed again"))
     return done
 
 
-def _compared(path: Path, array: StoredArray, advice: str = ADVICE) -> Iterator[int]:
+def _compared(path: Path, array: StoredArray) -> Iterator[int]:
     """Yield the bytes of every block that is what it was."""
     begin = values_begin(path, array)
     try:
@@ -64,11 +61,11 @@ def _compared(path: Path, array: StoredArray, advice: str = ADVICE) -> Iterator[
                     first = begin + number * BLOCK
                     raise InputError(
                         f"{path} is damaged: the checksum of its bytes {first:,} to {first + wanted - 1:,} does not "
-                        f"fit; {advice}"
+                        f"fit; {ADVICE}"
                     )
                 yield wanted
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {advice}") from error
+        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)}); {ADVICE}") from error
 
 
 def _problems(manifest: Manifest, arrays: dict[str, Array]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,299 @@
+"""Plans a run for several m, or for its phases, and several stores of Θ: what each takes, and which of them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gistgnn.distributed import costs
+from gistgnn.errors import InputError
+from gistgnn.estimate.memory import DISK, Memory, MemoryOfRun
+from gistgnn.estimate.resources import Resources
+from gistgnn.estimate.shapes import PhaseShape, RunShape, possible_sub_gcns
+from gistgnn.estimate.time import Rates, TimeOfRun, bytes_of_batch, bytes_of_evaluation, reading_rate
+from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.runs.config import RunConfig
+from gistgnn.theta.registry import STORES
+from gistgnn.utils.formats import rough_duration, size
+
+PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
+_SUB_GCNS = (1, 2, 4, 8, 16)
+_PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
+_LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
+_CLEARLY = 1.1  # times as slow: less is within the error of the estimate
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a run, or one of its phases, takes with one m and one store; sizes in bytes."""
+
+    sub_gcns: int
+    store: str
+    parameters: int  # of the largest sub-GCN, a number
+    slice: int  # the largest sub-GCN's parameters and buffers
+    training: int  # the same with gradients and the optimiser's state
+    activations: int  # what a step takes beyond what stays (of all sub-GCNs at once, where they are fused)
+    evaluation: int  # what an evaluation takes beyond what stays
+    method: str  # how the model is evaluated: "whole", "layers" or "parts"
+    moved: int  # from and to Θ in a round, by the sub-GCN that moves most
+    moved_by_all: int  # the same, by all sub-GCNs
+    data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
+    peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
+    phase: str  # the stage, such as "training", in which the device holds most
+    lacking: tuple[str, ...]  # the places that have too little
+    epoch_reads: int  # bytes that all sub-GCNs read from the files of the graph in an epoch; 0: it is in memory
+    evaluation_reads: int  # likewise, an evaluation
+    number: int  # of the phase, from 1
+    copies: bool
+    epochs: float
+    rounds: int
+    evaluations: int
+    phased: bool  # it is a phase of a run
+    local_steps: int  # ζ
+    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
+
+    @property
+    def fits(self) -> bool:
+        """Whether every place has enough."""
+        return not self.lacking
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        m = f"m = {self.sub_gcns}"
+        return f"phase {self.number} ({m}{', copies' if self.copies else ''})" if self.phased else m
+
+
+@dataclass(frozen=True)
+class Total:
+    """What all phases of a run take with one m and one store; sizes in bytes."""
+
+    sub_gcns: int
+    store: str
+    peaks: dict[str, int]  # the most that each place holds in any phase
+    lacking: tuple[str, ...]  # the places that have too little in some phase
+    rounds: int
+    moved: int  # from and to Θ
+    evaluations: int
+    seconds: float | None  # of all phases and evaluations
+
+    @property
+    def fits(self) -> bool:
+        """Whether every place has enough in every phase."""
+        return not self.lacking
+
+    @property
+    def costs(self) -> str:
+        """The time of the run, and the memory that it takes on its device."""
+        memory = size(max(taken for place, taken in self.peaks.items() if place != DISK))
+        return f"about {rough_duration(self.seconds)} and {memory}" if self.seconds else memory
+
+    @classmethod
+    def of(cls, phases: Sequence[Option]) -> Total:
+        """Add up the phases of a run."""
+        seconds = [each.seconds["total"] for each in phases if each.seconds]
+        return cls(
+            sub_gcns=phases[0].sub_gcns,
+            store=phases[0].store,
+            peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
+            lacking=tuple(dict.fromkeys(place for each in phases for place in each.lacking)),
+            rounds=sum(each.rounds for each in phases),
+            moved=sum(each.rounds * each.moved_by_all for each in phases),
+            evaluations=sum(each.evaluations for each in phases),
+            seconds=sum(seconds) if seconds else None,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run for several m, or with its phases, and for several stores."""
+
+    graph: GraphSizes
+    batch: GraphSizes  # the sizes of a step's batch
+    parameters: int  # of the full model, a number
+    theta: int  # bytes of Θ
+    resources: Resources
+    disk_rate: float | None  # bytes that the disk of the graph's folder gives in a second, if it was measured
+    options: tuple[Option, ...]  # every m, or every phase, in every store
+    totals: tuple[Total, ...]  # every m, with all its phases, in every store
+
+    @property
+    def phased(self) -> bool:
+        """Whether the run has phases of its own, each with its m."""
+        return self.options[0].phased
+
+    @property
+    def choice(self) -> Total | None:
+        """The fastest m that fits with Θ in memory, else with Θ elsewhere; None where nothing fits.
+
+        A larger m has to be clearly faster than a smaller one. Without times it is the smallest m.
+        """
+        fitting = sorted(self._fitting, key=lambda total: 0 if self.phased else total.sub_gcns)
+        times = [total.seconds for total in fitting if total.seconds is not None]
+        if self.phased or len(times) < len(fitting):
+            return next(iter(fitting), None)
+        return next((each for each, time in zip(fitting, times, strict=True) if time <= _CLEARLY * min(times)), None)
+
+    @property
+    def _fitting(self) -> list[Total]:
+        """What fits with Θ in memory, or, if nothing does, elsewhere."""
+        fitting = [total for total in self.totals if total.fits]
+        return [total for total in fitting if total.store == "memory"] or fitting
+
+    @property
+    def advice(self) -> str:
+        """A sentence that says what to choose."""
+        chosen, first = self.choice, _PLACES[STORES[self.totals[0].store].holds]
+        if chosen is None:
+            return self._nothing_fits
+        where = f"{_PLACES[STORES[chosen.store].holds]} (--store {chosen.store})"
+        if self.phased:
+            return f"every phase fits with the parameters in {where}"
+        smallest = min(self._fitting, key=lambda total: total.sub_gcns)
+        why = "no smaller m fits"
+        if chosen.store != self.totals[0].store:
+            why = f"no m fits with the parameters in {first}"
+        elif chosen.sub_gcns == min(total.sub_gcns for total in self.totals):
+            why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * bool(chosen.seconds)
+        elif smallest.sub_gcns < chosen.sub_gcns:
+            why = f"m = {smallest.sub_gcns} takes {smallest.costs}"
+        return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {chosen.costs}: {why}"
+
+    @property
+    def _nothing_fits(self) -> str:
+        least = min(self.totals, key=lambda total: max(total.peaks.values()))
+        of_least = [each for each in self.options if each.store == least.store and not each.fits]
+        short = next(each for each in of_least if self.phased or each.sub_gcns == least.sub_gcns)
+        where, lacks = _PLACES[STORES[least.store].holds], " and ".join(_LACKING[place] for place in short.lacking)
+        said = f"the least is {short.name} with the parameters in {where}, and it lacks {lacks}; "
+        if self.phased:
+            said = f"with the parameters in {where}, {short.name} lacks {lacks}; give it more sub-GCNs, or "
+        batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
+        return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
+
+    def traffic(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
+        """Count the bytes that a rank holds of Θ, sharded over W ranks, and sends in a round, for every W and m >= W.
+
+        Raises:
+            InputError: a W above every m, or a run with phases.
+        """
+        if self.phased:
+            raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
+        every = {option.sub_gcns: option for option in self.options}
+        if (most := max(ranks)) > max(every):
+            raise InputError(f"ranks is {most}, more than any m ({max(every)}): each rank trains one at least")
+        pairs = [(w, option) for w in ranks for m, option in sorted(every.items()) if m >= w]
+        sent = [costs(self.theta, [own.moved_by_all / 2], w, own.local_steps, sharded=True) for w, own in pairs]
+        return [
+            {"ranks": w, "sub_gcns": own.sub_gcns, "theta": -(-self.theta // w), "costs": asdict(each)}
+            for (w, own), each in zip(pairs, sent, strict=True)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what `gistgnn plan --json` prints."""
+        rows = {
+            "options": [{**asdict(each), "fits": each.fits} for each in self.options],
+            "totals": [{**asdict(each), "fits": each.fits} for each in self.totals],
+        }
+        named = ("store",) if self.phased else ("sub_gcns", "store")
+        chosen = self.choice and {name: getattr(self.choice, name) for name in named}
+        return {**asdict(self), **rows, "choice": chosen, "advice": self.advice}
+
+
+def make_plan(
+    config: RunConfig,
+    sizes: GraphSizes,
+    resources: Resources,
+    sub_gcns: Sequence[int] | None = None,
+    stores: Sequence[str] = PLANNED,
+    *,
+    timed: bool = True,
+) -> Plan:
+    """Plan a run for several m and stores of Θ, or its phases for several stores.
+
+    Args:
+        config: the run; its own m is ignored.
+        sizes: of its graph.
+        resources: what there is.
+        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow. Phases have their own.
+        stores: of `PLANNED`.
+        timed: measure the machine, for about a second.
+
+    Raises:
+        InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
+    """
+    phased = bool(config.training.phases)
+    every = [config.sub_gcns] if phased else sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
+    runs = [RunShape(replace(config, sub_gcns=m), sizes) for m in every]
+    rates = Rates(torch.device(config.device)) if timed else None
+    disk = reading_rate(Path(sizes.stored.folder) / "x.npy") if timed and sizes.stored else None
+    options, totals = list[Option](), list[Total]()
+    theta = 0
+    for store in stores:
+        for run in runs:
+            memory = MemoryOfRun(run, store, resources.base, resources.limits, resources.kept)
+            theta = theta or memory.theta
+            found = [(phase, memory.of(phase)) for phase in run.phases]
+            times = TimeOfRun(run, rates, disk) if rates else None
+            own = [_option(run, n, *each, store, resources.limits, times) for n, each in enumerate(found, 1)]
+            options += own
+            totals.append(Total.of(own))
+    first = runs[0]
+    batch = first.expected.sizes(first.seen)
+    return Plan(sizes, batch, first.full, theta, resources, disk, tuple(options), tuple(totals))
+
+
+def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
+    """Return the most memory that a run takes on its device, beside the process itself."""
+    resources = replace(Resources.here(config.device), base=0)
+    run = config.planned
+    plan = make_plan(run, sizes, resources, [run.sub_gcns], [run.store], timed=False)
+    return plan.totals[0].peaks["cuda" if config.device != "cpu" else "cpu"]
+
+
+def _option(
+    run: RunShape,
+    number: int,
+    phase: PhaseShape,
+    memory: Memory,
+    store: str,
+    limits: Mapping[str, int],
+    times: TimeOfRun | None,
+) -> Option:
+    """Return what a phase takes; ``times``: None leaves the seconds out."""
+    first, device = phase.first, "cuda" if "cuda" in limits else "cpu"
+    peaks = {place: memory.peak(place) for place in limits}
+    held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
+    moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
+    passes = first.stretch.total * (1 if memory.together else phase.trained) / phase.epochs
+    on_disk = STORES[store].holds == DISK
+    return Option(
+        sub_gcns=len(held),
+        store=store,
+        parameters=max(phase.parameters),
+        slice=max(phase.slices),
+        training=phase.slices[0] + 4 * (1 + phase.moments) * phase.parameters[0],
+        activations=memory.activations,
+        evaluation=memory.evaluation,
+        method=memory.method,
+        moved=max(moved),
+        moved_by_all=sum(moved),
+        data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
+        peaks=peaks,
+        phase=max(memory.stages, key=lambda stage: memory.stages[stage].get(device, 0)),
+        lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
+        epoch_reads=round(passes * bytes_of_batch(run)),
+        evaluation_reads=bytes_of_evaluation(run, memory),
+        number=number,
+        copies=first.copies,
+        epochs=phase.epochs,
+        rounds=len(phase.rounds),
+        evaluations=phase.evaluations,
+        phased=bool(run.config.training.phases),
+        local_steps=first.local_steps,
+        seconds=times.of(phase, memory, sum(moved), on_disk=on_disk) if times else None,
+    )

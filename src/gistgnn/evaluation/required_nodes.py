@@ -1,0 +1,104 @@
+"""The nodes that each layer has to compute, where few nodes of a graph in a folder of clusters are scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gistgnn.graphs import CSR
+from gistgnn.graphs.csr import check_sources, row_chunks
+from gistgnn.nn import SparseMatrix
+from gistgnn.nn.adjacency import ENTRIES, Adjacency, Operator
+from gistgnn.nn.gnn import GNN, Propagation
+
+MOST = 0.75  # share of the nodes; above it all are computed, which reads the disk in order
+
+
+@dataclass(frozen=True, eq=False)
+class RequiredNodes:
+    """The nodes that a layer computes, and the rows of operators for them.
+
+    Attributes:
+        adj: the graph.
+        nodes: [n], in ascending order; None: all.
+        place: [N] int32, the place of a node among the nodes of the layer's input; None: its number.
+        inputs: how many nodes the input has.
+    """
+
+    adj: Adjacency
+    nodes: Tensor | None
+    place: Tensor | None
+    inputs: int
+
+    @cached_property
+    def rowptr(self) -> Tensor:
+        """Where the edges into each of these nodes begin: [n + 1]."""
+        return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
+
+    @cached_property
+    def own(self) -> Tensor | None:
+        """The places of these nodes in the layer's input: [n]; None: they are the same nodes."""
+        if self.nodes is None or self.place is None:
+            return self.nodes
+        return self.place[self.nodes].long()
+
+    def __len__(self) -> int:
+        """Return n."""
+        return self.adj.num_nodes if self.nodes is None else len(self.nodes)
+
+    def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
+        """Return an operator's rows of some of these nodes: [k, inputs]."""
+        if self.nodes is None:
+            return self.adj.rows(operator, rows)
+        matrix = self.adj.rows(operator, self.nodes[rows])
+        if self.place is None:
+            return matrix
+        col = self.place.index_select(0, matrix.pattern.col).to(matrix.pattern.col.dtype)
+        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (matrix.shape[0], self.inputs)), matrix.value)
+
+
+def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
+    """Return the nodes that each layer of a model computes.
+
+    Args:
+        gnn: the model.
+        adj: the graph's structure.
+        wanted: mask [N] of the nodes whose output is wanted; None: all.
+    """
+    everything = RequiredNodes(adj, None, None, adj.num_nodes)
+    layers = list(gnn.convs)
+    if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in layers):
+        return [everything] * len(layers)
+    required, chosen = [everything] * len(layers), wanted.cpu()
+    for index in reversed(range(len(layers))):
+        if int(chosen.sum()) > MOST * adj.num_nodes:
+            break
+        nodes = chosen.nonzero().squeeze(1)
+        chosen = _with_sources(adj, chosen, nodes)
+        required[index] = _required(adj, nodes, chosen if index else None)
+    return required
+
+
+def _required(adj: Adjacency, nodes: Tensor, before: Tensor | None) -> RequiredNodes:
+    """Return some nodes, given the mask of the nodes that the layer below computes; None: all."""
+    if before is None or int(before.sum()) > MOST * adj.num_nodes:
+        return RequiredNodes(adj, nodes, None, adj.num_nodes)
+    return RequiredNodes(adj, nodes, (before.cumsum(0) - 1).int(), int(before.sum()))
+
+
+def _with_sources(adj: Adjacency, chosen: Tensor, nodes: Tensor) -> Tensor:
+    """Return the mask of some nodes and of all sources of the edges into them."""
+    found = chosen.clone()
+    for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
+        edges, _ = adj.pattern.rows(nodes[rows])
+        check_sources(edges.col, adj.num_nodes)
+        found[edges.col.long()] = True
+    return found
+
+
+def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
+    degrees = adj.pattern.rowptr[nodes + 1] - adj.pattern.rowptr[nodes]
+    return torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])

@@ -1,0 +1,101 @@
+"""Arrays computed from a graph, kept beside it in its folder: scaled features, Ā x."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from gistgnn.errors import InputError, reason
+from gistgnn.io.whole_files import replacing
+
+
+def mapped(path: Path) -> Tensor:
+    """Map a `.npy` file: its values are read when they are used. Nothing may be written to the tensor.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no whole `.npy` file.
+    """
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def derived(
+    folder: Path | None, name: str, shape: tuple[int, int], fill: Callable[[npt.NDArray[np.float32]], None]
+) -> Tensor:
+    """Return the array ``folder/name.npy``, mapped. If it is missing, it is computed first, whole or not at all.
+
+    Args:
+        folder: of the graph. None, or a folder that cannot be written: a temporary file, gone with the process.
+        name: it must follow from everything that decides the values.
+        shape: of the array, float32.
+        fill: called with the empty array; writes all of it.
+
+    Raises:
+        InputError: the disk is full.
+    """
+    if folder is not None and (found := _found(folder / f"{name}.npy", shape)) is not None:
+        return found
+    if folder is None or not os.access(folder, os.W_OK):
+        array = temporary(math.prod(shape), torch.float32).view(shape)
+        fill(array.numpy())
+        return array
+    with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
+        path = folder / f"{name}.npy"
+        if (found := _found(path, shape)) is not None:
+            return found
+        with replacing(path) as unfinished:
+            values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
+            with unfinished.open("r+b") as file:
+                _reserve(file.fileno(), unfinished.stat().st_size)
+            fill(values)
+            values.flush()
+        return mapped(path)
+
+
+def temporary(size: int, dtype: torch.dtype) -> Tensor:
+    """Return ``size`` >= 1 numbers in a file without a name. The system writes and reads its pages when it wants to.
+
+    Raises:
+        InputError: the file cannot be made: the disk is full.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix="gistgnn-") as file:
+            _reserve(file.fileno(), size * dtype.itemsize)
+            pages = np.memmap(file, np.uint8, "r+", shape=(size * dtype.itemsize,))
+    except OSError as error:
+        raise InputError(
+            f"a temporary file in {tempfile.gettempdir()} cannot be used ({error.strerror or reason(error)}): point "
+            "TMPDIR to a disk with more room, or allow more memory"
+        ) from error
+    return torch.from_numpy(pages).view(dtype)
+
+
+def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:
+    """Return an array that is there; None: it is missing, or cut short."""
+    with contextlib.suppress(OSError, ValueError):
+        found = mapped(path)
+        if found.shape == shape and found.dtype == torch.float32:
+            return found
+    return None
+
+
+def _reserve(handle: int, size: int) -> None:
+    """Give a file its space on the disk: writing to a mapped page ends the process when the disk is full."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        os.truncate(handle, size)

@@ -1,0 +1,307 @@
+"""What is estimated, beside what runs have; and how estimates grow."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch_geometric.nn import SAGEConv
+
+from gistgnn.estimate import Option, Plan, Resources, make_plan, peak_bytes, require_room
+from gistgnn.estimate.memory import DISK
+from gistgnn.estimate.shapes import FACTORS, RunShape
+from gistgnn.estimate.time import reading_rate
+from gistgnn.evaluation import Evaluation
+from gistgnn.graphs import Graph, load
+from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.phases import Phase
+from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.sampling import ClusterSampling
+from gistgnn.settings import Training
+from gistgnn.theta.memory import InMemory
+from gistgnn.utils.process_memory import held_bytes
+from tests.helpers.clustered_folders import make_clustered
+from tests.helpers.models import Stack
+from tests.helpers.refusals import refused
+
+F, C, N = 7, 3, 300
+MIB = 2**20
+AMPLE = Resources(host=2**50, gpu=None, disk=2**50, base=0)
+LARGE = GraphSizes(10**5, 10**6, 10**5 // 2, "g", 100, 10)
+
+
+def graph() -> Graph:
+    rng, nodes = torch.Generator().manual_seed(0), torch.arange(N)
+    masks = {name: nodes % 3 == k for k, name in enumerate(("train", "val", "test"))}
+    return Graph.build(torch.randn(N, F, generator=rng), torch.randint(N, (2, 900), generator=rng), nodes % C, **masks)
+
+
+GRAPH = graph()
+SIZES = GraphSizes.of_graph(GRAPH)
+
+
+def config(name: str = "gcn", hidden: tuple[int, ...] = (8, 8), m: int = 2, **options: Any) -> RunConfig:
+    training = Training(**{"epochs": 4, "local_steps": 2, **options.pop("training", {})})
+    model = ModelConfig(name, hidden, norm=options.pop("norm", "none"), heads=2)
+    return RunConfig("own", model=model, sub_gcns=m, training=training, **options)
+
+
+def plan(run: RunConfig, sizes: GraphSizes = SIZES, store: str = "memory", **resources: Any) -> Plan:
+    return make_plan(run, sizes, replace(AMPLE, **resources), [run.sub_gcns], [store], timed=False)
+
+
+def option(*args: Any, **resources: Any) -> Option:
+    return plan(*args, **resources).options[0]
+
+
+def peak(*args: Any, place: str = "cpu", **resources: Any) -> int:
+    return plan(*args, **resources).totals[0].peaks[place]
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from(sorted(FACTORS)),
+    st.lists(st.integers(4, 11), min_size=1, max_size=2),
+    st.integers(1, 4),
+    st.sampled_from(["none", "batch"]),
+    st.sampled_from([None, (0,), (1,)]),
+)
+def test_sizes_are_those_of_real_sub_gcns(
+    name: str, hidden: list[int], m: int, norm: str, partitioned: tuple[int, ...] | None
+) -> None:
+    run = config(name, tuple(hidden), m, norm=norm, partitioned=partitioned)
+    [phase], gist = RunShape(run, SIZES).phases, run.trainer(F, C)
+    subs = list(gist.begin_round())
+    assert isinstance(gist.theta, InMemory)
+    assert RunShape(run, SIZES).theta == sum(tensor.nbytes for tensor in gist.theta.tensors.values())
+    assert RunShape(run, SIZES).full == sum(p.numel() for p in gist.model().parameters())
+    assert phase.parameters == [sum(p.numel() for p in sub.parameters()) for sub in subs]
+    assert phase.slices == [sum(tensor.nbytes for tensor in sub.state_dict().values()) for sub in subs]
+    found = option(run)
+    assert found.moved_by_all == 2 * sum(phase.slices) + 2 * sum(phase.carried)
+    assert found.slice == max(phase.slices)
+
+
+@pytest.mark.parametrize(
+    ("training", "moments"), [({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)]
+)
+def test_gradients_and_moments_are_counted(training: dict[str, Any], moments: int) -> None:
+    [reset], [carried], [kept] = (
+        RunShape(config(training={**training, **more}), SIZES).phases
+        for more in ({}, {"optimizer_state": "carry"}, {"redraw_every": 2})
+    )
+    assert option(config(training=training)).training == (2 + moments) * reset.slices[0]
+    assert reset.carried == [0, 0]
+    assert carried.carried == kept.carried == [moments * each for each in reset.slices]
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    name=st.sampled_from(sorted(FACTORS)),
+    store=st.sampled_from(["memory", "host", "disk"]),
+    sampler=st.sampled_from([None, ClusterSampling(100, 5), ClusterSampling(100, 20)]),
+    runner=st.sampled_from(["auto", "in-turn", "fused"]),
+    inductive=st.booleans(),
+    width=st.integers(16, 600),
+    m=st.sampled_from([1, 2, 4]),
+)
+def test_more_of_anything_takes_no_less(name: str, store: str, width: int, m: int, **options: Any) -> None:
+    run = config(name, (width, width), m, **options)
+    own = peak(run, LARGE, store)
+    wider = replace(run, model=replace(run.model, hidden=(2 * width, width)))
+    deeper = replace(run, model=replace(run.model, hidden=(width,) * 3))
+    denser, larger = replace(LARGE, edges=2 * LARGE.edges), replace(LARGE, features=200)
+    assert own <= peak(wider, LARGE, store)
+    assert own <= peak(deeper, LARGE, store)
+    assert own <= peak(run, denser, store)
+    assert own <= peak(run, larger, store)
+    assert peak(replace(run, runner="in-turn"), LARGE, store) <= own
+    assert own == peak(run, LARGE, store, base=100) - 100
+    carried = replace(run, training=replace(run.training, optimizer_state="carry"))
+    assert own <= peak(carried, LARGE, store)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([1, 2, 4]), st.integers(256, 1024))
+def test_files_take_the_parameters_out_of_memory(m: int, width: int) -> None:
+    wide = config("graphsage", (width, width), m)
+    memory, files = option(wide), option(wide, SIZES, "disk")
+    theta = plan(wide).theta
+    assert memory.peaks["cpu"] - files.peaks["cpu"] >= 3 * theta
+    assert files.peaks[DISK] >= 2 * theta + sum(RunShape(wide, SIZES).phases[0].slices)
+    half = replace(wide, store_precision="bf16")
+    assert option(half, SIZES, "disk").peaks[DISK] < files.peaks[DISK]
+    assert plan(half, SIZES, "disk").theta == theta // 2
+
+
+def test_the_gpu_holds_one_sub_gcn_where_theta_is_on_the_host() -> None:
+    run = replace(config("graphsage", (1024, 1024), 4), device="cuda")
+    memory, host = (option(run, SIZES, store, gpu=2**40).peaks for store in ("memory", "host"))
+    assert host["cuda"] < memory["cuda"] - 3 * RunShape(run, SIZES).theta
+    assert host["cpu"] > memory["cpu"]
+
+
+def test_the_evaluation_is_chosen_by_the_memory() -> None:
+    wide = config("graphsage", (512, 512), sampler=ClusterSampling(100, 5))
+    assert option(wide, LARGE).method == "whole"
+    tight = option(wide, LARGE, host=2**30)
+    assert tight.method == "layers"
+    assert tight.evaluation < option(wide, LARGE).evaluation
+    parts = option(replace(wide, evaluation=Evaluation("parts", parts=100)), LARGE)
+    assert parts.method == "parts"
+    assert parts.evaluation < option(wide, LARGE).evaluation
+
+
+COPIES, APART, WHOLE = Phase(4, 12, copies=True), Phase(4, 16), Phase(1, 4)
+
+
+def run_of(*phases: Phase, width: int = 1024, **training: Any) -> RunConfig:
+    return config("graphsage", (width, width), training={"phases": phases, "epochs": 0, **training})
+
+
+def test_a_phase_takes_what_it_trains() -> None:
+    run = run_of(COPIES, APART, WHOLE, cross_weights="zero")
+    copies, apart, whole = plan(run).options
+    first = RunShape(run, SIZES).phases[0]
+    assert copies.slice == apart.slice < whole.slice == plan(run).theta
+    assert max(copies.peaks["cpu"], apart.peaks["cpu"]) < whole.peaks["cpu"] == plan(run).totals[0].peaks["cpu"]
+    assert whole.peaks["cpu"] == peak_bytes(run, SIZES)
+    assert copies.evaluation < apart.evaluation / 3
+    assert copies.moved_by_all == 5 * (first.slices[0] + first.carried[0])  # one is read, four are written
+    for count in (1, 2):
+        first = run_of(*run.training.phases[:count], cross_weights="zero")
+        assert [each.peaks for each in plan(first).options] == [each.peaks for each in plan(run).options[:count]]
+    tight = plan(run, host=max(copies.peaks["cpu"], apart.peaks["cpu"]))
+    assert [each.fits for each in tight.options] == [True, True, False]
+    assert tight.choice is None
+    assert tight.advice.startswith("nothing fits: with the parameters in memory, phase 3 (m = 1) lacks memory; give")
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 9), st.booleans()), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from(["split", "each"]),
+)
+def test_rounds_and_evaluations_are_those_of_a_run(
+    parts: list[tuple[int, int, bool]], every: int, training: str
+) -> None:
+    phases = [Phase(m, epochs, copies=copies and k == 0) for k, (m, epochs, copies) in enumerate(parts)]
+    run = run_of(*phases, width=16, evaluate_every=every, training=training, cross_weights="zero")
+    [total], result = plan(run).totals, run.fit(run.trainer(F, C), GRAPH, progress=False)
+    assert total.rounds == result.progress.rounds
+    assert total.evaluations == len(result.progress.history)
+
+
+def test_times_add_up() -> None:
+    run = run_of(COPIES, APART, cross_weights="zero", width=64)
+    found = make_plan(run, SIZES, AMPLE, stores=["memory"])
+    assert found.totals[0].seconds == pytest.approx(sum(each.seconds["total"] for each in found.options))
+    for each in found.options:
+        assert each.seconds is not None
+        assert each.seconds["phase"] == pytest.approx(each.epochs * each.seconds["epoch"])
+        assert each.seconds["total"] == pytest.approx(
+            each.seconds["phase"] + each.evaluations * each.seconds["evaluation"]
+        )
+        assert 0 < each.seconds["step"] < each.seconds["round"]
+    wide, narrow = (make_plan(config("gcn", (w, w)), LARGE, AMPLE, [1, 4], ["memory"]).options for w in (256, 32))
+    assert all(one.seconds["total"] > other.seconds["total"] for one, other in zip(wide, narrow, strict=True))
+
+
+def test_the_refusal_names_the_phase_and_what_would_fit() -> None:
+    run = run_of(COPIES, APART, WHOLE, cross_weights="zero")
+    copies, _, whole = plan(run).options
+    files = plan(run, SIZES, "disk").totals[0].peaks
+    require_room(run, SIZES, replace(AMPLE, host=whole.peaks["cpu"]))
+    with refused("phase 3 (m = 1) needs ", " stage), ", "--store disk would fit; --memory GIB"):
+        require_room(run, SIZES, replace(AMPLE, host=(files["cpu"] + whole.peaks["cpu"]) // 2))
+    with refused("phase 1 (m = 4, copies) needs ", "no store would fit; give this phase more sub-GCNs, or make --hid"):
+        require_room(run, SIZES, replace(AMPLE, host=copies.peaks["cpu"] // 8))
+    with refused("phase 1 (m = 4, copies) needs ", "of the disk"):
+        require_room(replace(run, store="disk"), SIZES, replace(AMPLE, disk=files[DISK] // 8))
+    local = config(
+        "graphsage", (1024, 1024), 4, method="local-sgd", sampler=ClusterSampling(10, 1, batches="independent")
+    )
+    with refused("local-sgd, m = 4, needs ", ": make --hidden smaller"):
+        require_room(local, SIZES, replace(AMPLE, host=100 * MIB))
+
+
+def test_a_model_of_the_users_own_is_planned_and_not_refused() -> None:
+    run = replace(config(), model=ModelConfig("tests.estimate.test_estimate:own_model", (64, 64)))
+    assert option(run).peaks["cpu"] > plan(run).theta
+    require_room(run, SIZES, replace(AMPLE, host=1))
+
+
+def own_model(features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
+    return Stack(hidden, SAGEConv, features)
+
+
+def test_a_disk_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(2**20))
+    assert reading_rate(tmp_path / "x") > 0
+    with refused("cannot be read"):
+        reading_rate(tmp_path / "none")
+
+
+def process_peak(*command: object) -> int:
+    """Run gistgnn in a process of its own; return the most anonymous memory that it holds."""
+    with subprocess.Popen([sys.executable, "-m", "gistgnn", *map(str, command)], stderr=subprocess.DEVNULL) as process:
+        most = 0
+        while process.poll() is None:
+            most = max(most, held_bytes(process.pid))
+            time.sleep(0.005)
+    assert process.returncode == 0
+    return most
+
+
+def planned_peak(*command: object) -> int:
+    line = [sys.executable, "-m", "gistgnn", "plan", *map(str, command), "--no-measure", "--store", "memory", "--json"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True)
+    return json.loads(said.stdout)["options"][0]["peaks"]["cpu"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_the_peak_is_that_of_a_process(tmp_path: Path) -> None:
+    model = ("--model", "graphsage", "--hidden", 1024, 1024, "--sub-gcns", 2)
+    line = ("--dataset", "digits", *model, "--epochs", 8, "--local-steps", 2)
+    found, most = planned_peak(*line), process_peak("train", *line, "--out", tmp_path / "run")
+    assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of clusters of a graph of 50 MB."""
+    nodes, place = torch.arange(100_000), tmp_path_factory.mktemp("stored") / "graph"
+    x, masks = torch.randn(len(nodes), 128), {name: nodes % 3 == k for k, name in enumerate(("train", "val", "test"))}
+    make_clustered(Graph.build(x, torch.randint(len(nodes), (2, 600_000)), nodes % 5, **masks), 60, place)
+    return place
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by Linux's /proc")
+def test_a_run_from_a_folder_takes_what_is_planned_and_keeps_to_its_limit(folder: Path, tmp_path: Path) -> None:
+    sampler = ("--sampler", "clusters", "--clusters", 60, "--clusters-per-batch", 6, "--memory", 0.5)
+    line = ("--dataset", folder, "--hidden", 64, "--sub-gcns", 2, "--epochs", 1, "--local-steps", 2, *sampler)
+    found, most = planned_peak(*line), process_peak("train", *line, "--out", tmp_path / "run")
+    assert most < 2**29
+    assert 0.75 < found / most < 1.3, (found / MIB, most / MIB)
+
+
+def test_what_is_read_of_a_folder(folder: Path) -> None:
+    sizes, sampler = GraphSizes.of_graph(load(str(folder))), ClusterSampling(60, 6)
+    run = config("graphsage", (64,), sampler=sampler)
+    found, inside = option(run, sizes), option(run, replace(sizes, stored=None))
+    assert found.method == "layers"
+    assert found.peaks["cpu"] < inside.peaks["cpu"]
+    assert found.epoch_reads > 4 * sizes.nodes * sizes.features
+    assert found.evaluation_reads > 4 * sizes.nodes * sizes.features
+    assert inside.epoch_reads == inside.evaluation_reads == 0
+    with refused("m = 2 needs ", "make --clusters-per-batch smaller"):
+        require_room(replace(run, sampler=ClusterSampling(60, 60)), sizes, replace(AMPLE, host=10 * MIB))

@@ -1,0 +1,144 @@
+"""Sub-GCNs that a loop of the user's own calls multiply by matrices, like those of `fit`."""
+
+import copy
+import io
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+from gistgnn import GIST
+from gistgnn.nn import pyg_layers
+from gistgnn.sampling.user_loop import KEPT
+from tests.helpers.models import C, F, tiny_graph
+
+GRAPH = tiny_graph()
+WEIGHT = torch.rand(GRAPH.edge_index.shape[1], generator=torch.Generator().manual_seed(0)) + 0.1
+
+
+def sub_gcn(kind: Callable[..., nn.Module] = pyg.GCN, **options: object) -> nn.Module:
+    """A sub-GCN of a round by hand."""
+    gist = GIST(lambda width: kind(F, width, 2, C, **options), 8, 2)
+    return gist.begin_round().subs[0]
+
+
+def multiplied(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each product was one by a matrix, as they are made."""
+    found: list[bool] = []
+    own = pyg_layers.Products.multiply
+
+    def multiply(self: pyg_layers.Products, *args: Tensor) -> Tensor:
+        found.append(True)
+        return own(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pyg_layers.Products, "multiply", multiply)
+    return found
+
+
+def outcome(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> list[Tensor]:
+    model.zero_grad()
+    out = model(*args, **kwargs)
+    out.square().mean().backward()
+    return [out.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+def check(sub: nn.Module, *args: Tensor, **kwargs: Tensor) -> None:
+    """A copy passes messages."""
+    torch.testing.assert_close(outcome(sub, *args, **kwargs), outcome(copy.deepcopy(sub), *args, **kwargs))
+
+
+@pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
+def test_calls_multiply_and_copies_pass_messages(
+    monkeypatch: pytest.MonkeyPatch, kind: Callable[..., nn.Module]
+) -> None:
+    sub = sub_gcn(kind)
+    check(sub, GRAPH.x, GRAPH.edge_index)
+    found = multiplied(monkeypatch)
+    sub(GRAPH.x, GRAPH.edge_index)
+    sub(x=GRAPH.x, edge_index=GRAPH.edge_index)
+    assert len(found) == 4
+    copy.deepcopy(sub)(GRAPH.x, GRAPH.edge_index)
+    assert len(found) == 4
+    assert not any("propagate" in vars(layer) for layer in sub.modules())
+
+
+def test_other_and_changed_tensors_are_seen() -> None:
+    sub, x, edges, weight = sub_gcn(), GRAPH.x.clone(), GRAPH.edge_index.clone(), WEIGHT.clone()
+    for _ in range(2):
+        check(sub, x, edges)
+        check(sub, x, edges, weight)
+        check(sub, x, edges, edge_weight=2 * weight**2)
+        weight[3] = 7.0
+        check(sub, x, edges, weight)
+        edges[0, :5] = 3
+        check(sub, x, edges)
+        x.mul_(1.5)
+        check(sub, x, edges)
+        check(sub, x, edges[:, ::2])
+
+
+def test_few_batches_are_kept() -> None:
+    gist = GIST(lambda width: pyg.GCN(F, width, 2, C), 8, 2)
+    sub = gist.begin_round().subs[0]
+    for k in range(KEPT + 3):
+        sub(GRAPH.x + k, GRAPH.edge_index)
+        assert len(gist._recent._known) == min(k + 1, KEPT)
+
+
+def test_gradients_of_features_and_weights() -> None:
+    sub = sub_gcn()
+    for _ in range(2):
+        x, weight = GRAPH.x.clone().requires_grad_(), WEIGHT.clone().requires_grad_()
+        check(sub, x, GRAPH.edge_index, weight)
+        assert x.grad is not None
+        assert weight.grad is not None
+
+
+def test_errors_leave_the_layers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    sub = sub_gcn()
+    sub(GRAPH.x, GRAPH.edge_index)
+    with pytest.raises(RuntimeError):
+        sub(GRAPH.x[:, :2].clone(), GRAPH.edge_index)
+    assert not any("propagate" in vars(layer) for layer in sub.modules())
+    found = multiplied(monkeypatch)
+    sub(GRAPH.x, GRAPH.edge_index)
+    assert len(found) == 2
+
+
+def test_hooks_on_messages_are_called() -> None:
+    sub, seen = sub_gcn(pyg.GraphSAGE), []
+    sub(GRAPH.x, GRAPH.edge_index)
+    layer = next(layer for layer in sub.modules() if isinstance(layer, pyg.SAGEConv))
+    layer.register_message_forward_hook(lambda *given: seen.append(given))
+    sub(GRAPH.x, GRAPH.edge_index)
+    assert len(seen) == 1
+
+
+def test_vmap_and_files() -> None:
+    sub = sub_gcn()
+    stacked = {name: torch.stack([p, p]) for name, p in sub.state_dict().items()}
+    both = torch.func.vmap(lambda state: torch.func.functional_call(sub, state, (GRAPH.x, GRAPH.edge_index)))(stacked)
+    torch.testing.assert_close(both[1], sub(GRAPH.x, GRAPH.edge_index))
+    file = io.BytesIO()
+    torch.save(sub, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    torch.testing.assert_close(again(GRAPH.x, GRAPH.edge_index), sub(GRAPH.x, GRAPH.edge_index))
+
+
+def test_fit_and_loops_by_hand_do_not_disturb_each_other() -> None:
+    def theta(gist: GIST) -> dict[str, Tensor]:
+        gist.fit(GRAPH, epochs=8, local_steps=2, progress=False)
+        return gist.theta.copy()
+
+    def gist() -> GIST:
+        return GIST(lambda width: pyg.GCN(F, width, 2, C, dropout=0.3), 8, 2)
+
+    used, expected = gist(), theta(gist())
+    for round_ in used.rounds(2):
+        for sub in round_:
+            sub(GRAPH.x, GRAPH.edge_index)
+    found = theta(used)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
