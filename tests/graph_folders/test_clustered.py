@@ -21,7 +21,7 @@ from gistgnn.graphs.conversion import clusters as choosing
 from gistgnn.graphs.conversion import convert, partition_folder, renumbering
 from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.on_disk import Manifest, npy, verify
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.samples import graphs
 from tests.graphs.test_streaming import in_process
 from tests.helpers.logs import logged

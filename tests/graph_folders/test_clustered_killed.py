@@ -16,7 +16,7 @@ from gistgnn.graphs import metis
 from gistgnn.graphs.conversion import convert, partition_folder, renumbering
 from gistgnn.graphs.on_disk import npy, verify
 from gistgnn.graphs.streaming import stages
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import peak_memory_bytes
 from tests.graphs.test_streaming import in_process
 from tests.helpers.commands import Forked

@@ -14,7 +14,7 @@ from gistgnn.graphs.conversion import convert, partition_folder
 from gistgnn.graphs.on_disk import npy, verify
 from gistgnn.graphs.on_disk.manifest import BLOCK, MANIFEST
 from gistgnn.graphs.on_disk.npy import HEADER, ArrayWriter
-from gistgnn.io.records import with_checksum
+from gistgnn.storage.records import with_checksum
 from tests.helpers.flips import flipped, some_bytes
 from tests.helpers.refusals import refused
 

@@ -18,8 +18,8 @@ from gistgnn import load
 from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import convert, nodes, sort
 from gistgnn.graphs.on_disk import npy, verify
-from gistgnn.io.folder_lock import locked
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import peak_memory_bytes
 from tests.helpers.commands import Forked
 from tests.helpers.logs import logged

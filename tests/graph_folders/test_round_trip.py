@@ -12,7 +12,7 @@ from gistgnn import load
 from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import buckets, convert, sort
 from gistgnn.graphs.on_disk import verify
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.raw_layouts import ogb
 from tests.graphs.samples import graphs
 from tests.helpers.logs import logged

@@ -14,8 +14,8 @@ from gistgnn.graphs.conversion import convert, partition_folder
 from gistgnn.graphs.on_disk import verify
 from gistgnn.graphs.on_disk.clustered import numbers_before
 from gistgnn.graphs.on_disk.making import Making
-from gistgnn.io.whole_files import TEMPORARY
 from gistgnn.sampling import whole_graph
+from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.test_streaming import in_process
 from tests.helpers.refusals import refused
 

@@ -17,7 +17,7 @@ from gistgnn.graphs.checks import check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.npz import read_npz
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 # Part of every fingerprint: raise it when a reader makes another graph from the same raw files.
 _VERSION = 1

@@ -19,8 +19,8 @@ from gistgnn.errors import InputError, reason
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
-from gistgnn.io.tensors import write_tensors
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.tensors import write_tensors
+from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checksums import checksum
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator

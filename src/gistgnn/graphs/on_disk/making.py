@@ -18,9 +18,9 @@ import numpy.typing as npt
 from gistgnn.errors import GistError, InputError
 from gistgnn.graphs.on_disk.manifest import MANIFEST, Manifest
 from gistgnn.graphs.on_disk.npy import values_begin
-from gistgnn.io.folder_lock import locked
-from gistgnn.io.records import RecordError, load_record, write_record
-from gistgnn.io.whole_files import TEMPORARY, unwritable
+from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.records import RecordError, load_record, write_record
+from gistgnn.storage.whole_files import TEMPORARY, unwritable
 from gistgnn.utils.checksums import digest_of
 from gistgnn.utils.formats import size
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gistgnn.errors import InputError
-from gistgnn.io.records import read_record, write_record
+from gistgnn.storage.records import read_record, write_record
 
 MANIFEST = "graph.json"
 BLOCK = 2**22

@@ -1,4 +1,4 @@
-"""Reading parts of the arrays of a graph folder. They are read, not mapped: see `gistgnn.io.tensors`."""
+"""Reading parts of the arrays of a graph folder. They are read, not mapped: see `gistgnn.storage.tensors`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checksums import digest_of
 
 CHECKSUM, VERSION = "checksum", "version"
