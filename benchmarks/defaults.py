@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.runs_file import FILE, append, read
 from gistgnn.errors import InputError
-from gistgnn.io.whole_files import check_writable
+from gistgnn.storage.whole_files import check_writable
 from gistgnn.utils.formats import mean_sd
 
 ON_CLUSTERS = ("--model", "graphsage", "--sampler", "clusters", "--clusters", "300", "--epochs", "40")

@@ -17,10 +17,10 @@ from benchmarks.tables import table
 from gistgnn import GIST, Saving, load_run
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
-from gistgnn.io.checkpoints import Checkpoint, Checkpoints
-from gistgnn.io.models import model_path
 from gistgnn.nn import GCN
 from gistgnn.session.callbacks import InterruptWhen
+from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
+from gistgnn.storage.models import model_path
 
 
 def main() -> None:

@@ -29,11 +29,11 @@ from gistgnn.cli.phases import parse_phase
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.evaluation.scores import selection_metric
 from gistgnn.graphs import Graph, Standardisation, load
-from gistgnn.io.whole_files import check_writable
 from gistgnn.nn import MODELS
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import check_phases
 from gistgnn.settings import BUDGET_LR, Training
+from gistgnn.storage.whole_files import check_writable
 
 PAPER_SUB_GCNS, PAPER_RATE = 8, 0.01
 WHOLE = 10**9  # steps in a round: a run or phase is one round

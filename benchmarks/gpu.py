@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 from benchmarks.gpu_machine import facts, nvidia_smi
 from benchmarks.gpu_report import as_markdown
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 ROOT = Path(__file__).parents[1]
 GRACE = 20  # seconds that a stage may go on after its share, to end what it has begun

@@ -18,7 +18,7 @@ from benchmarks.tables import describe_machine, on
 from benchmarks.worker import Pace, Spec, forked
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 SYNTHETIC = "synthetic"
 CLUSTERS = {"digits": 20, "amazon-computers": 150, SYNTHETIC: 60}

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 # By source: steps of ordinary training (80 epochs of the whole graph), its clusters, and how many are in a batch.
 SOURCES = {"text": (120_000, 15_000, 10), "code": (6_000, 1_500, 20)}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 FILE = "runs.jsonl"
 

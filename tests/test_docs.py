@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gistgnn.cli.main import make_parser
-from gistgnn.io.models import write_model
+from gistgnn.storage.models import write_model
 from tests.helpers.commands import run_program
 
 ROOT = Path(__file__).parents[1]

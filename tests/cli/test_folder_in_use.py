@@ -10,10 +10,10 @@ import pytest
 
 from gistgnn import GIST, Saving
 from gistgnn.graphs import load
-from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.nn import GCN
 from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.session.result import Result
+from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
 from tests.helpers.commands import Forked, start_command
 from tests.helpers.fitting import GRAPH

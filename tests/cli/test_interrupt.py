@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.commands import Forked, command, run_command, start, start_command
 
 from .conftest import Cli

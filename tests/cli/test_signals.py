@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.commands import Forked, environment, run_command, start, start_command
 
 LONG = ("train", "--hidden", 32, "--sub-gcns", 2, "--training", "each", "--out", "run")

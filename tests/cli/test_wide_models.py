@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from gistgnn import load_run
-from gistgnn.io import tensors
-from gistgnn.io.models import INDEX, SINGLE, write_model
+from gistgnn.storage import tensors
+from gistgnn.storage.models import INDEX, SINGLE, write_model
 from tests.helpers.records import rewrite
 
 from .conftest import Cli

@@ -9,7 +9,7 @@ import pytest
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.distributed import Ranks
-from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import every_model, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after

@@ -67,7 +67,7 @@ def test_a_run_of_one_process_goes_on_with_several(tmp_path: Path) -> None:
     longer = (*TRAIN, *CARRY, "--checkpoint-every", 1)
     assert run_command(tmp_path, *longer, "--out", "whole").returncode == 0
     program = (
-        "import os, signal; from gistgnn.io.checkpoints import Checkpoints; complete = Checkpoints.complete\n"
+        "import os, signal; from gistgnn.storage.checkpoints import Checkpoints; complete = Checkpoints.complete\n"
         "def stop(self, rounds, *args):\n"
         "    complete(self, rounds, *args); os.kill(os.getpid(), signal.SIGKILL) if rounds == 2 else None\n"
         "Checkpoints.complete = stop; from gistgnn.cli.main import main; import sys; main(sys.argv[1:])"

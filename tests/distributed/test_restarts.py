@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.commands import run_command, run_ranks, start
 
 from .test_command import CARRY, TRAIN, words

@@ -16,7 +16,7 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.conversion import convert, partition_folder, partitioning
 from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.folder import Manifest, verify
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.samples import graphs
 from tests.graphs.test_streaming import in_process
 from tests.helpers.logs import logged

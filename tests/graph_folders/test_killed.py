@@ -16,8 +16,8 @@ from gistgnn.graphs import metis
 from gistgnn.graphs.conversion import convert, partition_folder
 from gistgnn.graphs.folder import verify
 from gistgnn.graphs.folder_writing import ArrayWriter
-from gistgnn.io.folder_lock import locked
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import held_bytes
 from tests.graphs.test_streaming import in_process
 from tests.helpers.commands import Forked
@@ -108,7 +108,7 @@ def test_a_failure_at_every_write_leaves_nothing(
 
 def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> None:
     with locked(tmp_path / "made", beside=True), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gistgnn.io.folder_lock._held", {})  # as in another process
+        patch.setattr("gistgnn.storage.folder_lock._held", {})  # as in another process
         with refused("made is being written by process", f"{os.getpid()}", "choose another folder"):
             convert(some_graph(), tmp_path / "made")
 

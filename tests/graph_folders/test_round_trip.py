@@ -12,7 +12,7 @@ from gistgnn import load
 from gistgnn.graphs import Graph
 from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.folder import verify
-from gistgnn.io.whole_files import TEMPORARY
+from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.raw_layouts import ogb
 from tests.graphs.samples import arrays_of, graphs
 from tests.helpers.refusals import refused

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from gistgnn.io.json_files import write_json
 from gistgnn.session.saved_result import RESULT
+from gistgnn.storage.json_files import write_json
 
 
 def rewrite(folder: Path, record: dict[str, Any]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from torch import nn
 
 from gistgnn import Saving, load_run
-from gistgnn.io import models
-from gistgnn.io.checkpoints import Checkpoint, Checkpoints
 from gistgnn.runs.run_folder import check_files, read_record
 from gistgnn.session.saved_result import RESULT
+from gistgnn.storage import models
+from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused
 from tests.cli.in_process import run
 from tests.helpers.flips import every_byte, flipped, some_bytes

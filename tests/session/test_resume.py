@@ -7,8 +7,8 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from gistgnn import GIST, Saving
-from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.session.callbacks import InterruptWhen
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gistgnn import GIST, Saving
-from gistgnn.io.checkpoints import Checkpoints
+from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import ROUNDS, after, fit, make, state

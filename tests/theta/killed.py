@@ -18,10 +18,10 @@ from typing import Any
 from torch import Tensor
 
 from gistgnn import Saving
-from gistgnn.io import tensors as tensor_files
-from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
+from gistgnn.storage import tensors as tensor_files
+from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store, disk
 from tests.helpers import phases
 from tests.helpers.resuming import fit, make

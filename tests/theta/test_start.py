@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
-from gistgnn.io.tensors import temporary_tensors
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Training
+from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.theta import initial
 from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.mean import Mean

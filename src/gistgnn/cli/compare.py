@@ -120,9 +120,9 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
 def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> None:
     """Write the files of a comparison, and print its table."""
     from gistgnn.compare.tables import as_markdown, comparison_table
-    from gistgnn.io.whole_files import replacing
     from gistgnn.report import REPORT, write_report
     from gistgnn.report.comparison_page import comparison_page
+    from gistgnn.storage.whole_files import replacing
     from gistgnn.utils.console import print_table
 
     columns, cells = comparison_table(rows, record["below"])

@@ -92,7 +92,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> No
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
     from gistgnn.distributed import started_by_torchrun
-    from gistgnn.io.whole_files import check_writable
+    from gistgnn.storage.whole_files import check_writable
 
     if started_by_torchrun() and args.rehearse:
         error = InputError("--rehearse tries every setting in one process, but torchrun has started it: start gistgnn")

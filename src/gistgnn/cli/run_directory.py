@@ -25,8 +25,8 @@ def own_directory(out: Path) -> Iterator[Path]:
     Raises:
         InputError: it cannot be written, or another process writes it.
     """
-    from gistgnn.io.folder_lock import locked
-    from gistgnn.io.whole_files import remove_leftovers
+    from gistgnn.storage.folder_lock import locked
+    from gistgnn.storage.whole_files import remove_leftovers
 
     with locked(out, advice="give another --out"):
         remove_leftovers(out, WRITTEN)
@@ -52,11 +52,11 @@ def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Pat
 
 def _prepare(out: Path, args: argparse.Namespace) -> None:
     """Remove what --overwrite replaces; refuse to replace anything else."""
-    from gistgnn.io.checkpoints import Checkpoints
-    from gistgnn.io.whole_files import check_writable
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.session.saved_result import RESULT
+    from gistgnn.storage.checkpoints import Checkpoints
+    from gistgnn.storage.whole_files import check_writable
 
     check_writable(out)
     checkpoints = Checkpoints(out / CHECKPOINTS)
@@ -77,9 +77,9 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     Raises:
         InputError: the folder holds another finished run, a damaged file, or this run diverged.
     """
-    from gistgnn.io.checkpoints import Checkpoints, require_same_run
     from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
     from gistgnn.session.saved_result import RESULT
+    from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():
         return None
@@ -97,7 +97,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
 def _new_directory(config: "RunConfig") -> Iterator[Path]:
     """Make and lock a folder that no other process has made."""
     from gistgnn.graphs import find
-    from gistgnn.io.folder_lock import FolderInUseError, FolderLock
+    from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
 
     # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem

@@ -225,9 +225,9 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
         print(json.dumps(record, indent=2))
         return 0
     from gistgnn.cli.evaluate import print_scores
-    from gistgnn.io.models import model_path
     from gistgnn.report.names import model_title, sub_gcns_name
     from gistgnn.report.run_text import times
+    from gistgnn.storage.models import model_path
 
     config = record["config"]
     method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "

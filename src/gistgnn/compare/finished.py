@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.io.json_files import read_json, write_json
+from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import GistError, InputError, reason
 from gistgnn.graphs import CSR, Graph
-from gistgnn.io.tensors import DTYPES, NAMES
+from gistgnn.storage.tensors import DTYPES, NAMES
 
 Make = Callable[[], dict[str, Tensor]]
 

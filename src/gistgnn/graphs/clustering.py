@@ -19,7 +19,7 @@ from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.npz import read_npz
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
 

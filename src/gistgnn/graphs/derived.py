@@ -17,7 +17,7 @@ from filelock import FileLock
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 
 def mapped(path: Path) -> Tensor:

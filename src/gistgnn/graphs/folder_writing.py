@@ -16,8 +16,8 @@ import xxhash
 from gistgnn.errors import InputError
 from gistgnn.graphs.folder import HEADER, SPLITS, ArrayEntry, Manifest, Task
 from gistgnn.graphs.graph import Graph
-from gistgnn.io.folder_lock import locked
-from gistgnn.io.whole_files import TEMPORARY, unwritable
+from gistgnn.storage.folder_lock import locked
+from gistgnn.storage.whole_files import TEMPORARY, unwritable
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from gistgnn.graphs.edge_data import EDGE_DATA, check_edge_data
 from gistgnn.graphs.graph import DATA_KEYS, Graph
 from gistgnn.graphs.npz import read_npz
 from gistgnn.graphs.pt import read_pt
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
 _KEYS = ("edge_index", "x", "y", "train", "val", "test")

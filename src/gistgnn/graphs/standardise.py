@@ -11,8 +11,8 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.derived import derived
 from gistgnn.graphs.graph import Graph
-from gistgnn.io.tensors import read_tensors, write_tensors
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.tensors import read_tensors, write_tensors
+from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checksums import checksum
 
 WORDS_BELOW = 0.1  # share of features that are not 0

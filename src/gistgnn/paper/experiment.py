@@ -17,11 +17,11 @@ from gistgnn.compare.on_ranks import RunsOnRanks
 from gistgnn.compare.processes import Record
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
-from gistgnn.io.whole_files import replacing
 from gistgnn.paper.groups import NOTE_ON_WORKERS, RunGroup, machines_of, with_workers, workers_of
 from gistgnn.paper.registry import SCALES
 from gistgnn.report import REPORT, write_report
 from gistgnn.runs.config import RunConfig
+from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.machine import describe_machine
 
 RECORD, RUNS = "experiment.json", "runs"

@@ -6,7 +6,7 @@ its HTML. They import matplotlib, which is slow: import them where a report is w
 
 from pathlib import Path
 
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 REPORT = "report.html"
 

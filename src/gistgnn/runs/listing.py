@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.io.checkpoints import Checkpoints
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.runs.run_folder import CHECKPOINTS, read_record
 from gistgnn.session.saved_result import RESULT
+from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.utils.formats import duration
 
 FINISHED = "finished"

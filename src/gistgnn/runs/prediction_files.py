@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.predictions import Output
-from gistgnn.io.whole_files import TEMPORARY, replacing
+from gistgnn.storage.whole_files import TEMPORARY, replacing
 from gistgnn.training.label_metrics import predicted_labels
 
 SUFFIXES = (".csv", ".npz")

@@ -1,7 +1,7 @@
 """The run folder: what a run leaves on disk, written and read.
 
 DIR holds result.json (settings, scores, history), model.safetensors (the model at its best validation score, or its
-shards and their index, see `gistgnn.io.models`), curves.png and report.html; features.safetensors, if features are
+shards and their index, see `gistgnn.storage.models`), curves.png and report.html; features.safetensors, if features are
 standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
@@ -19,10 +19,6 @@ from torch import nn
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.io.checkpoints import Checkpoints
-from gistgnn.io.json_files import read_json
-from gistgnn.io.models import model_files, model_path, read_model
-from gistgnn.io.tensors import assign, check_digest
 from gistgnn.layout.axes import construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
@@ -30,6 +26,10 @@ from gistgnn.session.description import describe_graph
 from gistgnn.session.result import Result
 from gistgnn.session.saved_result import RESULT, write_result
 from gistgnn.settings import Training
+from gistgnn.storage.checkpoints import Checkpoints
+from gistgnn.storage.json_files import read_json
+from gistgnn.storage.models import model_files, model_path, read_model
+from gistgnn.storage.tensors import assign, check_digest
 from gistgnn.utils.formats import plural
 from gistgnn.utils.provenance import provenance
 
@@ -175,7 +175,7 @@ def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     config = replace(config, standardise=record.get("standardised", config.standardise))
-    return config, record, assign(model, read_model(out, _advice(out)), str(out))
+    return config, record, assign(model, read_model(out, _advice(out)), str(model_path(out)))
 
 
 def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Callable[..., Any] | None) -> nn.Module:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.io.folder_lock import locked
 from gistgnn.report import run_text
 from gistgnn.session.progress import Progress
+from gistgnn.storage.folder_lock import locked
 from gistgnn.utils.provenance import provenance
 
 if TYPE_CHECKING:

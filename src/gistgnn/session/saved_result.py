@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import nn
 
-from gistgnn.io.json_files import read_json, write_json
-from gistgnn.io.models import write_model
-from gistgnn.io.whole_files import replacing
 from gistgnn.report import REPORT, write_report
+from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.models import write_model
+from gistgnn.storage.whole_files import replacing
 
 RESULT, CURVES = "result.json", "curves.png"
 VERSION = 1  # of result.json

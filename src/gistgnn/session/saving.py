@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.distributed import World
-from gistgnn.io.checkpoints import Checkpoint, Checkpoints, Part
-from gistgnn.io.folder_lock import FolderLock
-from gistgnn.io.json_files import plain
+from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part
+from gistgnn.storage.folder_lock import FolderLock
+from gistgnn.storage.json_files import plain
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_flag, check_kind
 

@@ -17,7 +17,6 @@ from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.io.checkpoints import Checkpoints, run_id
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule
@@ -35,6 +34,7 @@ from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running, Scorer
 from gistgnn.session.time_limit import TimeLimit
 from gistgnn.settings import Training
+from gistgnn.storage.checkpoints import Checkpoints, run_id
 from gistgnn.theta.given_values import checksum_of, values_of
 from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.console import spinner

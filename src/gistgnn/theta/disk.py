@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from gistgnn.distributed import World
 from gistgnn.errors import InputError, reason
-from gistgnn.io.checkpoints import Checkpoint, Part
-from gistgnn.io.folder_lock import FolderLock, locked
-from gistgnn.io.json_files import read_json, write_json
-from gistgnn.io.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
-from gistgnn.io.whole_files import remove_leftovers, replacing, sync
 from gistgnn.partition import Blocks
+from gistgnn.storage.checkpoints import Checkpoint, Part
+from gistgnn.storage.folder_lock import FolderLock, locked
+from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
+from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
 from gistgnn.theta.disk_files import BEST, PARAMETERS, ROUND, STATE, State, check_shapes, unwritable, write_new
 from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec

@@ -12,9 +12,9 @@ import msgspec
 from torch import Size
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.json_files import write_json
-from gistgnn.io.tensors import allocate, map_tensors
-from gistgnn.io.whole_files import sync
+from gistgnn.storage.json_files import write_json
+from gistgnn.storage.tensors import allocate, map_tensors
+from gistgnn.storage.whole_files import sync
 from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.model_spec import ModelSpec
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gistgnn.io.tensors import LARGE, temporary_tensors
+from gistgnn.storage.tensors import LARGE, temporary_tensors
 
 
 class LargeTensorsInFiles(TorchDispatchMode):

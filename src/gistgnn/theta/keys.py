@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.io.checkpoints import Checkpoint
+from gistgnn.storage.checkpoints import Checkpoint
 from gistgnn.theta.trained import Moments
 
 THETA, BEST, MOMENTS = "theta/", "best/", "moments/"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.distributed import Ranks, World
-from gistgnn.io.checkpoints import Checkpoint, Part
-from gistgnn.io.tensors import assign
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.storage.checkpoints import Checkpoint, Part
+from gistgnn.storage.tensors import assign
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 
 from gistgnn.distributed import World
 from gistgnn.errors import InputError
-from gistgnn.io.checkpoints import Checkpoint, Part
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
+from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Slices

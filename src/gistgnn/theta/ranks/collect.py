@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from gistgnn.distributed import Ranks
-from gistgnn.io.tensors import temporary_tensors
+from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.theta.ranks.shares import Shares
 
 

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 
 from gistgnn.distributed import Ranks, World
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
-from gistgnn.io.checkpoints import Checkpoint, Part
-from gistgnn.io.tensors import assign
 from gistgnn.partition import Blocks
+from gistgnn.storage.checkpoints import Checkpoint, Part
+from gistgnn.storage.tensors import assign
 from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn.errors import InputError
-from gistgnn.io.json_files import read_json, write_json
+from gistgnn.storage.json_files import read_json, write_json
 from tests.helpers.flips import every_byte, flipped
 from tests.helpers.refusals import refused
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gistgnn.errors import InputError
-from gistgnn.io.whole_files import check_writable, remove_leftovers, replacing
+from gistgnn.storage.whole_files import check_writable, remove_leftovers, replacing
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 

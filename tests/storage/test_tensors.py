@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from gistgnn.io import tensors as tensor_files
-from gistgnn.io.tensors import (
+from gistgnn.nn import GraphSAGE
+from gistgnn.storage import tensors as tensor_files
+from gistgnn.storage.tensors import (
     DTYPES,
     allocate,
     assign,
@@ -24,7 +25,6 @@ from gistgnn.io.tensors import (
     temporary_tensors,
     write_tensors,
 )
-from gistgnn.nn import GraphSAGE
 from tests.evaluation.cases import C, F
 from tests.helpers.flips import every_byte, flipped
 from tests.helpers.refusals import refused

@@ -14,8 +14,8 @@ import msgspec
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.tensors import file_digest, read_tensors, shards_of, write_tensors
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.tensors import file_digest, read_tensors, shards_of, write_tensors
+from gistgnn.storage.whole_files import replacing
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LIMIT = 5 * 10**9  # bytes of a file, unless one tensor takes more

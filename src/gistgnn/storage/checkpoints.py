@@ -23,9 +23,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.json_files import plain, read_json, write_json
-from gistgnn.io.tensors import check_digest, write_tensors
-from gistgnn.io.whole_files import sync, temporary_path
+from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.storage.tensors import check_digest, write_tensors
+from gistgnn.storage.whole_files import sync, temporary_path
 
 T = TypeVar("T")
 

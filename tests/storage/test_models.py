@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gistgnn.io import models as model_files
-from gistgnn.io.models import INDEX, SINGLE, model_path, read_model, write_model
-from gistgnn.io.tensors import file_digest
+from gistgnn.storage import models as model_files
+from gistgnn.storage.models import INDEX, SINGLE, model_path, read_model, write_model
+from gistgnn.storage.tensors import file_digest
 from tests.helpers.refusals import refused
 
 OLD, NEW = ({name: torch.full((5,), value) for name in "abc"} for value in (1.0, 2.0))

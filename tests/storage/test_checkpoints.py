@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gistgnn.io import checkpoints
-from gistgnn.io.checkpoints import Checkpoint, Checkpoints, Part, run_id
+from gistgnn.storage import checkpoints
+from gistgnn.storage.checkpoints import Checkpoint, Checkpoints, Part, run_id
 from tests.helpers.refusals import refused
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]

@@ -10,7 +10,7 @@ import msgspec
 import xxhash
 
 from gistgnn.errors import InputError, reason
-from gistgnn.io.whole_files import replacing
+from gistgnn.storage.whole_files import replacing
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import socket
 import time
 from pathlib import Path
 
-from gistgnn.io.folder_lock import FolderInUseError, FolderLock, locked
+from gistgnn.storage.folder_lock import FolderInUseError, FolderLock, locked
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gistgnn.errors import InputError
-from gistgnn.io.whole_files import unwritable
+from gistgnn.storage.whole_files import unwritable
 
 
 class FolderInUseError(InputError):
