@@ -48,8 +48,8 @@ def test_the_first_line_comes_before_torch_and_the_first_step_without_what_it_do
 
 
 def test_a_comparison_says_what_it_compares_before_torch_is_imported(tmp_path: Path) -> None:
-    words = ("compare", "--hidden", "16", "16", "--sub-gcns", "2", "4", "--epochs", "2", "--out", "table")
-    assert watch(tmp_path, *words)[0] == ("gistgnn: starting: GCN 16-16, m = 2, 4, on digits", [])
+    words = ("compare", "--hidden", "16", "16", "--sub-gcns", "2", "--epochs", "2", "--out", "table")
+    assert watch(tmp_path, *words)[0] == ("gistgnn: starting: GCN 16-16, m = 2, on digits", [])
 
 
 def test_phases_say_their_m_later(tmp_path: Path) -> None:

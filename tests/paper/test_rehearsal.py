@@ -12,7 +12,7 @@ from gistgnn.graphs import find, load_file
 from gistgnn.graphs.info import DATASETS
 from gistgnn.paper import rehearsal
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.rehearsal import Rehearsal, setting_name, shortened, stand_in
+from gistgnn.paper.rehearsal import RehearsedRuns, setting_name, shortened, stand_in
 from gistgnn.paper.table2_large_graphs import Reddit
 from gistgnn.paper.theory_bounds import Theory
 from gistgnn.runs.config import RunConfig
@@ -83,13 +83,13 @@ def test_as_a_user_starts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_run_of_the_full_scale_can_be_cut(name: str, tmp_path: Path) -> None:
     """Each is tried on a small graph, with batches as large, and takes two steps in two rounds."""
-    store = Rehearsal(tmp_path, "data", print)
+    store = RehearsedRuns(tmp_path, "data", print)
     different = {rehearsal._key(config): config for config in _runs(name)}
     for config in different.values():
         small = shortened(config, store.dataset(config.dataset), "data")
         known, graph = find(config.dataset), load_file(store.dataset(config.dataset))
         assert known
-        assert max(small.model.hidden) <= rehearsal.WIDEST
+        assert max(small.model.hidden) <= rehearsal.MOST_FEATURES
         if isinstance(config.sampler, ClusterSampling) and isinstance(small.sampler, ClusterSampling):
             assert small.sampler.clusters_per_batch == config.sampler.clusters_per_batch
             in_batch = graph.num_nodes / small.sampler.clusters
@@ -117,7 +117,7 @@ def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
 
 def test_what_an_experiment_leaves_out_is_said(tmp_path: Path) -> None:
     lines: list[str] = []
-    store = Rehearsal(tmp_path, "data", lines.append)
+    store = RehearsedRuns(tmp_path, "data", lines.append)
     wide = next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768)
     store.left_out(wide, "39 GiB")
     assert lines == ["by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"]
@@ -126,7 +126,7 @@ def test_what_an_experiment_leaves_out_is_said(tmp_path: Path) -> None:
 
 def test_measurements_are_made_and_not_kept(tmp_path: Path) -> None:
     lines: list[str] = []
-    found = Rehearsal(tmp_path, "data", lines.append).measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory")
+    found = RehearsedRuns(tmp_path, "data", lines.append).measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory")
     assert found == {"local 1": [1, 2]}
     assert lines[0].startswith("ran: local, d_1 = 8: ")
     assert not list(tmp_path.iterdir())

@@ -227,21 +227,25 @@ def comparison_record(
     comparison: Comparison, rows: Sequence[Row], records: Sequence[Sequence[Record]], machine: str, command: str
 ) -> dict[str, Any]:
     """Return the content of comparison.json, from which the report is made."""
-    graph, config = records[0][0]["graph"], comparison.base.as_dict()
+    config = comparison.base.as_dict()
+    own = {"machine": machine, "command": command, "provenance": provenance(comparison.base.device)}
+    own |= {"notes": [_note_on_steps(comparison.base), *NOTES], "config": {**config, "seeds": comparison.seeds}}
+    title = f"{config['model']['name']} on {records[0][0]['graph']['name']}"
+    return {**table_record(title, rows, records, comparison.below), **own}
+
+
+def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]], below: float) -> dict[str, Any]:
+    """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
+    first = records[0][0]
     return {
-        "title": f"{config['model']['name']} on {graph['name']}",
-        "dataset": config["dataset"],
-        "graph": graph,
-        "machine": machine,
-        "command": command,
-        "provenance": provenance(comparison.base.device),
-        "score": main_score(records[0][0]),
-        "below": comparison.below,
+        "title": title,
+        "dataset": first["config"]["dataset"],
+        "graph": first["graph"],
+        "score": main_score(first),
+        "below": below,
         "rows": [{**asdict(row), "label": row.name} for row in rows],
         "baseline": 0,
-        "curves": [curve_of(seeds[0]) for seeds in records],
-        "notes": [_note_on_steps(comparison.base), *NOTES],
-        "config": {**config, "seeds": comparison.seeds},
+        "curves": [curve_of(group[0], row.detail) for group, row in zip(records, rows, strict=True)],
     }
 
 

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gistgnn.compare.comparison import TIMES, Row, curve_of, rows_of
+from gistgnn.compare.comparison import TIMES, Row, rows_of, table_record
 from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import is_share, main_score, model_title
@@ -41,24 +40,12 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
         raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
     _check_same_graph(records)
     ordered = sorted(groups.values(), key=lambda group: not _is_baseline(group[0]))
-    details = _details(ordered)
-    rows = rows_of(ordered, below, details)
-    first = ordered[0][0]
-    record = {
-        "title": f"{len(records)} runs on {first['graph']['name']}",
-        "dataset": first["config"]["dataset"],
-        "graph": first["graph"],
-        "machine": _machines(records.values()),
-        "provenance": provenance("cpu"),
-        "score": main_score(first),
-        "below": below,
-        "rows": [{**asdict(row), "label": row.name} for row in rows],
-        "baseline": 0,
-        "curves": [curve_of(group[0], detail) for group, detail in zip(ordered, details, strict=True)],
-        "notes": [*_notes(records), TIMES],
-        "config": {str(folder): record["config"] for folder, record in records.items()},
-    }
-    return rows, record
+    rows = rows_of(ordered, below, _details(ordered))
+    own = {"machine": _machines(records.values()), "provenance": provenance("cpu")}
+    own |= {"notes": [*_notes(records), TIMES]}
+    own |= {"config": {str(folder): record["config"] for folder, record in records.items()}}
+    title = f"{len(records)} runs on {ordered[0][0]['graph']['name']}"
+    return rows, {**table_record(title, rows, ordered, below), **own}
 
 
 def _read(folder: Path) -> Record:
@@ -88,16 +75,15 @@ def _check_same_graph(records: Mapping[Path, Record]) -> None:
 def _settings(record: Record, *, with_row: bool = False) -> dict[str, Any]:
     """Return the settings of a run that can tell it from others, flat; `with_row`: with its method and m."""
     config = dict(record["config"])
-    flat = {"model": model_title(config), **_flat(config.pop("model"), "", {"name", "hidden"})}
-    flat |= _flat(config.pop("training"), "", {"training"} if with_row else set())
+    flat = {"model": model_title(config), **_without(config.pop("model"), {"name", "hidden"})}
+    flat |= _without(config.pop("training"), {"training"} if with_row else set())
     sampler = config.pop("sampler", None) or {"name": "full"}
     flat["sampler"] = " ".join(str(value) for value in sampler.values()) if isinstance(sampler, dict) else sampler
-    flat |= _flat(config, "", _NOT_TOLD - ({"method", "sub_gcns"} if with_row else set()))
-    return flat
+    return flat | _without(config, _NOT_TOLD - ({"method", "sub_gcns"} if with_row else set()))
 
 
-def _flat(values: Mapping[str, Any], prefix: str, without: set[str]) -> dict[str, Any]:
-    return {f"{prefix}{key}": value for key, value in values.items() if key not in without}
+def _without(values: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in names}
 
 
 def _details(groups: Sequence[Sequence[Record]]) -> list[str]:

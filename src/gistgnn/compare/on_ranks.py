@@ -19,12 +19,12 @@ from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)
 
-FOLDER = "ranks-"  # inside a store's directory, followed by the number of ranks
+RANKS_FOLDER = "ranks-"  # inside a store's directory, followed by the number of ranks
 
 
 def store_of_ranks(store: RunStore, count: int) -> RunStore:
     """Return the store of the runs that so many ranks have trained, which lies inside the store of one device's."""
-    return RunStore(store.directory / f"{FOLDER}{count}", store.data_root)
+    return RunStore(store.directory / f"{RANKS_FOLDER}{count}", store.data_root)
 
 
 def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int = 1) -> list[Record] | None:
@@ -38,7 +38,7 @@ def records_on_ranks(store: RunStore, configs: Sequence[RunConfig], least: int =
     Returns:
         The records, with "workers" (see `RunsOnRanks`); None if no number of ranks has trained all runs.
     """
-    names = (path.name.removeprefix(FOLDER) for path in store.directory.glob(f"{FOLDER}*"))
+    names = (path.name.removeprefix(RANKS_FOLDER) for path in store.directory.glob(f"{RANKS_FOLDER}*"))
     for count in sorted((int(name) for name in names if name.isdigit()), reverse=True):
         found = list(map(store_of_ranks(store, count).get, configs))
         if count >= least and all(found):

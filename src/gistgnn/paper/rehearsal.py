@@ -34,7 +34,7 @@ from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.utils.formats import duration, plural
 
 STEPS = 2  # of every sub-GCN, each in a round of its own
-WIDEST = 512  # features of a hidden layer
+MOST_FEATURES = 512  # features of a hidden layer
 NODES, DEGREE = 5000, 20  # of a graph, at most
 _RATES = ("lr", "weight_decay", "epochs")  # settings of training that make no other setting
 
@@ -56,7 +56,7 @@ def rehearse(experiment: Experiment, data_root: str, command: str, report: Calla
     """
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="gistgnn-rehearsal-") as folder:
-        store = Rehearsal(Path(folder), data_root, report)
+        store = RehearsedRuns(Path(folder), data_root, report)
         logging.disable(logging.WARNING)  # notes on two steps would mean nothing
         try:
             outcome = experiment.shortened().reproduce(Path(folder) / "out", data_root, 1, command, store)
@@ -67,7 +67,7 @@ def rehearse(experiment: Experiment, data_root: str, command: str, report: Calla
     return f"rehearsed: {plural(store.ran, 'setting')} ran, {store.planned} by plan, in {seconds}; {made}, and not kept"
 
 
-class Rehearsal(RunStore):
+class RehearsedRuns(RunStore):
     """Stands for the finished runs of an experiment: a run that is asked for takes two steps and is scored once.
 
     Runs that differ in their seed, ζ, epochs or rates alone share one.
@@ -157,7 +157,7 @@ def shortened(config: RunConfig, dataset: str, data_root: str) -> RunConfig:
     """Return the two steps of a run on another graph, in batches of about the same size."""
     info, sizes = find(config.dataset), GraphSizes.of_graph(load(dataset, data_root))
     share = sizes.nodes / info.nodes if info else 1.0
-    sampler, evaluation, width = config.sampler, config.evaluation, max(WIDEST, 8 * config.sub_gcns)
+    sampler, evaluation, width = config.sampler, config.evaluation, max(MOST_FEATURES, 8 * config.sub_gcns)
     if isinstance(sampler, ClusterSampling):
         sampler = replace(sampler, clusters=max(sampler.clusters_per_batch, round(share * sampler.clusters)))
     if evaluation.parts:

@@ -13,7 +13,7 @@ from gistgnn.paper.groups import RunGroup
 from gistgnn.paper.published import Published
 from gistgnn.report.names import COSTLY
 
-COMMENTED = " (commented out in the paper's source)"
+COMMENTED_OUT = " (commented out in the paper's source)"
 
 
 def judge(
@@ -29,7 +29,7 @@ def judge(
         if paper and line:
             yield from _as_in_the_paper(where, base, row, paper[0], line)
     whole = paper is not None and paper[0].commented
-    where = f"{where}{COMMENTED if whole else ''}"
+    where = f"{where}{COMMENTED_OUT if whole else ''}"
     yield from _beyond_two(where, base, others)
     in_print = [row for row, line in zip(others, published, strict=True) if whole or not (line and line.commented)]
     yield _more_than_on_clusters(where, in_print, clusters)
@@ -41,7 +41,7 @@ def _as_in_the_paper(where: str, base: Row, row: Row, paper_base: Published, pap
     The caption's "without deteriorating" cannot be meant to the point: at L = 3 its own table loses 3.05 and 2.85. So
     F1 may fall by what it falls there.
     """
-    where = f"{where}, m = {row.sub_gcns}{COMMENTED if paper.commented else ''}"
+    where = f"{where}, m = {row.sub_gcns}{COMMENTED_OUT if paper.commented else ''}"
     sooner = if_trained(faster(row) >= paper.speedup, [base, row])
     yield Verdict(f"{where}: the paper's speed-up of {paper.speedup:.2f}x", sooner, speedup(row, base))
     most = round(paper_base.f1 - paper.f1, 2)

@@ -24,7 +24,7 @@ COLUMNS = (
     *(f"rounds to {SHARE:.0%}", "… theorem", "… predicted"),
     *("error left", "… predicted", "… theorem", "… corrected", "… proved", "ρ/λ_0"),
 )
-Result = dict[str, Any]
+Measured = dict[str, Any]
 
 
 class Cell(NamedTuple):
@@ -99,13 +99,13 @@ class Theory(Experiment):
             [base._replace(zeta=zeta) for zeta in self.local_steps],
         ]
 
-    def _training(self, cell: Cell, problem: Problem) -> tuple[Result, Any]:
+    def _training(self, cell: Cell, problem: Problem) -> tuple[Measured, Any]:
         settings = {"d_1": cell.d_1, "sub_gcns": cell.m, "local_steps": cell.zeta}
         settings |= {"epochs": self.epochs, "seeds": self.seeds}
         about = {"dataset": cell.dataset, "problem": problem.checksum, "samples": SAMPLES}
         return {**about, **settings}, partial(train_cell, problem, **settings)
 
-    def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Result]) -> list[Verdict]:
+    def _verdicts(self, name: str, problem: Problem, by_cell: Mapping[Cell, Measured]) -> list[Verdict]:
         results = [result for cell, result in by_cell.items() if cell.dataset == name]
         failing = _failing(problem)
         pairs = [zip(result["error"], result["printed"], strict=True) for result in results]
@@ -135,7 +135,7 @@ class Theory(Experiment):
             ),
         ]
 
-    def _charts(self, name: str, by_cell: Mapping[Cell, Result]) -> list[CurveChart]:
+    def _charts(self, name: str, by_cell: Mapping[Cell, Measured]) -> list[CurveChart]:
         lines = self._lines(name)
         settings = [f"d_1 = {self.widths[0]:,}", f"m = {self.sub_gcns[0]}", f"ζ = {self.local_steps[0]}"]
         charts = []
@@ -162,7 +162,7 @@ class Theory(Experiment):
         )
 
 
-def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Result:
+def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epochs: int, seeds: int) -> Measured:
     """Train from several seeds at one width, m and ζ, and compute the bounds of every round."""
     m, zeta, rounds = sub_gcns, local_steps, max(1, epochs // local_steps)
     eta, lambda_0 = recommended_step(problem, m), least_eigenvalue(problem, m)
@@ -196,11 +196,11 @@ def _reached(errors: Sequence[float]) -> int | None:
     return next((t for t, error in enumerate(errors) if error <= SHARE * errors[0]), None)
 
 
-def _theorem_reaches(result: Result) -> float:
+def _theorem_reaches(result: Measured) -> float:
     return rounds_to(SHARE, result["contraction"]) or math.inf
 
 
-def _row(cell: Cell, result: Result) -> list[str]:
+def _row(cell: Cell, result: Measured) -> list[str]:
     reached = [_reached(result["error"]), _theorem_reaches(result), _reached(result["predicted"])]
     ends = [result[key][-1] for key in ("error", "predicted", "printed")]
     ends += [result["corrected_end"], result["lazy_end"]]
@@ -223,7 +223,7 @@ def _span(values: Sequence[float]) -> str:
     return f"{min(values):,}" if min(values) == max(values) else f"{min(values):,} to {max(values):,}"
 
 
-def _chart(title: str, results: Mapping[str, Result], against: str) -> CurveChart:
+def _chart(title: str, results: Mapping[str, Measured], against: str) -> CurveChart:
     name = "bound" if against == "printed" else against
     series = [Curve(label, result["steps"], result["error"]) for label, result in results.items()]
     series += [Curve(f"{name}, {label}", run["steps"], run[against], dashed=True) for label, run in results.items()]

@@ -35,7 +35,7 @@ LEADING_TOLERANCE = 0.25  # how far a measurement may be from the leading order
 TRANSIENT = 0.1  # the largest share that the initial error may have in what is measured as the remaining error
 
 Claim = tuple[str, bool | None, str]  # the claim, whether it holds, the numbers
-Result = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
+Measured = Mapping[str, float]  # "measured", "leading" (to leading order), "transient" (the rest of the initial error)
 
 
 @dataclass(frozen=True)
@@ -236,11 +236,11 @@ def _added(problem: Problem, draws: int, seeds: int, **settings: Any) -> dict[st
     return {"measured": measured, "leading": LeadingOrder.of(problem, samples=SAMPLES, **settings).added}
 
 
-def _settled(result: Result) -> bool:
+def _settled(result: Measured) -> bool:
     return result["transient"] <= TRANSIENT * result["leading"]
 
 
-def _numbers(line: Sequence[Result], kind: str = "measured") -> list[float]:
+def _numbers(line: Sequence[Measured], kind: str = "measured") -> list[float]:
     return [result[kind] for result in line]
 
 
@@ -248,7 +248,7 @@ def _claimed(m: float) -> float:
     return (m - 1.0) ** 2 / m**2
 
 
-def _grows_with_m(ms: Sequence[int], line: Sequence[Result]) -> tuple[bool, str]:
+def _grows_with_m(ms: Sequence[int], line: Sequence[Measured]) -> tuple[bool, str]:
     """Return whether measurements grow as (m−1)²/m², within `CLAIM_TOLERANCE`, and the numbers."""
     first = line[0]["measured"]
     ratios = [result["measured"] / first / _claimed(m) * _claimed(ms[0]) for m, result in zip(ms, line, strict=True)]
@@ -256,7 +256,7 @@ def _grows_with_m(ms: Sequence[int], line: Sequence[Result]) -> tuple[bool, str]
 
 
 def _grows(
-    symbol: str, values: Sequence[int], line: Sequence[Result], claim: Callable[[float], float]
+    symbol: str, values: Sequence[int], line: Sequence[Measured], claim: Callable[[float], float]
 ) -> tuple[bool, str]:
     """Return whether measurements grow, and their ratios to the first: measured, to leading order, and claimed."""
 
@@ -269,7 +269,7 @@ def _grows(
     return all(one < two for one, two in pairwise(measured)), numbers
 
 
-def _series(x: Sequence[int], lines: Mapping[str, Sequence[Result]]) -> list[Curve]:
+def _series(x: Sequence[int], lines: Mapping[str, Sequence[Measured]]) -> list[Curve]:
     """Return the measured lines, and then a dashed line of the leading order for each."""
     series = [Curve(label, x, _numbers(line)) for label, line in lines.items()]
     for label, line in lines.items():

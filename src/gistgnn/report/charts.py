@@ -121,7 +121,7 @@ def save_png(figure: Figure, path: Path) -> None:
         figure.savefig(path, format="png", dpi=120)
 
 
-def side_by_side(charts: Sequence[Chart], title: str) -> Figure:
+def draw_charts(charts: Sequence[Chart], title: str) -> Figure:
     """Draw charts side by side, with titles and legends."""
     with matplotlib.rc_context(_STYLE | {"grid.alpha": 0.3}):
         figure = Figure(figsize=(5 * len(charts), 4))

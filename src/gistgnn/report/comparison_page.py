@@ -22,7 +22,7 @@ from gistgnn.utils.formats import (
 
 _COLOURS = {ONE_DEVICE: COLOURS - 1, "gist": 0, "data-parallel": 1, "local-sgd": 2, "ensemble": 3}  # others: 4
 
-Row = dict[str, Any]
+RowRecord = dict[str, Any]
 
 
 def comparison_page(record: dict[str, Any]) -> str:
@@ -55,7 +55,7 @@ def comparison_page(record: dict[str, Any]) -> str:
     )
 
 
-def _described(rows: Sequence[Row]) -> list[Row]:
+def _described(rows: Sequence[RowRecord]) -> list[RowRecord]:
     """Return rows with their name, their score as text, and their means over the seeds; None where there is none."""
     models = ((row["method"] == "ensemble" and _m(row), row.get("detail", "")) for row in rows)
     times = (finite_values(row.get("inference_seconds") or []) for row in rows)
@@ -63,7 +63,7 @@ def _described(rows: Sequence[Row]) -> list[Row]:
     return [{**_with_means(row), "inference": inference} for row, inference in zip(rows, pooled, strict=True)]
 
 
-def _with_means(row: Row) -> Row:
+def _with_means(row: RowRecord) -> RowRecord:
     means = {"mean": "score", "training": "seconds", "memory": "peak_memory_bytes"}
     known = {name: finite_values(row.get(key) or []) for name, key in means.items()}
     percent = f"{mean_sd(row['score'])}{NBSP}%"
@@ -71,7 +71,7 @@ def _with_means(row: Row) -> Row:
     return {"speedup": None, **row, "name": _name(row), "percent": percent, **averages}
 
 
-def _cells(row: Row, baseline: Row | None) -> list[str]:
+def _cells(row: RowRecord, baseline: RowRecord | None) -> list[str]:
     """Return the cells of a row of the table."""
     speedup, speedup_to = ("–" if row.get(key) is None else times(row[key]) for key in ("speedup", "speedup_to"))
     seconds_to = row.get("seconds_to") or []
@@ -89,20 +89,20 @@ def _cells(row: Row, baseline: Row | None) -> list[str]:
     ]
 
 
-def _name(row: Row) -> str:
+def _name(row: RowRecord) -> str:
     """Return the name of a row or a curve."""
     m = _m(row)
     return f"{row['label']}, m{NBSP}={NBSP}{m}" if m > 1 and "m =" not in row["label"] else row["label"]
 
 
-def _is_costly(row: Row, baseline: Row | None) -> bool:
+def _is_costly(row: RowRecord, baseline: RowRecord | None) -> bool:
     """Return whether the speed-up of a row costs more than `COSTLY` points of the score."""
     if baseline is None or row["mean"] is None or baseline["mean"] is None:
         return False
     return bool(row["mean"] < baseline["mean"] - COSTLY)
 
 
-def _charts(curves: Sequence[Row], ylabel: str, floor: float | None) -> list[Chart]:
+def _charts(curves: Sequence[RowRecord], ylabel: str, floor: float | None) -> list[Chart]:
     """Return the scores against time, epochs and, of methods that send anything, bytes."""
     unit, unit_name = time_unit(_largest(curves, "seconds"))
     scale, scale_name = size_unit(_largest(curves, "bytes"))
@@ -123,7 +123,7 @@ def _charts(curves: Sequence[Row], ylabel: str, floor: float | None) -> list[Cha
     return charts
 
 
-def _floor(curves: Sequence[Row]) -> float | None:
+def _floor(curves: Sequence[RowRecord]) -> float | None:
     """Return where the vertical axis begins to tell the last scores apart; None: at the lowest score."""
     scores = [values for curve in curves if (values := finite_values(curve["score"]))]
     if not scores:
@@ -133,11 +133,11 @@ def _floor(curves: Sequence[Row]) -> float | None:
     return floor if floor > min(map(min, scores)) else None
 
 
-def _largest(curves: Sequence[Row], key: str) -> float:
+def _largest(curves: Sequence[RowRecord], key: str) -> float:
     return max((value for curve in curves for value in finite_values(curve.get(key) or [])), default=0.0)
 
 
-def _styles(rows: Sequence[Row]) -> list[tuple[int, int]]:
+def _styles(rows: Sequence[RowRecord]) -> list[tuple[int, int]]:
     """Return colours by method, and dashes by m; the smallest m has a solid line."""
     kinds = [ONE_DEVICE if row["method"] == "gist" and _m(row) == 1 else str(row["method"]) for row in rows]
     dashes = [sorted({_m(other) for other, its in zip(rows, kinds, strict=True) if its == kind}) for kind in kinds]
@@ -147,11 +147,11 @@ def _styles(rows: Sequence[Row]) -> list[tuple[int, int]]:
     ]
 
 
-def _m(row: Row) -> int:
+def _m(row: RowRecord) -> int:
     return int(row.get("sub_gcns") or 1)
 
 
-def _bars(rows: Sequence[Row], score: str) -> list[tuple[str, list[Bar]]]:
+def _bars(rows: Sequence[RowRecord], score: str) -> list[tuple[str, list[Bar]]]:
     """Return the titles and bars of the means; rows without a mean have no bar."""
     kinds: list[tuple[str, str, Callable[[float], str]]] = [
         (score.capitalize(), "mean", lambda value: f"{value:.2f} %"),

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from gistgnn.report import names
 from gistgnn.report.bars import Bar, coverage_summary, share_bars
-from gistgnn.report.charts import Chart, Series, save_png, side_by_side
+from gistgnn.report.charts import Chart, Series, draw_charts, save_png
 from gistgnn.report.page import render
 from gistgnn.report.run_text import STOPPED
 from gistgnn.utils.formats import duration, size, size_unit, time_unit
@@ -71,7 +71,7 @@ def curves(record: dict[str, Any]) -> Figure:
         test = names.score_text(record, names.main_score(record), best["test"])
         score = replace(score, mark_label=f"best validation: test {test}")
     title = f"{record['graph']['name']}, {names.model_title(record['config'])}, {names.sub_gcns_name(record)}"
-    return side_by_side([loss, score], title)
+    return draw_charts([loss, score], title)
 
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

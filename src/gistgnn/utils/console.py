@@ -8,8 +8,8 @@ from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from gistgnn.errors import printable
 
@@ -41,53 +41,39 @@ def show_log(*, shown: bool = True) -> None:
 
 class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(
-            f"gistgnn: note: {printable(record.getMessage())}", file=sys.stderr
-        )  # read sys.stderr now: progress bars replace it
+        text = f"gistgnn: note: {printable(record.getMessage())}"
+        print(text, file=sys.stderr)  # read sys.stderr now: progress bars replace it
 
 
 @contextlib.contextmanager
 def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
     """Say on standard error what the block does, if ``shown``.
 
-    A terminal shows a spinner with the elapsed time while the block runs. Elsewhere one line is printed: at once if
-    ``logged``, or else if the block takes longer than `SLOW` seconds. Within another spinner nothing is shown.
+    A terminal shows a spinner while the block runs. Elsewhere one line is printed: at once if ``logged``, or else if
+    the block takes longer than `SLOW` seconds. Within another spinner nothing is shown.
     """
     global _showing
     if not shown or _showing:
         yield
         return
+    console, task, notice = Terminal(), printable(task), None
     _showing = True
     try:
-        with _spinner(task, logged):
-            yield
+        if console.is_terminal:
+            with console.status(Text(task)):
+                yield
+            return
+        if logged:
+            _log(task)
+        elif not console.is_jupyter:
+            notice = Timer(SLOW, _log, (task,))
+            notice.daemon = True
+            notice.start()
+        yield
     finally:
         _showing = False
-
-
-@contextlib.contextmanager
-def _spinner(task: str, logged: bool) -> Iterator[None]:
-    console, task = Terminal(), printable(task)
-    if console.is_terminal and not console.is_jupyter:
-        columns = (SpinnerColumn(), TextColumn(task), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            bar.add_task(task, total=None)
-            yield
-        return
-    if console.is_jupyter:
-        yield
-        return
-    if logged:
-        _log(task)
-        yield
-        return
-    notice = Timer(SLOW, _log, (task,))
-    notice.daemon = True
-    notice.start()
-    try:
-        yield
-    finally:
-        notice.cancel()
+        if notice:
+            notice.cancel()
 
 
 def _log(task: str) -> None:
