@@ -30,7 +30,8 @@ class Memory:
     """What a phase takes with Θ in one place, in bytes.
 
     Attributes:
-        stages: the most that every place holds in each stage of the phase.
+        peaks: the most that every place holds.
+        stage: the stage, such as "training", in which the device holds most.
         together: whether all sub-GCNs take a step on a batch before the next batch.
         fused: whether they do so in one pass.
         activations: of a step, beyond what stays.
@@ -41,15 +42,12 @@ class Memory:
 
     together: bool
     fused: bool
-    stages: dict[str, dict[str, int]] = field(default_factory=dict)
+    peaks: dict[str, int] = field(default_factory=dict)
+    stage: str = ""
     activations: int = 0
     method: str = ""
     evaluation: int = 0
     blocks: int = 1
-
-    def peak(self, place: str) -> int:
-        """Return the most bytes that a place holds in any stage."""
-        return max(places.get(place, 0) for places in self.stages.values())
 
 
 class MemoryOfRun:
@@ -80,32 +78,31 @@ class MemoryOfRun:
         shared = several and run.config.runner == "auto" and run.shares_batches and not self._streams
         found = Memory(fused or shared, fused)
         held, loading = self._graph()
-        transients = {"loading": (held.copy(), loading)}
+        stages = {"loading": (held.copy(), loading)}
         held += self._batches()
         held += self._theta_held(phase)
         held += self._sub_gcns(phase, found)
         found.activations = self._step(phase, found)
-        transients["training"] = held.copy(), found.activations
+        stages["training"] = held.copy(), found.activations
         found.evaluation, files = self._evaluation(phase, found, held)
-        transients["evaluation"] = held + Counter({DISK: files}), found.evaluation
-        transients["keeping the best"] = held + Counter({self._home: self.theta}), 0
-        self._add_stages(found, transients)
+        stages["evaluation"] = held + Counter({DISK: files}), found.evaluation
+        stages["keeping the best"] = held + Counter({self._home: self.theta}), 0
+        self._set_peaks(found, stages)
         return found
 
     @property
     def _streams(self) -> bool:
         return self._place.streams
 
-    def _add_stages(self, found: Memory, transients: dict[str, tuple[Held, int]]) -> None:
-        """Set the peak of every stage. On the CPU the freed memory of small tensors stays, and is used again."""
-        kept = 0
-        for stage, (held, taken) in transients.items():
-            places = dict.fromkeys(self._limits, 0) | dict(held)
-            places["cpu"] += self._base + kept
-            places[self._device] += max(taken - kept, 0)
+    def _set_peaks(self, found: Memory, stages: dict[str, tuple[Held, int]]) -> None:
+        """Take the most of all stages. On the CPU the freed memory of small tensors stays, and is used again."""
+        kept, found.peaks = 0, dict.fromkeys(self._limits, 0)
+        for stage, (held, taken) in stages.items():
+            places = held + Counter({"cpu": self._base + kept}) + Counter({self._device: max(taken - kept, 0)})
+            found.peaks = {place: max(most, places[place]) for place, most in found.peaks.items()}
             if self._device == "cpu" and self._tensor(stage) < self._kept.below:
                 kept = max(kept, min(taken, self._kept.most))
-            found.stages[stage] = places
+        found.stage = max(stages, key=lambda stage: stages[stage][0][self._device] + stages[stage][1])
 
     def _tensor(self, stage: str) -> int:
         """Return the bytes of a large tensor of a stage."""
@@ -210,12 +207,11 @@ class MemoryOfRun:
         found.method = wanted.method
         if wanted.parts is not None:
             return scores + self._parts(model, shape, budget, phase, left[-1]), 0
-        if gnn is None or wanted.method == "whole":
+        fits = gnn and not stored and whole_graph_bytes(gnn, shape) <= budget.compute
+        if gnn is None or wanted.method == "whole" or (wanted.method == "auto" and fits):
             found.method = "whole"
-            return scores + (whole_graph_bytes(gnn, shape) if gnn else _unknown(sizes.nodes, phase)), 0
-        if wanted.method == "auto" and not stored and whole_graph_bytes(gnn, shape) <= budget.compute:
-            found.method = "whole"
-            return scores + whole_graph_bytes(gnn, shape), 0
+            there = replace(shape, computed=run.config.sampler is None and not run.config.inductive)  # by training
+            return scores + (whole_graph_bytes(gnn, there) if gnn else _unknown(sizes.nodes, phase)), 0
         found.method = "layers"
         plan, costs = plan_layers(gnn, shape, budget), Costs(gnn, shape, budget.compute // 4)
         found.blocks = max(len(layer.blocks(plan.columns)) for layer in plan.layers)

@@ -265,8 +265,7 @@ def _option(
     times: TimeOfRun | None,
 ) -> Option:
     """Return what a phase takes; ``times``: None leaves the seconds out."""
-    first, device = phase.first, "cuda" if "cuda" in limits else "cpu"
-    peaks = {place: memory.peak(place) for place in limits}
+    first = phase.first
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
     passes = first.stretch.total * (1 if memory.together else phase.trained) / phase.epochs
@@ -283,9 +282,9 @@ def _option(
         moved=max(moved),
         moved_by_all=sum(moved),
         data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
-        peaks=peaks,
-        phase=max(memory.stages, key=lambda stage: memory.stages[stage].get(device, 0)),
-        lacking=tuple(place for place, limit in limits.items() if peaks[place] > limit),
+        peaks=memory.peaks,
+        phase=memory.stage,
+        lacking=tuple(place for place, limit in limits.items() if memory.peaks[place] > limit),
         epoch_reads=round(passes * bytes_of_batch(run)),
         evaluation_reads=bytes_of_evaluation(run, memory),
         number=number,

@@ -26,7 +26,7 @@ _REPEATS = 3
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
 _READ, _PIECE, _SECONDS = 2**28, 2**22, 1.0  # bytes that are read at most, in pieces, and for how long
 _CALLS, _UPDATES = 30, 12  # operations of a layer in a step, and of the optimiser for a parameter
-_SCORING = 100  # operations on small tensors while predictions are scored
+_SCORING = 200  # operations on small tensors while predictions are scored
 
 
 class Rates:
@@ -160,7 +160,7 @@ class TimeOfRun:
 
     def _sums(self, hidden: tuple[int, ...], nodes: float, edges: float) -> float:
         """Seconds in which hidden features go along every edge, and along self-loops."""
-        entries, per_edge = edges + nodes, 3 if self._run.heads else 1  # attention multiplies twice more
+        entries, per_edge = edges + nodes, 4 if self._run.heads else 1  # attention also scores every edge
         each = [2 * entries * width / self._rates.aggregation(entries, nodes, width) for width in hidden]
         return per_edge * sum(each)
 

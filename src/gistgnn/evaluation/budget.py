@@ -105,6 +105,7 @@ class GraphShape:
         sparse: whether the features are multiplied as a sparse matrix.
         stored: whether the edges are read from files while they are multiplied.
         adj: the adjacency, which knows what is computed already; None: there is no graph yet.
+        computed: all operators and Ā x are computed already.
     """
 
     nodes: int
@@ -114,6 +115,7 @@ class GraphShape:
     sparse: bool = False
     stored: bool = False
     adj: Adjacency | None = None
+    computed: bool = False
 
     @classmethod
     def of(cls, batch: Batch | GraphShape) -> GraphShape:
@@ -131,7 +133,7 @@ class GraphShape:
 
     def has_product(self, operator: Operator) -> bool:
         """Whether Ā x is computed already, or computed in pieces into a file."""
-        return self.stored or (self.adj is not None and self.adj.has_cached(operator))
+        return self.stored or self.computed or (self.adj is not None and self.adj.has_cached(operator))
 
 
 class Costs:
@@ -270,6 +272,8 @@ def _operators(gnn: GNN, graph: GraphShape) -> tuple[int, int]:
     entries, size = graph.edges + graph.nodes, graph.size
     if graph.stored:  # the scale of every row, or where its entries begin
         return (held := (8 + size) * graph.nodes), held
+    if graph.computed:
+        return 0, 0
     names = {layer.operator if isinstance(layer, Propagation) else "attention" for layer in gnn.convs}
     kept = peak = 0
     for name in names - (graph.adj.__dict__.keys() if graph.adj else set()):  # cached properties that are computed
