@@ -18,61 +18,59 @@ from .strategies import examples, graphs, random_graph, widths
 HEADS = 2
 
 
-def pyg_layers(model: GNN) -> list[nn.Module]:
-    """PyG's layers with the model's weights."""
+Pairs = list[tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]]
+
+
+def pyg_layers(model: GNN) -> tuple[list[nn.Module], Pairs]:
+    """PyG's layers with the model's weights; each of their parameters, ours, and the part of ours that it is."""
     layers: list[nn.Module] = []
+    pairs: Pairs = []
     for conv in model.convs:
+        d_in = conv.weight.shape[1]
         if isinstance(model, GCN):
-            layer = pyg.GCNConv(conv.weight.shape[1], conv.weight.shape[0])
-            pairs = [(layer.lin.weight, conv.weight), (layer.bias, conv.bias)]
+            layer = pyg.GCNConv(d_in, conv.weight.shape[0])
+            parts = [(layer.lin.weight, conv.weight, whole), (layer.bias, conv.bias, whole)]
         elif isinstance(model, GraphSAGE):
             layer = pyg.SAGEConv(conv.in_features, conv.out_features, aggr="mean")
-            own, neighbours = conv.weight.chunk(2, dim=1)
-            pairs = [(layer.lin_r.weight, own), (layer.lin_l.weight, neighbours), (layer.lin_l.bias, conv.bias)]
+            parts = [(layer.lin_r.weight, conv.weight, lambda w: w.chunk(2, dim=1)[0])]
+            parts += [(layer.lin_l.weight, conv.weight, lambda w: w.chunk(2, dim=1)[1])]
+            parts += [(layer.lin_l.bias, conv.bias, whole)]
         elif isinstance(model, GIN):
-            inside, d_in = conv.weight.shape
+            inside = len(conv.weight)
             layer = pyg.GINConv(nn.Sequential(nn.Linear(d_in, inside), nn.ReLU(), nn.Linear(inside, conv.out_features)))
             ours = conv.weight, conv.bias, conv.second_weight, conv.second_bias
-            pairs = list(zip(layer.nn.parameters(), ours, strict=True))
+            parts = [(*each, whole) for each in zip(layer.nn.parameters(), ours, strict=True)]
         elif isinstance(model, GATv2):
-            layer = pyg.GATv2Conv(conv.weight.shape[1], conv.attention.shape[1], conv.heads, concat=conv.concat)
-            source, target = conv.weight.chunk(2)
-            pairs = [(layer.lin_l.weight, source), (layer.lin_r.weight, target), (layer.lin_r.bias, conv.score_bias)]
-            pairs += [(layer.att, conv.attention.unsqueeze(0)), (layer.bias, conv.bias)]
+            layer = pyg.GATv2Conv(d_in, conv.attention.shape[1], conv.heads, concat=conv.concat)
+            parts = [(layer.lin_l.weight, conv.weight, lambda w: w.chunk(2)[0])]
+            parts += [(layer.lin_r.weight, conv.weight, lambda w: w.chunk(2)[1])]
+            parts += [(layer.lin_r.bias, conv.score_bias, whole), (layer.bias, conv.bias, whole)]
+            parts += [(layer.att, conv.attention, one_more)]
             nn.init.zeros_(layer.lin_l.bias)
         else:
-            layer = pyg.GATConv(conv.weight.shape[1], conv.source.shape[1], heads=conv.heads, concat=conv.concat)
-            pairs = [(layer.lin.weight, conv.weight), (layer.bias, conv.bias)]
-            pairs += [(layer.att_src, conv.source.unsqueeze(0)), (layer.att_dst, conv.target.unsqueeze(0))]
+            layer = pyg.GATConv(d_in, conv.source.shape[1], heads=conv.heads, concat=conv.concat)
+            parts = [(layer.lin.weight, conv.weight, whole), (layer.bias, conv.bias, whole)]
+            parts += [(layer.att_src, conv.source, one_more), (layer.att_dst, conv.target, one_more)]
         layer.double()
-        for theirs, ours in pairs:
-            theirs.data.copy_(ours.data)
+        for theirs, ours, part in parts:
+            theirs.data.copy_(part(ours.data))
         layers.append(layer)
-    return layers
+        pairs += parts
+    return layers, pairs
+
+
+def whole(parameter: Tensor) -> Tensor:
+    return parameter
+
+
+def one_more(parameter: Tensor) -> Tensor:
+    return parameter.unsqueeze(0)
 
 
 def pyg_forward(layers: list[nn.Module], x: Tensor, edge_index: Tensor) -> Tensor:
     for layer in layers[:-1]:
         x = layer(x, edge_index).relu()
     return layers[-1](x, edge_index)
-
-
-def pyg_gradients(model: GNN, layers: list[nn.Module]) -> list[Tensor]:
-    """PyG's gradients in the shapes of our parameters, in the order of model.parameters()."""
-    gradients = []
-    for layer in layers:
-        if isinstance(model, GCN):
-            gradients += [layer.lin.weight.grad, layer.bias.grad]
-        elif isinstance(model, GraphSAGE):
-            gradients += [torch.cat([layer.lin_r.weight.grad, layer.lin_l.weight.grad], dim=1), layer.lin_l.bias.grad]
-        elif isinstance(model, GIN):
-            gradients += [parameter.grad for parameter in layer.nn.parameters()]
-        elif isinstance(model, GATv2):
-            weight = torch.cat([layer.lin_l.weight.grad, layer.lin_r.weight.grad])
-            gradients += [weight, layer.lin_r.bias.grad, layer.att.grad[0], layer.bias.grad]
-        else:
-            gradients += [layer.lin.weight.grad, layer.att_src.grad[0], layer.att_dst.grad[0], layer.bias.grad]
-    return gradients
 
 
 def randomise(model: GNN) -> GNN:
@@ -90,7 +88,7 @@ def test_model_and_gradients_equal_pyg(
 ) -> None:
     edge_index, nodes = graph
     model = randomise(MODELS[name](sizes[0], widths, sizes[1]))
-    layers = pyg_layers(model)
+    layers, pairs = pyg_layers(model)
     x = torch.randn(nodes, sizes[0], dtype=torch.float64, requires_grad=True)
     x_pyg = x.detach().clone().requires_grad_()
     out, expected = model(x, edge_index), pyg_forward(layers, x_pyg, edge_index)
@@ -99,8 +97,9 @@ def test_model_and_gradients_equal_pyg(
     out.backward(grad)
     expected.backward(grad)
     torch.testing.assert_close(x.grad, x_pyg.grad)
-    for parameter, theirs in zip(model.parameters(), pyg_gradients(model, layers), strict=True):
-        torch.testing.assert_close(parameter.grad, theirs)
+    assert {id(ours) for _, ours, _ in pairs} == set(map(id, model.parameters()))
+    for theirs, ours, part in pairs:
+        torch.testing.assert_close(part(ours.grad), theirs.grad)
 
 
 @pytest.mark.parametrize("name", MODELS)

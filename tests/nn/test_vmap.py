@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 
 from gistgnn.nn import Adjacency, SparseMatrix
+from gistgnn.nn.activation import activate
 from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
-from gistgnn.nn.dropout import dropout
 
 from .strategies import examples, graphs, random_graph
 
@@ -89,8 +89,8 @@ def test_dynamic_attention(graph: tuple[Tensor, int], dims: tuple[int | None, ..
 def test_dropout(dim: int) -> None:
     """A loop has other draws. Every sub-GCN has its own mask, and the gradient is the mask."""
     torch.manual_seed(0)
-    x = stacked((40, 50), dim)
-    out = vmap(lambda h: dropout(h, 0.3, training=True), in_dims=dim, randomness="different")(x)
+    x = stacked((40, 50), dim).detach().abs().requires_grad_()
+    out = vmap(lambda h: activate(nn.Identity(), h, 0.3, training=True), in_dims=dim, randomness="different")(x)
     masks = (out != 0).double()
     assert out.shape == (K, 40, 50)
     assert ((1 - masks).mean(dim=(1, 2)) - 0.3).abs().max() < 0.05  # 4 deviations

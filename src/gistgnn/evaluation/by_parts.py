@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs
 from gistgnn.evaluation.predictions import Output
+from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.io.stored_tensor import reading_bytes
 from gistgnn.nn.gnn import as_gnn
@@ -126,10 +127,18 @@ def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
     )
     if batch.cluster_ptr is not None:
         return ClusterRanges(unlabelled, batch.cluster_ptr, precompute=False, alone=True), batch.adj.num_edges
-    inside, kept = batch.csr.within(clusters.assignment)
+    inside, kept = _within(batch.csr, clusters.assignment)
     data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
     part = replace(unlabelled, edges=inside, edge_data=data)
     return ClusterRanges.renumbered(part, clusters, precompute=False), inside.num_edges
+
+
+def _within(edges: CSR, part: Tensor) -> tuple[CSR, Tensor]:
+    """Return the edges that stay within a part of the graph, and the mask [E] of them. ``part``: [N] integers."""
+    part = part.to(edges.col.dtype)
+    keep = part.index_select(0, edges.col) == edges.repeated(part)
+    before = torch.cat([edges.rowptr.new_zeros(1), keep.cumsum(0, dtype=edges.rowptr.dtype)])
+    return CSR(before.index_select(0, edges.rowptr), edges.col[keep], edges.shape), keep
 
 
 def nodes_at_once(model: nn.Module, batch: Batch, budget: Budget, reading: int | None = None) -> int:

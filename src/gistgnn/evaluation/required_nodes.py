@@ -59,10 +59,6 @@ class RequiredNodes:
         col = self.place.index_select(0, matrix.pattern.col).to(matrix.pattern.col.dtype)
         return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (matrix.shape[0], self.inputs)), matrix.value)
 
-    def attention_rows(self, rows: slice) -> CSR:
-        """Return rows of `Adjacency.attention`, which is computed for all nodes."""
-        return self.adj.attention_rows(rows)
-
 
 def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
     """Return the nodes that each layer of a model computes.

@@ -240,27 +240,6 @@ class CSR:
         """Return the first rows; all their entries must be in the first columns."""
         return CSR(self.rowptr[: rows + 1], self.col[: int(self.rowptr[rows])], (rows, columns))
 
-    def within(self, part: Tensor) -> tuple[CSR, Tensor]:
-        """Return the edges that stay within a part of a graph, and the mask [E] of them. ``part``: [N] integers."""
-        part = part.to(self.col.dtype)
-        keep = part.index_select(0, self.col) == self.repeated(part)
-        before = torch.cat([self.rowptr.new_zeros(1), keep.cumsum(0, dtype=self.rowptr.dtype)])
-        return CSR(before.index_select(0, self.rowptr), self.col[keep], self.shape), keep
-
-    def on_diagonal(self, count: int) -> CSR:
-        """Return the block diagonal entries of ``count`` copies: [count·R, count·C], computed once."""
-        if count == 1:
-            return self
-        kept: dict[int, CSR] = self.__dict__.setdefault("_on_diagonal", {})
-        if count not in kept:
-            shape = (count * self.shape[0], count * self.shape[1])
-            dtype = index_dtype(*shape, count * self.num_edges)
-            copies = torch.arange(count, dtype=dtype, device=self.col.device).unsqueeze(1)
-            rowptr = (self.rowptr[1:].to(dtype) + copies * self.num_edges).view(-1)
-            col = (self.col.to(dtype) + copies * self.shape[1]).view(-1)
-            kept[count] = CSR(torch.cat([rowptr.new_zeros(1), rowptr]), col, shape)
-        return kept[count]
-
 
 def index_dtype(*sizes: int) -> torch.dtype:
     """Return the type of indices, given a matrix's shape and number of entries."""

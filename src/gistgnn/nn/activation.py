@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gistgnn.nn.dropout import draw_kept, dropout, rounded, scale_of
+from gistgnn.nn.dropout import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
 
 
@@ -65,8 +65,8 @@ def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False)
     if activation is None:
         activation, x = Activation(None, rounded(p) if training else 0), norm(x)
     if x.device.type != "cpu" or activation == (None, 0):
-        x = x if activation.eps is None else norm(x)
-        return dropout(F.relu(x, inplace=True), p, training)
+        x = F.relu(x if activation.eps is None else norm(x), inplace=True)
+        return F.dropout(x, p) if training and p and x.device.type != "cpu" else x
     out: Tensor = _Activate.apply(x, activation)[0]
     return out
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.dropout import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
 
@@ -231,15 +231,30 @@ def _sums_at(source: Tensor, target: Tensor, pattern: CSR, entries: slice) -> Te
     return source.index_select(0, pattern.col[entries]).add_(target.index_select(0, pattern.row[entries]))
 
 
+def _on_diagonal(pattern: CSR, count: int) -> CSR:
+    """Return ``count`` copies of a pattern along a diagonal, computed once: one product then serves all heads."""
+    if count == 1:
+        return pattern
+    kept: dict[int, CSR] = pattern.__dict__.setdefault("_on_diagonal", {})
+    if count not in kept:
+        shape = (count * pattern.shape[0], count * pattern.shape[1])
+        dtype = index_dtype(*shape, count * pattern.num_edges)
+        copies = torch.arange(count, dtype=dtype, device=pattern.col.device).unsqueeze(1)
+        rowptr = (pattern.rowptr[1:].to(dtype) + copies * pattern.num_edges).view(-1)
+        col = (pattern.col.to(dtype) + copies * pattern.shape[1]).view(-1)
+        kept[count] = CSR(torch.cat([rowptr.new_zeros(1), rowptr]), col, shape)
+    return kept[count]
+
+
 def _row_sums(pattern: CSR, x: Tensor) -> Tensor:
     """Sum every head's ``x``: [heads, nnz] over each row's entries: [heads, R]."""
-    every = pattern.on_diagonal(len(x))
+    every = _on_diagonal(pattern, len(x))
     return torch.mv(every.with_values(x.view(-1)), x.new_ones(every.shape[1])).view(len(x), pattern.shape[0])
 
 
 def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
     """Multiply every head's matrix, of ``value``: [heads, nnz], with ``h``: [heads, C, d] and a number."""
-    every, (heads, _, d) = pattern.on_diagonal(len(value)), h.shape
+    every, (heads, _, d) = _on_diagonal(pattern, len(value)), h.shape
     out = h.new_empty(every.shape[0], d)
     out.addmm_(every.with_values(value.view(-1)), h.reshape(every.shape[1], d), beta=0, alpha=factor)
     return out.view(heads, pattern.shape[0], d)
@@ -247,7 +262,7 @@ def _product(pattern: CSR, value: Tensor, h: Tensor, factor: float) -> Tensor:
 
 def _sampled(pattern: CSR, left: Tensor, right: Tensor, factor: float) -> Tensor:
     """Return factor · ⟨left[i], right[j]⟩ at the entries (i, j): [heads, R, d], [heads, C, d] to [heads, nnz]."""
-    every = pattern.on_diagonal(len(left))
+    every = _on_diagonal(pattern, len(left))
     out = left.new_zeros(every.num_edges)
     # torch's sampled product takes at most R·C entries; repeated edges of a tiny graph can exceed that.
     for piece, entries in every.pieces(every.shape[0] * every.shape[1]):

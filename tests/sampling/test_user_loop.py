@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.nn import pyg_layers
-from gistgnn.sampling.by_hand import KEPT
+from gistgnn.sampling.user_loop import KEPT
 from tests.helpers.models import C, F, tiny_graph
 
 GRAPH = tiny_graph()
