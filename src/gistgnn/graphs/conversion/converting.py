@@ -80,11 +80,11 @@ def convert(
         source if isinstance(source, Graph) else find_source(source, None if nodes is None else Path(nodes), data_root)
     )
     room = room_within(memory)
-    label = f"converting {found.name}" if progress else None
-    with whole_folder(target) as made, TaskProgress(label, 2) if label else contextlib.nullcontext() as shown:
+    label, steps = f"converting {found.name}" if progress else None, 1 if isinstance(found, Graph) else 2
+    with whole_folder(target) as made, TaskProgress(label, steps) if label else contextlib.nullcontext() as shown:
         work = _Conversion(made, dtype, room, shown)
         if isinstance(found, Graph):
-            work.timed("edges", lambda: write_graph(_both_ways(found) if undirected else found, made, dtype))
+            work.timed("graph", lambda: write_graph(_both_ways(found) if undirected else found, made, dtype))
         else:
             work.run(found, found.undirected if undirected is None else undirected)
     return Converted(Manifest.read(target), work.seconds)

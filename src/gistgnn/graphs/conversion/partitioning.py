@@ -93,25 +93,35 @@ def partition_folder(
         raise InputError(f"method is {method!r:.80}, expected one of {', '.join(FOLDER_METHODS)}")
     check_seed(seed)
     source, target = Path(folder).expanduser(), Path(out).expanduser()
-    check_sources(load_folder(source).edges.col, Manifest.read(source).nodes)  # also checks values of nodes
-    manifest, arrays = open_arrays(source)
-    check_count("clusters", clusters, most=manifest.nodes)
-    if manifest.clusters is not None:
+    graph = load_folder(source)  # checks the values of nodes
+    check_sources(graph.edges.col, graph.num_nodes)
+    check_count("clusters", clusters, most=graph.num_nodes)
+    if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
-    room, edges = room_within(memory), CSR(arrays["rowptr"], arrays["col"])
-    method, label = _chosen(method, edges, room), f"partitioning {manifest.name}" if progress else None
-    seconds, start = {}, time.perf_counter()
-    with whole_folder(target) as made, TaskProgress(label, 2) if label else nullcontext() as shown:
-        part = _clusters_of(edges, clusters, method, seed, shown)
-        seconds["clusters"] = time.perf_counter() - start
-        order, cut = np.argsort(part, kind="stable"), np.bincount(part)
-        sizes = cut[cut > 0]
-        inside = _inside(edges, part)
-        _Renumbering(arrays, order, min(max((room - _RENUMBERED * len(order)) // 4, _LEAST), _MOST)).write(
-            made, manifest, np.concatenate([[0], np.cumsum(sizes)])
-        )
-        seconds["renumbering"] = time.perf_counter() - start - seconds["clusters"]
-    return Partitioned(Manifest.read(target), method, sizes, inside, seconds)
+    room, label = room_within(memory), f"partitioning {graph.name}"
+    with whole_folder(target) as made:
+        method = _chosen(method, graph.edges, room)
+        with TaskProgress(label, 2) if progress else nullcontext() as shown:
+            return _partition(source, made, graph.edges, clusters, method, seed, room, shown)
+
+
+def _partition(
+    source: Path, folder: Path, edges: CSR, clusters: int, method: str, seed: int, room: int, shown: TaskProgress | None
+) -> Partitioned:
+    """Write the folder of clusters."""
+    start = time.perf_counter()
+    part = _clusters_of(edges, clusters, method, seed, shown)
+    found, inside = time.perf_counter(), _inside(edges, part)
+    sizes = np.bincount(part)
+    sizes = sizes[sizes > 0]
+    order, ptr = np.argsort(part, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
+    manifest, arrays = open_arrays(source)
+    block = min(max((room - _RENUMBERED * len(order)) // 4, _LEAST), _MOST)
+    made = _Renumbering(arrays, order, block).write(folder, manifest, ptr)
+    if shown:
+        shown.advance()
+    seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
+    return Partitioned(made, method, sizes, inside, seconds)
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:
@@ -175,14 +185,16 @@ class _Renumbering:
         self._place = np.empty(len(order), self._arrays["col"].dtype)
         self._place[order] = np.arange(len(order), dtype=self._place.dtype)
 
-    def write(self, folder: Path, manifest: Manifest, ptr: Ints) -> None:
-        """Write the new folder; ``ptr``: [c + 1] bounds of the clusters."""
+    def write(self, folder: Path, manifest: Manifest, ptr: Ints) -> Manifest:
+        """Write the new folder; ``ptr``: [c + 1] bounds of the clusters. Return its manifest."""
         arrays = {name: self._nodes(folder, name) for name in ("x", "y", "split")} | self._edges(folder)
         arrays |= {
             "node": write_array(folder, "node", self._order),
             "cluster_ptr": write_array(folder, "cluster_ptr", ptr),
         }
-        msgspec.structs.replace(manifest, arrays=arrays).write(folder)
+        made = msgspec.structs.replace(manifest, arrays=arrays)
+        made.write(folder)
+        return made
 
     def _nodes(self, folder: Path, name: str) -> ArrayEntry:
         array = self._arrays[name]
