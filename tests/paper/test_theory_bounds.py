@@ -21,7 +21,7 @@ from gistgnn.paper.theory_laws import (
     Laws,
 )
 from gistgnn.theory import Bound, complete, recommended_step
-from gistgnn.theory.round_lemmas import expected_initial_error
+from gistgnn.theory.lemmas import expected_initial_error
 from tests.cli.in_process import refused
 
 

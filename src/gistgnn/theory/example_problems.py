@@ -132,8 +132,7 @@ def scale_inputs(problem: Problem) -> Problem:
 def in_basis_of_rows(problem: Problem) -> Problem:
     """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes.
 
-    The analysis depends on X through XX' alone, which stays. Gradients of Θ lie in the span of the rows, and a Gaussian
-    Θ_0 is Gaussian in every orthonormal basis. So training has the same distribution, at n/d of the cost.
+    The analysis depends on X through XX' alone, which stays, and training has the same distribution at n/d of the cost.
     """
     if problem.d <= problem.n:
         return problem

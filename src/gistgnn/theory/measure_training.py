@@ -10,7 +10,7 @@ from torch import Tensor
 from gistgnn.partition import Partition
 from gistgnn.theory.bounds import ProvedBound, kernel_drift
 from gistgnn.theory.kernel import kernel, least_eigenvalue, limit_kernel
-from gistgnn.theory.local_lemmas import local_factor, proof_step, radius
+from gistgnn.theory.lemmas import local_factor, proof_step, radius
 from gistgnn.theory.model import (
     global_output,
     global_weights,

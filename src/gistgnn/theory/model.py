@@ -1,8 +1,7 @@
 """The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1, eq. GIST_procedure).
 
-All that the theory uses of `gistgnn`'s core is here: blocks, Θ and rounds are those of `GIST`. The paper's masks may
-leave a sub-GCN without a neuron; `Partition` then draws again. That has probability below m (1 − 1/m)^d_1, and
-E[ŷ^(j)(t, 0)] = ŷ(t) still holds, by symmetry.
+Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron, with probability below
+m (1 − 1/m)^d_1; `Partition` then draws again.
 """
 
 from dataclasses import dataclass, replace
@@ -97,9 +96,8 @@ def train_round(
 ) -> Trace:
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
-    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but the gradient that it writes is the gradient of this loss. Without
-    ½ the gradient is twice as long, which would double η everywhere. `gist` comes from `make_gist`; keep_weights
-    records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
+    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`;
+    keep_weights records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
 
     Raises:
         InputError: ζ < 1, or η is not positive.

@@ -24,8 +24,7 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
 
-    D^-1/2 is the pseudo-inverse here: an isolated node has D_ii = 0, which the paper passes over, and keeps its own
-    features. A graph with such a node fails the assumption of balanced degrees in any case. The edges are [2, E] int64,
+    D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features. The edges are [2, E] int64,
     every undirected edge in both directions.
     """
     A = adjacency(edge_index, nodes)
