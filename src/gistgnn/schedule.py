@@ -80,7 +80,7 @@ class RoundPlan:
 
 @dataclass(frozen=True)
 class _Part:
-    """A phase in the run: how much comes before it."""
+    """A phase in the run, and how much comes before it."""
 
     phase: Phase | None  # None: the only one, with the trainer's m
     training: Training
@@ -115,8 +115,7 @@ class Schedule:
         training: ζ, the number of epochs, the phases.
         steps_per_epoch: the number of batches of the sampler.
         workers: how many sub-GCNs train at the same time where there are no phases.
-        operations: what steps and evaluations take, for settings that choose how often the model is evaluated; None:
-            after every round.
+        operations: the costs that choose how often the model is evaluated; None: after every round.
 
     Attributes:
         rounds: T.
@@ -175,10 +174,7 @@ class Schedule:
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
-        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are.
-
-        It takes no longer for a billion rounds than for ten.
-        """
+        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are."""
         found: Counter[tuple[tuple[int | None, int], ...]] = Counter()
         last, shared = -1, Counter[int | None]()  # the newest draw, which the next phase may keep
         for part in self._parts:
@@ -204,7 +200,7 @@ class Schedule:
 def _evaluate_every(
     training: Training, operations: Operations | None, phase: Phase | None, workers: int, steps: int
 ) -> int:
-    """Return after how many rounds of a phase the model is evaluated; every sub-GCN takes so many ``steps`` in it."""
+    """Return after how many rounds of a phase, in which every sub-GCN takes `steps`, the model is evaluated."""
     if training.evaluate_every != "auto":
         return training.evaluate_every
     if operations is None or training.patience is not None:

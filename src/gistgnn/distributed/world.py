@@ -53,11 +53,9 @@ class World(ABC):
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result on all ranks.
+        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks.
 
-        Args:
-            work: returns something that JSON can hold.
-            meanwhile: what the other ranks do; it returns when rank 0 is done.
+        The other ranks do something else meanwhile, which returns when rank 0 is done.
 
         Raises:
             GistError: the work has raised it; all ranks raise the same error.
@@ -123,12 +121,7 @@ def error_message(error: GistError | None) -> list[Any] | None:
 
 
 def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
-    """Raise an error if some rank has one: this rank's own error, or else that of the first rank.
-
-    Args:
-        messages: `error_message` of every rank.
-        own: this rank's error.
-    """
+    """Raise an error if some rank has one: this rank's own, or else the first of the `error_message`s of all ranks."""
     if message := next(filter(None, messages), None):
         error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
         error.relayed = True

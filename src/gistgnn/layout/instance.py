@@ -4,6 +4,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,10 +119,9 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
                 why = why or reason(error)
             else:
                 return batch
-    why = why or "no parameter shows how many input features it takes"
     raise InputError(
         f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
-        f"{why}"
+        f"{why or 'no parameter shows how many input features it takes'}"
     )
 
 
@@ -144,14 +144,10 @@ def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[
         yield {}
 
 
-@contextlib.contextmanager
-def _eager(module: nn.Module) -> Iterator[None]:
+def _eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
     """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
-    if hasattr(module, "_orig_mod"):
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    else:
-        yield
+    compiled = hasattr(module, "_orig_mod")
+    return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
 
 
 def _fixed_sizes(layout: Layout) -> list[int]:

@@ -92,7 +92,7 @@ class Chart:
         return f"{self.title}: {self.ylabel} against {self.xlabel}, {', '.join(line.label for line in self.series)}"
 
     def svg(self, key: str) -> Markup:
-        """Draw the chart for a page, in which no other chart has this key; the ids in the drawing follow from it."""
+        """Draw the chart for a page; the ids in the drawing follow from the key."""
         with matplotlib.rc_context(_SVG_STYLE | {"svg.hashsalt": key}):
             figure = Figure(figsize=(5, 3))  # constrained layout would draw twice
             axes = figure.subplots(gridspec_kw={"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96})
@@ -112,11 +112,6 @@ class Chart:
         most = max(2, _NUMBERS // len(self.series))
         rows = [[line.label, *map(number, point)] for line in self.series for point in _thinned(line.points, most)]
         return ["", self.xlabel, self.ylabel], rows
-
-
-def write_png(charts: Sequence[Chart], title: str, path: Path) -> None:
-    """Draw charts side by side into a PNG file, with titles and legends."""
-    save_png(side_by_side(charts, title), path)
 
 
 def save_png(figure: Figure, path: Path) -> None:

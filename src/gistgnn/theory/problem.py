@@ -64,15 +64,12 @@ class Problem:
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features and edges of a graph with at most `MOST_NODES` nodes.
+        """Take the features and edges of an undirected graph with at most `MOST_NODES` nodes.
 
-        Args:
-            graph: an undirected graph.
-            y: [n] targets; None takes the classes, spread evenly over [-1, 1].
+        y are [n] targets; None takes the classes, spread evenly over [-1, 1].
 
         Raises:
-            InputError: the graph has too many nodes or a directed edge, y has another shape, or y is None and the
-                labels are not one class for each node.
+            InputError: the graph or y cannot be used.
         """
         n = graph.num_nodes
         if n > MOST_NODES:

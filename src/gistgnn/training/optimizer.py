@@ -21,16 +21,13 @@ def make_optimizer(
     optimizer: str | MakeOptimizer, parameters: Iterable[Tensor], lr: float, weight_decay: float, momentum: float
 ) -> Optimizer:
     """Return a new optimiser of the parameters; the arguments are settings of `Training`."""
-    make = find("optimizer", optimizer)
+    make: Any = find("optimizer", optimizer)
     if isinstance(make, str):
+        own = {"momentum": momentum} if make == "sgd" else {}
         # fused: one pass over the parameters in a step, on the CPU as well
-        options: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": True}
-        if make == "sgd":
-            options["momentum"] = momentum
-        return eager(_CLASSES[make])(parameters, **options)
+        return eager(_CLASSES[make])(parameters, lr=lr, weight_decay=weight_decay, fused=True, **own)
     given = {"weight_decay": weight_decay, "momentum": momentum}
-    made: Optimizer = make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
-    return made
+    return make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
 
 
 def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:

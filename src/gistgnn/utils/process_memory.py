@@ -27,8 +27,7 @@ def limit_memory(most: int | None) -> None:
 def held_bytes() -> int:
     """Return the bytes of memory that this process holds, without the pages of mapped files."""
     if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+        return _status_bytes("RssAnon", "RssShmem")
     return int(psutil.Process().memory_info().rss)
 
 
@@ -51,25 +50,25 @@ def peak_memory_bytes(device: torch.device) -> int:
     if sys.platform == "win32":
         return psutil.Process().memory_info().peak_wset
     if sys.platform == "linux":  # getrusage would count the parent process as well
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
+        return _status_bytes("VmHWM")
+    return _peak_by_resource(children=False)
 
 
 def peak_memory_of_children() -> int:
-    """Return the peak resident memory of the largest process that this one has started and that has ended.
+    """Return the peak resident memory of the largest process that this one started and that has ended; 0: unknown."""
+    return 0 if sys.platform == "win32" else _peak_by_resource(children=True)
 
-    0: there was none, or the system does not say.
-    """
-    if sys.platform == "win32":
-        return 0
+
+def _peak_by_resource(*, children: bool) -> int:
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
+
+
+def _status_bytes(*names: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in names)
 
 
 def keep_freed_memory() -> None:

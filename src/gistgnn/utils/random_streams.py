@@ -47,13 +47,7 @@ def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None
 
 
 class Stream:
-    """A stream of (seed, purpose, key) that goes on where the last `with` block has left it.
-
-    Within a block torch's global generators are the stream; afterwards they are as before.
-
-    Args:
-        seed: see `torch_stream`; likewise the others.
-    """
+    """A `torch_stream` that goes on where the last `with` block has left it."""
 
     def __init__(self, seed: int, purpose: str, *key: int, device: torch.device | None = None) -> None:
         self._device = device if device is not None and device.type == "cuda" else None
