@@ -84,10 +84,10 @@ class Partition:
             raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
         for axis in self.split:
             if self.features[axis] % self.sub_gcns:
-                raise InputError(
-                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks, "
-                    "which copies need: change the width or sub_gcns"
+                uneven = (
+                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks"
                 )
+                raise InputError(f"{uneven}, which copies need: change the width or sub_gcns")
 
     def blocks(self, draw: int) -> list[Blocks]:
         """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""

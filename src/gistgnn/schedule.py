@@ -223,7 +223,7 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
 
 
 def refuse_phases(training: Training, method: str) -> None:
-    """Raise InputError if settings are given that a method without sub-GCNs that are merged has no use for."""
+    """Raise InputError if settings are given that a method without merged sub-GCNs has no use for."""
     unused = Training(epochs=1)
     for name in ("phases", "redraw_every", "cross_weights", "budget"):
         if getattr(training, name) != getattr(unused, name):

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
-from gistgnn.distributed.world import Traffic, World
+from gistgnn.distributed.world import World
 from gistgnn.errors import InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
@@ -48,6 +48,7 @@ class Ranks(World):
     def __init__(
         self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
     ) -> None:
+        super().__init__()
         self._device = usable_device(device)
         if interface is not None:
             names = [name for _, name in socket.if_nameindex()]
@@ -64,7 +65,6 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        self.traffic = Traffic()
 
     def close(self) -> None:
         """Leave the other ranks."""

@@ -118,8 +118,7 @@ def check_build(build: Any) -> None:
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
     """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
 
-    There are several only if a dimension is a sum of several axes: the shapes do not show their order. For the
-    arguments see `gistgnn.layout.check.infer_layout`.
+    There are several only if a dimension is a sum of several axes: the shapes do not show their order.
 
     Raises:
         InputError: a dimension is not a sum of whole copies of axes, or no parameter depends on a width.
@@ -187,16 +186,13 @@ def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]])
     for axis, (twice, thrice) in enumerate(per_axis):
         if thrice - twice != twice - size or twice < size:
             why = _PRODUCT if (twice, thrice) == (4 * size, 9 * size) else "it is not made of whole copies of the axis"
-            raise InputError(
-                f"parameter '{name}': a dimension of {size} grows to {twice} and {thrice} as width {axis} doubles and "
-                f"triples: {why}"
-            )
+            grows = f"grows to {twice} and {thrice} as width {axis} doubles and triples: {why}"
+            raise InputError(f"parameter '{name}': a dimension of {size} {grows}")
         steps.append(twice - size)
-    fixed = size - sum(steps)
-    if fixed < 0 or doubled != size + sum(steps):
+    if size < sum(steps) or doubled != size + sum(steps):
         why = f": {_PRODUCT}" if doubled == 4 * size else ""
         raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes{why}")
-    return _Growth(fixed, tuple(steps))
+    return _Growth(size - sum(steps), tuple(steps))
 
 
 def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int, ...]:
@@ -204,9 +200,7 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
     for axis, width in enumerate(widths):
         slopes = [Fraction(g.steps[axis], width) for dims in growths.values() for g in dims if g.steps[axis]]
         if not slopes:
-            raise InputError(
-                f"no parameter of build(widths) depends on width {axis} ({width}): remove it from the widths"
-            )
+            raise InputError(f"no parameter of build(widths) depends on width {axis} ({width}): remove it from widths")
         units.append(math.lcm(*(slope.denominator for slope in slopes)))
     return tuple(units)
 
@@ -214,8 +208,7 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
     """List the possible orders of a dimension's segments, the most likely one first.
 
-    A single axis has one order. A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole
-    ([h1, h2, Ah1, Ah2]), with the axes in any order.
+    A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole ([h1, h2, Ah1, Ah2]), in any order.
     """
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:

@@ -66,7 +66,7 @@ class Bound:
 
     @property
     def alpha(self) -> float:
-        """α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ), computed without the cancellation that small steps would cause."""
+        """α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ), without cancellation for small steps."""
         return (1.0 - self.gamma) * -math.expm1(self.local_steps * math.log1p(-self.step_size * self.lambda_0 / 2.0))
 
     @property

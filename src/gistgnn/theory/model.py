@@ -17,8 +17,7 @@ from gistgnn.theory.problem import Problem, aggregation
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
 
-    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN, as in the paper. d is the number of
-    input features.
+    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
     """
 
     theta: nn.Parameter
@@ -116,10 +115,7 @@ def train_round(
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1].
-
-    local_steps is ζ, step_size η; see `train_round` for the loss and the errors that it raises.
-    """
+    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]."""
     outputs = [global_output(gist, problem)]
     for _ in range(rounds):
         outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)

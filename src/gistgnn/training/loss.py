@@ -45,7 +45,7 @@ class Criterion:
         if not isinstance(found, Tensor) or found.shape not in fitting:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise InputError(
-                f"the loss {self.name} returned {got}, expected one number or one for each node, [{nodes}]"
+                f"the loss {self.name} returned {got}, expected one number, or one for each node, [{nodes}]"
             )
         if weights is None:
             return found.mean()
@@ -87,11 +87,9 @@ def make_criterion(
     """Return the loss of a run; None: the plain cross-entropy, which needs none of this.
 
     Args:
-        loss: see `Training`; a module's buffers are moved to the device of the targets.
+        loss, class_weights, label_smoothing: see `Training`; a module's buffers move to the device of the targets.
         targets: of the training nodes.
         classes: C.
-        class_weights: see `Training`.
-        label_smoothing: see `Training`.
         regression: the targets are numbers.
 
     Raises:

@@ -14,10 +14,7 @@ _limit: int | None = None
 
 
 def limit_memory(most: int | None) -> None:
-    """Keep this process to ``most`` bytes of the host's memory, as far as it plans what it takes; None: no limit.
-
-    From now on `available_bytes` counts what is left of them, and less is kept of what is freed (see `Kept`).
-    """
+    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory; None: no limit."""
     global _limit
     _limit = most
     if most is not None:
@@ -74,8 +71,7 @@ def _status_bytes(*names: str) -> int:
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next tensors, see `Kept`. Other systems: do nothing.
 
-    By default glibc returns the memory of every large tensor to the system, which clears it page by page for the next
-    tensor. On the CPU this takes longer than the arithmetic of dropout or a norm.
+    Otherwise the system clears the memory of every large tensor, which takes longer than dropout or a norm.
     """
     if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
