@@ -86,9 +86,8 @@ class GlobalModel:
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
         if self._stores is not None and self.store.kind not in self._stores:
-            raise InputError(
-                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self._stores[0]}"
-            )
+            found = f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory"
+            raise InputError(f"{found}: use {self._stores[0]}")
         self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
@@ -98,14 +97,11 @@ class GlobalModel:
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     def __repr__(self) -> str:
-        partition, m = self.partition, self.sub_gcns
-        axes = ", ".join(
-            f"{name}: {features} {'whole' if axis in partition.whole else f'in {m} blocks'}"
-            for axis, (name, features) in enumerate(zip(partition.names, partition.features, strict=True))
-        )
-        return (
-            f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; store={self.store.kind!r}, seed={self.seed})"
-        )
+        own, m = self.partition, self.sub_gcns
+        split = ["whole" if axis in own.whole else f"in {m} blocks" for axis in range(len(own.features))]
+        axes = ", ".join(map("{}: {} {}".format, own.names, own.features, split))
+        place = f"store={self.store.kind!r}, seed={self.seed}"
+        return f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; {place})"
 
     @property
     def sub_gcns(self) -> int:

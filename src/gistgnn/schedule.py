@@ -134,7 +134,14 @@ class Schedule:
             passes = phase.epochs if phase else training.epochs
             count = own.steps(steps_per_epoch, trained, passes)
             zeta = own.steps_in_round(count, trained)
-            own = replace(own, local_steps=zeta, evaluate_every=_evaluate_every(own, operations, phase, trained, count))
+            every = own.evaluate_every
+            if every == "auto" and (operations is None or own.patience is not None):
+                every = 1
+            elif every == "auto" and operations is not None:
+                m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
+                taken = min(zeta, count) * trained
+                every = operations.evaluate_every(m, copies=copies, steps=taken, rounds=-(-count // zeta))
+            own = replace(own, local_steps=zeta, evaluate_every=every)
             part = _Part(phase, own, zeta, trained, count, passes, steps, rounds, epochs, draws)
             self._parts.append(part)
             steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
@@ -195,19 +202,6 @@ class Schedule:
         if shared:
             found[tuple(shared.items())] += 1
         return found
-
-
-def _evaluate_every(
-    training: Training, operations: Operations | None, phase: Phase | None, workers: int, steps: int
-) -> int:
-    """Return after how many rounds of a phase, in which every sub-GCN takes `steps`, the model is evaluated."""
-    if training.evaluate_every != "auto":
-        return training.evaluate_every
-    if operations is None or training.patience is not None:
-        return 1
-    zeta = training.steps_in_round(steps, workers)
-    m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
-    return operations.evaluate_every(m, copies=copies, steps=min(zeta, steps) * workers, rounds=-(-steps // zeta))
 
 
 def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:

@@ -30,7 +30,7 @@ _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_we
 PRECISIONS = ("float32", "bf16")
 
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20
-"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
+"""The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
 
 ROUNDS_PER_SUB_GCN = 4
 """Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""

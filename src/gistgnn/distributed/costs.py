@@ -9,17 +9,11 @@ from gistgnn.distributed.world import World
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes that a rank sends in a round of ζ steps, on average. It receives as many.
+    """Bytes that a rank sends in a round of ζ steps, on average. It receives as many."""
 
-    Attributes:
-        gist: the slices of the rank's sub-GCNs, from Θ and back.
-        data_parallel: the gradients of Θ, averaged after every step.
-        local_sgd: Θ, averaged once.
-    """
-
-    gist: float
-    data_parallel: float
-    local_sgd: float
+    gist: float  # the slices of the rank's sub-GCNs, from Θ and back
+    data_parallel: float  # the gradients of Θ, averaged after every step
+    local_sgd: float  # Θ, averaged once
 
 
 def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:

@@ -32,11 +32,9 @@ class Ranks(World):
     """The W processes that torchrun has started. They exchange tensors and JSON, never pickles.
 
     Args:
-        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others; those of GPUs that several
-            ranks share go through the host.
+        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
-        interface: the network interface, such as "eth0", that this rank listens on and reaches the others through;
-            None: the interface of the machine's name.
+        interface: the network interface to the others, such as "eth0"; None: that of the machine's name.
 
     Raises:
         InputError: there is no such interface, or no such GPU.
@@ -91,14 +89,11 @@ class Ranks(World):
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
 
     def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """Send bytes to every rank and receive bytes from every rank, in one all-to-all.
+        """Send bytes to every rank and return the bytes that each rank has sent, by one all-to-all.
 
         Args:
             parts: the bytes for each rank, uint8 [bytes].
             sizes: how many bytes each rank sends to this one.
-
-        Returns:
-            The bytes that each rank has sent, on the device of the parts.
 
         Raises:
             RankLostError: a rank has died or hangs.

@@ -33,9 +33,6 @@ def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
     must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
     every start. When every rank has found its own token in the list, all of them use keys under that name only.
 
-    Args:
-        patience: how long to wait for the other ranks.
-
     Raises:
         NobodyCameError: some ranks have not arrived, or nobody answers at the address; the message says which.
         RuntimeError: the store cannot be reached.
@@ -54,13 +51,7 @@ def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
 
 
 def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
-    """Return the ranks that do not answer in time; every rank calls this after its exchange has failed.
-
-    Args:
-        store: of this start.
-        rank: of this process, which answers by calling.
-        count: how many ranks there are.
-        seconds: how long to wait for answers.
+    """Return the ranks that do not answer in time; every rank that is left calls this, by which it answers.
 
     Raises:
         RuntimeError: the store does not answer.

@@ -127,15 +127,12 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
 
 def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
     """Yield what edge data the model may take, of which the kinds and the number of features are not known."""
-    takes = signature(module)
+    takes, kinds = signature(module), torch.arange(edges) % 2
     names = [name for name in takes.edge_data if name not in takes.ignored]
+    attributes, types = [torch.empty(0)], [kinds, torch.zeros_like(kinds)]
     if "edge_attr" in names:
         shapes = [(edges, size) for size in sizes] + [(edges,)]
-        attributes = [torch.rand(shape, dtype=torch.float64) for shape in shapes]
-        attributes += [torch.arange(edges) % 2, (torch.arange(edges) % 2).unsqueeze(1)]
-    else:
-        attributes = [torch.empty(0)]
-    types = [torch.arange(edges) % 2, torch.zeros(edges, dtype=torch.long)]
+        attributes = [torch.rand(shape, dtype=torch.float64) for shape in shapes] + [kinds, kinds[:, None]]
     for edge_attr, edge_type in itertools.product(attributes, types if "edge_type" in names else types[:1]):
         weight = torch.rand(edges, dtype=torch.float64) + 0.5
         values = {"edge_weight": weight, "edge_attr": edge_attr, "edge_type": edge_type}

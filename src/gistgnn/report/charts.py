@@ -70,11 +70,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes.
-
-    `mark` is the position of a dotted vertical line, `mark_label` its name in the legend of a PNG. The vertical axis
-    begins at `floor`; None: at the lowest number.
-    """
+    """Lines over common axes; a dotted vertical line at `mark`; the vertical axis begins at `floor`, if it is given."""
 
     title: str
     xlabel: str
@@ -83,7 +79,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     mark: float | None = None
-    mark_label: str | None = None
+    mark_label: str | None = None  # in the legend of a PNG
     floor: float | None = None
 
     @property

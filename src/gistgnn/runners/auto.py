@@ -36,7 +36,8 @@ class Auto:
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
-        self.together = not round_.streams and shares_batches(round_, sampler)
+        whole = not round_.members or round_.input_columns(0) is None
+        self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
         if not self.together or len(round_.members) < 2:
             return InTurn()(round_, sampler, training, stretch, seed)
         subs, optimizers = round_.subs, make_optimizers(round_, training)
@@ -70,8 +71,3 @@ def make_optimizers(round_: Round, training: Training) -> list[Optimizer]:
         for i, optimizer in zip(round_.members, optimizers, strict=True):
             round_.carry(i, optimizer)
     return list(dict.fromkeys(optimizers))
-
-
-def shares_batches(round_: Round, sampler: Sampler) -> bool:
-    """Tell whether all sub-GCNs of a round see the same batches, with all input features."""
-    return sampler.for_sub_gcn(0) is sampler and (not round_.members or round_.input_columns(0) is None)

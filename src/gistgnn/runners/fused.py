@@ -122,7 +122,10 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may have state
-            try_step(subs, batch, training)
+            for members in by_shape(subs):
+                with training.autocast(device):
+                    logits = Stack([subs[i] for i in members]).logits(batch)
+                logits.float().square().mean().backward()
             return _differs(subs, batch) or _optimizer_differs(subs, training)
     except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
@@ -163,11 +166,3 @@ def _optimizer_differs(subs: Sequence[nn.Module], training: Training) -> str | N
             if not torch.allclose(stacked, single, rtol=1e-4, atol=1e-6):
                 return f"the optimizer {name_of(training.optimizer)} takes another step where parameters are stacked"
     return None
-
-
-def try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
-    """Run one forward and one backward pass in training mode; raise their errors."""
-    for members in by_shape(subs):
-        with training.autocast(batch.x.device):
-            logits = Stack([subs[i] for i in members]).logits(batch)
-        logits.float().square().mean().backward()

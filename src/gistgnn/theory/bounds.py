@@ -124,8 +124,7 @@ class ProvedBound:
 
     Args:
         lambda_0: λ_min(G^∞).
-        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, which `kernel_drift` measures, or a bound on it from
-            `GuaranteedWidth`.
+        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, by `kernel_drift`, or a bound on it by `GuaranteedWidth`.
         step_size: η, at most 1/λ_max(G^∞).
         local_steps: ζ.
 
