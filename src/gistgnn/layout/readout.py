@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, users_code
 from gistgnn.layout.axes import Build, Layout, Widths, construct
 from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
@@ -120,10 +120,8 @@ def _pair(
     module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
     check_sizes(module, layout, features)
     pair = _Pair(narrow, Instance(module, narrow.batch, features, input_axis), layout, split)
-    try:
+    with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
         pair.full.output(pair.copies, pair.x)
-    except Exception as error:  # a user's model may raise anything
-        raise InputError(f"the model cannot be tried at widths {layout.widths(features)}: {reason(error)}") from error
     return pair
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, users_code
 from gistgnn.training.names import find, name_of, parameters_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -64,13 +64,9 @@ class Criterion:
         """
         logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
         logits = logits.to(targets.device).requires_grad_()
-        try:
+        sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} of {targets.dtype}"
+        with users_code(f"the loss {self.name} cannot take {sizes}"):
             found = self(logits, targets, weights)
-        except InputError:
-            raise
-        except Exception as error:  # the user's loss may raise anything
-            sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} ({targets.dtype})"
-            raise InputError(f"the loss {self.name} cannot take {sizes}: {reason(error)}") from error
         if not found.requires_grad:
             raise InputError(f"the loss {self.name} has no gradient: compute it from the logits by torch alone")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, reason, users_code
 from gistgnn.training.names import METRICS, check_choice, find, name_of
 from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
@@ -49,18 +49,14 @@ class Metric:
             InputError: the function fails, or does not return a finite number.
         """
         metric: Any = self.function
-        try:
+        sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
+        with users_code(f"the metric {self.name} fails for {sizes}"):
             if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
                 return self.number(metric(logits, targets))
             metric = metric.to(logits.device) if isinstance(metric, nn.Module) else metric
             metric.reset()
             metric.update(logits, targets)
             return self.number(metric.compute())
-        except InputError:
-            raise
-        except Exception as error:  # the user's code may raise anything
-            sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
-            raise InputError(f"the metric {self.name} fails for {sizes}: {reason(error)}") from error
 
     def number(self, found: Any) -> float:
         """Return what the function has returned as a number; raise InputError if it is none, or not finite."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import users_code
 from gistgnn.training.names import find, name_of, parameters_of
 from gistgnn.utils.checks import check_number
 
@@ -35,12 +35,8 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
     if schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * progress))
     function: Any = find("schedule", schedule)
-    try:
+    with users_code(f"the schedule {name_of(schedule)} fails at progress {progress:g}"):
         value = float(function(progress))
-    except InputError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(f"the schedule {name_of(schedule)} fails at progress {progress:g}: {reason(error)}") from error
     check_number(f"the factor of the schedule {name_of(schedule)} at progress {progress:g}", value)
     return value
 
@@ -67,18 +63,14 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
 
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
-    try:
+    failure = f"the schedule {name_of(make)} cannot give the rates of {steps} steps"
+    with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
         scheduler = make(optimizer, **{name: steps for name in STEPS if name in given and given[name].default in empty})
         rates = []
         for _ in range(steps):
             rates.append(float(optimizer.param_groups[0]["lr"]))
             optimizer.step()
             scheduler.step()
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(
-            f"the schedule {name_of(make)} cannot give the rates of {steps} steps ({reason(error)}): expected a "
-            "scheduler that needs the optimizer and the number of steps alone"
-        ) from error
     for value in rates:
         check_number(f"a learning rate of the schedule {name_of(make)}", value)
     return rates
