@@ -17,7 +17,7 @@ from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.by_target import GraphByTarget
 from gistgnn.graphs.on_disk.clustered import ClusteredGraph
 
-Make = Callable[[], dict[str, Tensor]]
+Make = Callable[[], dict[str, Any]]
 
 
 class Machine:
@@ -37,8 +37,8 @@ class Machine:
         """The rank on this machine that works for the others."""
         return self._here[0]
 
-    def share(self, make: Make) -> dict[str, Tensor]:
-        """Make some tensors on the first rank of every machine, and map them into the memory of its other ranks.
+    def share(self, make: Make) -> dict[str, Any]:
+        """Make tensors and plain values on the first rank of every machine, and map them into the others' memory.
 
         All ranks call this, in the same order. Nobody may change the tensors. They lie in a memfd: memory without a
         name, which the system frees when the processes end, however they end. Without memfd, or with tensors on a GPU,
@@ -82,7 +82,7 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     ranks = ranks or Alone()
     if ranks.count == 1:
         return load()
-    machine, rest = Machine(ranks), dict[str, Any]()
+    machine = Machine(ranks)
     first: list[Graph] = []
 
     def read() -> bool:
@@ -93,36 +93,34 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     if ranks.any(ranks.together(read)):  # every rank reads its parts of the files
         return ranks.together(lambda: first[0] if first else load())
 
-    def make() -> dict[str, Tensor]:
-        graph = first.pop()
+    def make() -> dict[str, Any]:
+        graph = first.pop() if first else load()
         values = {field.name: getattr(graph, field.name) for field in fields(Graph) if field.name != "edge_index"}
-        edges = graph.edges
-        values |= {"rowptr": edges.rowptr, "col": edges.col} if isinstance(edges, CSR) else {"edge_index": edges}
-        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        rest.update((name, value) for name, value in values.items() if name not in tensors)
-        return tensors
+        if isinstance(edges := graph.edges, CSR):
+            return values | {"rowptr": edges.rowptr, "col": edges.col}
+        return values | {"edge_index": edges}
 
-    tensors: dict[str, Any] = machine.share(make)
-    others = ranks.gather(rest)[machine.first]
-    if "edge_index" in tensors:
-        return Graph(**tensors, **others)
-    return GraphByTarget(edge_index=CSR(tensors.pop("rowptr"), tensors.pop("col")), **tensors, **others)
+    values = machine.share(make)
+    if "edge_index" in values:
+        return Graph(**values)
+    return GraphByTarget(edge_index=CSR(values.pop("rowptr"), values.pop("col")), **values)
 
 
-def _write(tensors: dict[str, Tensor]) -> int | None:
+def _write(values: dict[str, Any]) -> int | None:
     """Copy tensors into memory that other processes can map; return its file handle, or None where this cannot be."""
-    if not hasattr(os, "memfd_create") or any(tensor.device.type != "cpu" for tensor in tensors.values()):
+    on_gpu = any(value.is_cuda for value in values.values() if isinstance(value, Tensor))
+    if on_gpu or not hasattr(os, "memfd_create"):
         return None
     handle = os.memfd_create("gistgnn")
     try:
-        torch.save(tensors, f"/proc/self/fd/{handle}")
+        torch.save(values, f"/proc/self/fd/{handle}")
     except (OSError, RuntimeError):  # torch raises the latter
         os.close(handle)
         return None
     return handle
 
 
-def _map(path: str) -> dict[str, Tensor]:
+def _map(path: str) -> dict[str, Any]:
     try:
         return torch.load(path, mmap=True, weights_only=True)  # a write stays in the process that writes
     except (OSError, RuntimeError) as error:
