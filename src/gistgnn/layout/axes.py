@@ -105,16 +105,6 @@ def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
     return module
 
 
-def check_build(build: Any) -> None:
-    """Raise InputError if ``build`` is a model, or cannot be called."""
-    if isinstance(build, nn.Module) or not callable(build):
-        kind = type(build).__name__
-        raise InputError(
-            f"build is a {kind}{', a model' if isinstance(build, nn.Module) else ''}; expected a function that returns "
-            "the model at given widths, such as lambda widths: GCN(features, widths, classes)"
-        )
-
-
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
     """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
 

@@ -8,9 +8,10 @@ instances of the model. A wrong layout, or a model that treats features by posit
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Layout, Widths, candidate_layouts, check_build
+from gistgnn.layout.axes import Build, Layout, Widths, candidate_layouts
 from gistgnn.layout.instance import DRAWS, Instance, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
@@ -27,7 +28,10 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
     Raises:
         InputError: the model cannot be built or called, or no layout passes the check.
     """
-    check_build(build)
+    if isinstance(build, nn.Module) or not callable(build):
+        kind = f"{type(build).__name__}{', a model' if isinstance(build, nn.Module) else ''}"
+        expected = "expected a function that returns the model at given widths"
+        raise InputError(f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)")
     failure = ""
     instances: list[Instance] = []
     with torch_stream(0, "layout"):  # the user's random stream does not move

@@ -46,18 +46,14 @@ def radius(problem: Problem, m: int) -> float:
 
 
 def proof_step(problem: Problem, m: int) -> float:
-    """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), the largest that the proof of Lemma local_converge allows.
-
-    Printed: λ_0 / (n² ‖Ā²‖_{1,1}).
-    """
+    """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows; printed: λ_0 / (n² ‖Ā²‖_{1,1})."""
     return least_eigenvalue(problem, m) / (24.0 * problem.n * problem.mass)
 
 
 def recommended_step(problem: Problem, m: int) -> float:
     """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`.
 
-    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2, and its square
-    by the square of that factor. Lemma local_converge claims less.
+    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
     """
     return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
