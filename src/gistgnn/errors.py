@@ -1,5 +1,7 @@
 """The errors that a user can cause and fix. Their messages are one line; the command line prints them as they are."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unicodedata import category
 
@@ -76,6 +78,17 @@ def reason(error: BaseException) -> str:
         text = text[:_LONGEST].rstrip() + "..."
     name = type(error).__name__
     return f"{name}: {text}" if text else name
+
+
+@contextmanager
+def users_code(failure: str, advice: str = "") -> Iterator[None]:
+    """Turn what the user's code raises in the block into an InputError: the failure, the reason and the advice."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # it may raise anything
+        raise InputError(f"{failure} ({reason(error)}){advice and ': '}{advice}") from error
 
 
 def lacks_memory(error: BaseException) -> bool:

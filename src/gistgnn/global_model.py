@@ -80,14 +80,15 @@ class GlobalModel:
         self.device = usable_device(device)
         self.layout = infer_layout(build, self.widths, shared=self.shared, input_axis=input_axis)
         features = self.layout.features(self.widths)
-        whole = _axes("whole", whole)
-        self.partition = Partition(features, sub_gcns, whole=whole, kind=partition, seed=seed, names=axis_names)
+        fixed: Any = whole if isinstance(whole, (list, tuple, set, frozenset, range)) else (whole,)
+        for axis in fixed:
+            check_count("whole", axis, least=0)
+        self.partition = Partition(features, sub_gcns, whole=fixed, kind=partition, seed=seed, names=axis_names)
         self.store = store if isinstance(store, Store) else Store(store)
         self.ranks: World = ranks or Alone()
         if self._stores is not None and self.store.kind not in self._stores:
-            raise InputError(
-                f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory: use {self._stores[0]}"
-            )
+            found = f"the store is {self.store.kind}, but {self.method} holds all of Θ in memory"
+            raise InputError(f"{found}: use {self._stores[0]}")
         self.store.check_ranks(self.ranks, self.workers, "sub_gcns" if self.workers == self.sub_gcns else "workers")
         self.next_round = 0
         self._modules: dict[int, tuple[Widths, nn.Module]] = {}
@@ -97,14 +98,11 @@ class GlobalModel:
         self._mean: Mean | None = None  # of the run, where Θ is the mean of its sub-GCNs
 
     def __repr__(self) -> str:
-        partition, m = self.partition, self.sub_gcns
-        axes = ", ".join(
-            f"{name}: {features} {'whole' if axis in partition.whole else f'in {m} blocks'}"
-            for axis, (name, features) in enumerate(zip(partition.names, partition.features, strict=True))
-        )
-        return (
-            f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; store={self.store.kind!r}, seed={self.seed})"
-        )
+        own, m = self.partition, self.sub_gcns
+        split = ["whole" if axis in own.whole else f"in {m} blocks" for axis in range(len(own.features))]
+        axes = ", ".join(map("{}: {} {}".format, own.names, own.features, split))
+        place = f"store={self.store.kind!r}, seed={self.seed}"
+        return f"{type(self).__name__}(widths={self.widths}, m={m}, {axes}; {place})"
 
     @property
     def sub_gcns(self) -> int:
@@ -151,12 +149,7 @@ class GlobalModel:
         return self.partition if plan.sub_gcns is None else self.partition.split_into(plan.sub_gcns)
 
     def begin_round(self, plan: RoundPlan | None = None) -> Round:
-        """Return the sub-GCNs of the next round (subGCNs); `Round.aggregate` ends the round.
-
-        Args:
-            plan: which blocks it has, and whether copies train; None: blocks that are drawn anew, for a training loop
-                of the user's own.
-        """
+        """Return the sub-GCNs of the next round (subGCNs), as planned; None: with new blocks, for a user's own loop."""
         blocks, manner, make = self.blocks(self.next_round), Manner(), self._called_by_hand
         if plan:
             make = self._sub_gcn
@@ -167,10 +160,7 @@ class GlobalModel:
         return round_
 
     def _stand_in(self, plan: RoundPlan) -> nn.Module | None:
-        """Return a narrow model that has the output of the full model after a round of copies; None after others.
-
-        All ranks call this; rank 0 gets the model.
-        """
+        """Return on rank 0 a narrow model with the full model's output after a round of copies; None after others."""
         if not plan.copies:
             return None
         blocks = self._partition_of(plan).blocks(plan.draw)
@@ -206,14 +196,7 @@ class GlobalModel:
     def _begin_run(
         self, training: Training, first: RoundPlan, *, resumed: bool, init: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Make Θ anew for a run, or open the Θ on disk of a run that is resumed.
-
-        Args:
-            training: says whether Θ is the mean of its sub-GCNs, and how weights between blocks begin.
-            first: the run's first round.
-            resumed: the run is resumed; if Θ is in memory, a checkpoint is read into it later.
-            init: the values that Θ begins with, by name; None: those of the seed.
-        """
+        """Make Θ anew for a run, with the values `init` or the seed's, or open the Θ on disk of a resumed run."""
         self._mean = None
         if training.averages:
             zero = training.cross_weights == "zero"
@@ -249,11 +232,3 @@ class GlobalModel:
         sub = self._sub_gcn(i, blocks)
         multiply_when_called(sub, self._recent)
         return sub
-
-
-def _axes(name: str, axes: Any) -> tuple[int, ...]:
-    """Return the numbers of axes, of which there may be one alone."""
-    found = tuple(axes) if isinstance(axes, (list, tuple, set, frozenset, range)) else (axes,)
-    for axis in found:
-        check_count(name, axis, least=0)
-    return found

@@ -84,13 +84,13 @@ class Partition:
             raise InputError("the partition is categorical, but copies need equal blocks: use the balanced partition")
         for axis in self.split:
             if self.features[axis] % self.sub_gcns:
-                raise InputError(
-                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks, "
-                    "which copies need: change the width or sub_gcns"
+                uneven = (
+                    f"{self.features[axis]} features of {self.names[axis]} do not make {self.sub_gcns} equal blocks"
                 )
+                raise InputError(f"{uneven}, which copies need: change the width or sub_gcns")
 
     def blocks(self, draw: int) -> list[Blocks]:
-        """Return the blocks of one draw, for each of the m sub-GCNs one ascending index tensor per axis."""
+        """Return the blocks of one draw: for each of the m sub-GCNs one ascending index tensor per axis."""
         axes = [self._axis_blocks(axis, draw) for axis in range(len(self.features))]
         return list(zip(*axes, strict=True))
 
@@ -98,27 +98,18 @@ class Partition:
         """Return the sizes of the blocks of one draw, for each sub-GCN one per axis; balanced blocks are not drawn."""
         if self.kind != "balanced":
             return [tuple(len(block) for block in blocks) for blocks in self.blocks(draw)]
-        m = self.sub_gcns
-        counts = [
-            [d if axis in self.whole else d // m + (i < d % m) for i in range(m)]
-            for axis, d in enumerate(self.features)
-        ]
-        return list(zip(*counts, strict=True))
+        m, axes = self.sub_gcns, list(enumerate(self.features))
+        return [tuple(d if axis in self.whole else d // m + (i < d % m) for axis, d in axes) for i in range(m)]
 
     def _axis_blocks(self, axis: int, draw: int) -> list[Tensor]:
         d, m = self.features[axis], self.sub_gcns
         if axis in self.whole:
             return [torch.arange(d)] * m
         rng = generator(self.seed, "blocks", draw, axis)
-        owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else self._categorical(rng, axis)
-        return [torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)]
-
-    def _categorical(self, rng: np.random.Generator, axis: int) -> np.ndarray:
-        d, m = self.features[axis], self.sub_gcns
         for _ in range(CATEGORICAL_TRIES):
-            owner = rng.integers(m, size=d)
-            if len(np.unique(owner)) == m:
-                return owner
+            owner = rng.permutation(np.arange(d) % m) if self.kind == "balanced" else rng.integers(m, size=d)
+            if self.kind == "balanced" or len(np.unique(owner)) == m:
+                return [torch.from_numpy(np.flatnonzero(owner == i)) for i in range(m)]
         raise InputError(
             f"{d} features of {self.names[axis]} cannot be sent to {m} sub-GCNs at random without an empty one: use "
             "fewer sub-GCNs"
@@ -127,9 +118,10 @@ class Partition:
 
 def _checked(names: Sequence[str], features: Sequence[int]) -> list[str]:
     """Return the names of the axes; raise InputError unless every axis has one."""
-    check_kind("axis_names", names, (list, tuple), f"a list of {len(features)} names, one for each axis")
+    expected = f"a list of {len(features)} names, one for each axis"
+    check_kind("axis_names", names, (list, tuple), expected)
     for name in names:
         check_kind("a name of axis_names", name, str, "a text")
     if len(names) != len(features):
-        raise InputError(f"axis_names has {len(names)} names, expected {len(features)}, one for each axis")
+        raise InputError(f"axis_names has {len(names)} names, expected {expected}")
     return list(names)

@@ -40,8 +40,8 @@ class Manner:
 class Round:
     """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in training mode.
 
-    All of them are made at once, unless Θ streams. Then they are made one at a time: a thread takes the next slice
-    while a sub-GCN trains, and the trained sub-GCN is kept beside Θ when the loop goes on.
+    If Θ streams, they are made one at a time: a thread takes the next slice while a sub-GCN trains, and the trained
+    sub-GCN is kept beside Θ when the loop goes on.
 
     Args:
         theta: the global parameters, from which the sub-GCNs take their slices (subGCNs).
@@ -52,8 +52,7 @@ class Round:
         manner: whether copies train, how long blocks last, how tensors are scaled.
 
     Attributes:
-        members: the sub-GCNs that this process trains, in order: all of them, unless there are other ranks; sub-GCN 0
-            where the others are copies of it.
+        members: the sub-GCNs that this process trains, in order.
         lasting: the next round may have the same sub-GCNs, so their moments are kept.
     """
 
@@ -146,8 +145,7 @@ class Round:
 
         Raises:
             DivergedError: a loss or a parameter is not finite; Θ is left as it was.
-            InputError: `carry` was called for some of the sub-GCNs only, or for an optimiser that cannot be carried;
-                or Θ, or the checkpoint that was being written, cannot be written; or another round has begun.
+            InputError: an optimiser cannot be carried, or is missing; Θ cannot be written; or another round has begun.
         """
         self._theta.check_open(self.number)
         report = RoundReport(dict(losses or {}))
@@ -222,12 +220,9 @@ class Round:
 
 def _not_finite(sub: nn.Module) -> str | None:
     """Return the first parameter or buffer that has a value that is not finite; None: all are. A GPU is asked once."""
-    finite = {
-        name: torch.isfinite(tensor).all() for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()
-    }
-    if not finite or bool(torch.stack(list(finite.values())).all()):
-        return None
-    return next(name for name, flag in finite.items() if not flag)
+    floats = {name: tensor for name, tensor in named_tensors(sub).items() if tensor.is_floating_point()}
+    finite = torch.stack([torch.isfinite(tensor).all() for tensor in floats.values()]).tolist() if floats else []
+    return next((name for name, flag in zip(floats, finite, strict=True) if not flag), None)
 
 
 def _check_states(sub: nn.Module, optimizer: Optimizer) -> None:

@@ -80,7 +80,7 @@ class RoundPlan:
 
 @dataclass(frozen=True)
 class _Part:
-    """A phase in the run: how much comes before it."""
+    """A phase in the run, and how much comes before it."""
 
     phase: Phase | None  # None: the only one, with the trainer's m
     training: Training
@@ -115,8 +115,7 @@ class Schedule:
         training: ζ, the number of epochs, the phases.
         steps_per_epoch: the number of batches of the sampler.
         workers: how many sub-GCNs train at the same time where there are no phases.
-        operations: what steps and evaluations take, for settings that choose how often the model is evaluated; None:
-            after every round.
+        operations: the costs that choose how often the model is evaluated; None: after every round.
 
     Attributes:
         rounds: T.
@@ -135,7 +134,14 @@ class Schedule:
             passes = phase.epochs if phase else training.epochs
             count = own.steps(steps_per_epoch, trained, passes)
             zeta = own.steps_in_round(count, trained)
-            own = replace(own, local_steps=zeta, evaluate_every=_evaluate_every(own, operations, phase, trained, count))
+            every = own.evaluate_every
+            if every == "auto" and (operations is None or own.patience is not None):
+                every = 1
+            elif every == "auto" and operations is not None:
+                m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
+                taken = min(zeta, count) * trained
+                every = operations.evaluate_every(m, copies=copies, steps=taken, rounds=-(-count // zeta))
+            own = replace(own, local_steps=zeta, evaluate_every=every)
             part = _Part(phase, own, zeta, trained, count, passes, steps, rounds, epochs, draws)
             self._parts.append(part)
             steps, rounds, epochs = steps + count, rounds + part.rounds, epochs + passes
@@ -175,10 +181,7 @@ class Schedule:
         )
 
     def draws(self, rounds: int) -> Counter[tuple[tuple[int | None, int], ...]]:
-        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are.
-
-        It takes no longer for a billion rounds than for ten.
-        """
+        """How the first rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are."""
         found: Counter[tuple[tuple[int | None, int], ...]] = Counter()
         last, shared = -1, Counter[int | None]()  # the newest draw, which the next phase may keep
         for part in self._parts:
@@ -201,19 +204,6 @@ class Schedule:
         return found
 
 
-def _evaluate_every(
-    training: Training, operations: Operations | None, phase: Phase | None, workers: int, steps: int
-) -> int:
-    """Return after how many rounds of a phase the model is evaluated; every sub-GCN takes so many ``steps`` in it."""
-    if training.evaluate_every != "auto":
-        return training.evaluate_every
-    if operations is None or training.patience is not None:
-        return 1
-    zeta = training.steps_in_round(steps, workers)
-    m, copies = (phase.sub_gcns, phase.copies) if phase else (None, False)
-    return operations.evaluate_every(m, copies=copies, steps=min(zeta, steps) * workers, rounds=-(-steps // zeta))
-
-
 def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int | None = None) -> None:
     """Raise InputError unless the axes can be split as the phases say."""
     for phase in phases:
@@ -227,7 +217,7 @@ def check_phases(phases: Sequence[Phase], partition: Partition, input_axis: int 
 
 
 def refuse_phases(training: Training, method: str) -> None:
-    """Raise InputError if settings are given that a method without sub-GCNs that are merged has no use for."""
+    """Raise InputError if settings are given that a method without merged sub-GCNs has no use for."""
     unused = Training(epochs=1)
     for name in ("phases", "redraw_every", "cross_weights", "budget"):
         if getattr(training, name) != getattr(unused, name):

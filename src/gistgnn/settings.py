@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gistgnn.training.schedule import Factor, MakeScheduler
 
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
-"""Settings that older records do not name; records leave them out where they are not used."""
+"""Settings that older records do not have."""
 
 PRECISIONS = ("float32", "bf16")
 
 SHORTEST_ROUND, LONGEST_ROUND = 5, 20
-"""The limits of ζ where it is chosen: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
+"""The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
 
 ROUNDS_PER_SUB_GCN = 4
 """Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""
@@ -64,10 +64,9 @@ class Training:
         lr: learning rate at the start.
         weight_decay: L2 penalty (Adam, SGD) or decoupled decay (AdamW).
         momentum: momentum of SGD; the other optimisers have none.
-        schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero.
-            Both follow the progress of the whole run, not of a round. Or a function of the progress, from 0 to 1, that
-            returns what lr is multiplied by; or a class of `torch.optim.lr_scheduler`, or a function with the argument
-            `optimizer` that returns one: it counts the steps of a sub-GCN.
+        schedule: "constant"; "step" divides the rate by 10 at 50 % and 75 % of the run; "cosine" lets it fall to zero;
+            a function of the run's progress, from 0 to 1, that returns what lr is multiplied by; or a class of
+            `torch.optim.lr_scheduler`, or a function with the argument `optimizer` that returns one.
         optimizer_state: "reset" starts a new optimiser in every round, as the authors' code does (the paper does not
             say); "carry" lets the moments travel with the parameters. With m = 1 they are always kept: the baseline is
             ordinary training.
@@ -75,8 +74,8 @@ class Training:
             products and the loss stay in float32. Processors without bfloat16 arithmetic are slower with it.
         clip_norm: largest norm of a sub-GCN's gradient; None: no limit.
         patience: stop after this many evaluations without a better validation score; None: never.
-        evaluate_every: rounds between evaluations; "auto": so many that evaluation takes about a tenth of the time of
-            training (see `gistgnn.accounting.operations`), and 1 with `patience`, which counts evaluations.
+        evaluate_every: rounds between evaluations; "auto": evaluation takes about a tenth of the time of training; it
+            is 1 with `patience`, which counts evaluations.
         phases: the run as a list of phases with different m; (): one phase with the m of `GIST`.
         redraw_every: K, rounds between two draws of the blocks: 1 is the paper's (section 2.2); 0 keeps the first
             blocks.
@@ -137,10 +136,10 @@ class Training:
                 )
         elif not self.phases:
             check_count("epochs", self.epochs)
-        if self.evaluate_every != "auto":
-            _check_count_or_auto("evaluate_every", self.evaluate_every)
-        for name in ("local_steps", "patience"):
-            if getattr(self, name) is not None:
+        if isinstance(self.evaluate_every, str) and self.evaluate_every != "auto":
+            raise InputError(f"evaluate_every is {shown(self.evaluate_every)}, expected an integer >= 1 or 'auto'")
+        for name, unset in (("local_steps", None), ("patience", None), ("evaluate_every", "auto")):
+            if getattr(self, name) != unset:
                 check_count(name, getattr(self, name))
         for name, choices in CHOICES.items():
             if name not in NAMES and getattr(self, name) not in choices:
@@ -168,7 +167,7 @@ class Training:
         return self.optimizer_state == "carry" or self.redraw_every != 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON holds them, without those that older records do not name if they are unused."""
+        """Return the settings as JSON holds them; newer ones are left out where they are not used."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["phases"] = tuple(asdict(phase) for phase in self.phases)
         values |= {name: name_of(values[name]) for name in NAMES}
@@ -181,10 +180,7 @@ class Training:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Training":
-        """Return the settings that `as_dict` has returned, perhaps through JSON.
-
-        Where a function of the caller was set, the name alone is known: the setting is then an `Absent`.
-        """
+        """Return the settings that `as_dict` has returned; a function of the caller becomes an `Absent`."""
         own = {name: restored(name, values[name]) for name in NAMES if name in values}
         return cls(**{**values, **own, "phases": tuple(Phase(**phase) for phase in values.get("phases", ()))})
 
@@ -208,12 +204,7 @@ class Training:
         return max(1, round(steps / sub_gcns if self.training == "split" else steps))
 
     def steps_in_round(self, steps: int, sub_gcns: int) -> int:
-        """Return ζ, chosen if it is not given.
-
-        Args:
-            steps: how many steps each sub-GCN takes.
-            sub_gcns: m.
-        """
+        """Return ζ, chosen if it is not given, where each of m sub-GCNs takes some steps."""
         if self.local_steps is not None:
             return self.local_steps
         if sub_gcns == 1 or not self.redraw_every:
@@ -223,9 +214,9 @@ class Training:
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1; for a scheduler of torch see `rate_at`."""
-        from gistgnn.training.schedule import rate
+        from gistgnn.training.schedule import factor
 
-        return rate(self.schedule, self.lr, progress)
+        return self.lr * factor(self.schedule, progress)
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 0, of some steps."""
@@ -241,10 +232,8 @@ class Training:
         return make_optimizer(self.optimizer, parameters, self.lr, self.weight_decay, self.momentum)
 
     def _check_phases(self) -> None:
-        if not self.phases:
-            return
         total = sum(phase.epochs for phase in self.phases)
-        if self.epochs != total:
+        if self.phases and self.epochs != total:
             raise InputError(f"epochs is {self.epochs}, but the phases have {total} together: leave epochs out")
         for phase in self.phases:
             self.of_phase(phase)  # checks its learning rate and schedule
@@ -264,12 +253,6 @@ class Training:
         import torch
 
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
-
-
-def _check_count_or_auto(name: str, value: Any) -> None:
-    if isinstance(value, str):
-        raise InputError(f"{name} is {shown(value)}, expected an integer >= 1 or 'auto'")
-    check_count(name, value)
 
 
 def choose_training(training: Training | None, settings: dict[str, Any]) -> Training:

@@ -45,10 +45,9 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
 def subtrain(
     sub: nn.Module, optimizer: Optimizer, batches: Iterable[Batch], training: Training, rate: Callable[[int], float]
 ) -> Tensor | None:
-    """Train one sub-GCN by one step on each batch, and return the mean loss of the steps.
+    """Train one sub-GCN by one step on each batch that has training nodes.
 
-    The loss is the same as that of the global model: a sub-GCN's output has the full number of classes. A batch without
-    training nodes has no loss and makes no step.
+    The loss is the same as that of the global model: a sub-GCN's output has the full number of classes.
 
     Args:
         sub: the sub-GCN, in training mode.
@@ -58,7 +57,7 @@ def subtrain(
         rate: returns the learning rate of step k, counted from 0.
 
     Returns:
-        The mean loss, or None if no batch has training nodes.
+        The mean loss of the steps, or None if there was none.
     """
     losses = []
     for k, batch in enumerate(batches):

@@ -11,7 +11,7 @@ import torch
 
 from gistgnn.theory import Bound, GuaranteedWidth, Prediction, Problem, check, complete, karate, least_eigenvalue
 from gistgnn.theory.example_problems import scale_inputs
-from gistgnn.theory.round_lemmas import expected_initial_error
+from gistgnn.theory.lemmas import expected_initial_error
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import run_command
 

@@ -54,8 +54,3 @@ def test_the_formula(ranks: int, theta: int, local_steps: int, per_rank: int) ->
     assert found.gist == pytest.approx(found.local_sgd / ranks)  # even where slices are no narrower than 1/m of Θ
     if ranks == 1:
         assert found.gist == found.local_sgd == 0
-
-
-def test_a_process_alone_has_exchanged_nothing() -> None:
-    gist = GIST(OURS["graphsage"], (8, 8), 2)
-    assert gist.fit(tiny_graph(), epochs=4, progress=False).communication is None

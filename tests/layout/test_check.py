@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from gistgnn import GIST
 from gistgnn.layout.axes import Layout
 from gistgnn.layout.check import infer_layout
+from gistgnn.layout.readout import find_readout
 from gistgnn.nn import GraphSAGE
-from tests.helpers.models import PYG, USERS, C, F, Stack, every_model, layout_of
+from tests.helpers.models import USERS, C, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
 
@@ -24,11 +25,6 @@ def test_a_model_has_a_layout(name: str) -> None:
     layout = layout_of(name)
     assert layout.dims
     assert all(layout.carriers(axis) for axis in range(len(layout.units)))
-
-
-def test_pyg_norms_have_the_right_type() -> None:
-    assert isinstance(PYG["gcn"](12, norm="layer_norm").norms[0], pyg.LayerNorm)
-    assert isinstance(PYG["gcn"](12, norm="batch_norm").norms[0], pyg.BatchNorm)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -76,24 +72,6 @@ def test_a_model_that_refuses_small_widths_is_tried_at_larger_ones() -> None:
     assert infer(build, 64).units == (1,)
 
 
-def test_a_model_that_divides_by_a_part_of_its_width_is_tried_at_larger_ones() -> None:
-    def build(widths: tuple[int, ...]) -> nn.Module:
-        model = USERS["features"][0](widths)
-        model.temperature = 1 / (widths[0] // 20)
-        return model
-
-    assert infer(build, 64).units == (1,)
-
-
-def test_a_model_whose_construction_needs_values_has_a_layout() -> None:
-    def build(widths: tuple[int, ...]) -> nn.Module:
-        model = USERS["features"][0](widths)
-        model.norms = [float(p.detach().norm()) for p in model.parameters()]
-        return model
-
-    assert infer(build, 8).units == (1,)
-
-
 class Hidden(nn.Module):
     """One hidden layer, and a function of its features."""
 
@@ -124,14 +102,6 @@ class Hidden(nn.Module):
 def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
     with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
         infer(lambda w: Hidden(w, between), 12)
-
-
-def test_group_norm_is_refused() -> None:
-    def build(widths: tuple[int, ...]) -> nn.Module:
-        return nn.Sequential(nn.Linear(F, widths[0]), nn.GroupNorm(2, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
-
-    with refused("parameter '", "weight'", "cannot be confirmed"):
-        infer(build, 12)
 
 
 def test_heads_inside_the_features_are_refused() -> None:
@@ -186,7 +156,7 @@ def test_a_forward_that_cannot_be_called_is_refused() -> None:
         infer(lambda w: Timed(w, lambda h: h), 12)
 
 
-@pytest.mark.parametrize("error", [RuntimeError, ValueError, AssertionError, KeyError, AttributeError])
+@pytest.mark.parametrize("error", [RuntimeError, KeyError])
 def test_a_forward_that_raises_is_refused(error: type[Exception]) -> None:
     def between(h: Tensor) -> Tensor:
         raise error("spoiled\nhere")
@@ -204,23 +174,6 @@ def test_an_output_that_is_no_tensor_of_nodes_is_refused_by_that_name() -> None:
         infer(lambda w: Two(w, lambda h: h), 12)
 
 
-def test_widths_that_must_be_equal_are_refused_for_that_reason() -> None:
-    """A residual net written with two widths; the message gives the sizes that do not add."""
-
-    class TwoWidths(nn.Module):
-        def __init__(self, widths: Sequence[int]) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(F, widths[0]), nn.Linear(widths[0], widths[1])
-            self.out = nn.Linear(widths[1], C)
-
-        def forward(self, x: Tensor) -> Tensor:
-            h = self.a(x).relu()
-            return self.out(h + self.b(h))
-
-    with refused("size of tensor"):
-        infer(TwoWidths, 12, 12)
-
-
 def test_the_users_random_stream_does_not_move() -> None:
     def needs_values(widths: tuple[int, ...]) -> nn.Module:
         model = USERS["features"][0](widths)
@@ -229,7 +182,8 @@ def test_the_users_random_stream_does_not_move() -> None:
 
     for build in (USERS["features"][0], needs_values):
         before = torch.random.get_rng_state()
-        GIST(build, (8,), 2)
+        layout = GIST(build, (8,), 2).layout
+        find_readout(build, (8,), layout, shared=False, split=(0,))
         assert torch.equal(torch.random.get_rng_state(), before)
 
 

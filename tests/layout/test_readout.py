@@ -14,7 +14,7 @@ from gistgnn.layout.check import infer_layout
 from gistgnn.layout.readout import cross_tensors, find_readout
 from gistgnn.nn import GCN, GraphSAGE
 from tests.helpers.copies import distance
-from tests.helpers.models import OURS, USERS, C, Case, F, Stack, every_model, layout_of
+from tests.helpers.models import OURS, C, Case, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
 REFUSED = ["jumping over x"]  # out.weight takes x, of which there is one, and h1 and h2, of which there are m
@@ -222,21 +222,11 @@ def test_a_model_that_fails_at_a_larger_width_is_refused() -> None:
         find_readout(Narrow, (8,), layout, shared=False, split=(0,))
 
 
-def test_the_users_random_stream_does_not_move() -> None:
-    before = torch.random.get_rng_state()
-    readout_of(USERS["features"][0], (8,))
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
 def test_cross_tensors_lie_between_split_layers() -> None:
     layout = layout_of("gcn batch 3")
     assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
     assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
     assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
-
-
-def test_cross_tensors_of_a_shared_axis() -> None:
-    assert cross_tensors(layout_of("residual"), (0,)) == {"convs.0.lin.weight", "convs.1.lin.weight"}
 
 
 def test_cross_tensors_count_buffers() -> None:

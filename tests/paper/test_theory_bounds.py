@@ -13,7 +13,7 @@ from gistgnn.errors import InputError
 from gistgnn.paper.theory_bounds import Cell, Theory, train_cell
 from gistgnn.paper.theory_laws import GENTLE_STEPS, KERNEL_SPLITS, KERNEL_WIDTHS, REMAINING, SPLITS, STEPS, Laws
 from gistgnn.theory import Bound, complete, recommended_step
-from gistgnn.theory.round_lemmas import expected_initial_error
+from gistgnn.theory.lemmas import expected_initial_error
 from tests.cli.in_process import refused
 
 

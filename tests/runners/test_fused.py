@@ -97,11 +97,6 @@ def test_adam_carries_its_moments(name: str) -> None:
     assert runners_agree((PYG[name], 12), 3, SAMPLERS["full"], training) == []
 
 
-def test_blocks_of_random_sizes() -> None:
-    case: Case = OURS["gcn"], (12, 9)
-    assert runners_agree(case, 3, SAMPLERS["full"], SGD, partition="categorical", seed=1) == []
-
-
 class Frozen(nn.Module):
     """A first layer that is not trained, and a number of its own for all sub-GCNs."""
 

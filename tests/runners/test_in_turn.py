@@ -78,17 +78,6 @@ def test_the_rate_follows_the_place_in_the_run() -> None:
     assert rates == [4 / 8, 5 / 8, 6 / 8] * 2
 
 
-def test_theta_is_untouched_until_aggregation() -> None:
-    gist = make()
-    before = gist.theta.copy()
-    round_ = gist.begin_round()
-    InTurn()(round_, SAMPLER, TRAINING, Stretch(0, 3, 9), seed=0)
-    assert all(torch.equal(t, before[n]) for n, t in gist.theta.tensors.items())
-    assert not gist.theta.moments
-    round_.aggregate()
-    assert not gist.theta.moments  # reset is the default
-
-
 def test_carry_and_the_baseline_keep_moments() -> None:
     for m, state in ((1, "reset"), (3, "carry")):
         gist = make(m)

@@ -17,8 +17,8 @@ from gistgnn.theory import (
 )
 from gistgnn.theory.bounds import kernel_drift
 from gistgnn.theory.kernel import greatest_eigenvalue
+from gistgnn.theory.lemmas import expected_initial_error
 from gistgnn.theory.model import global_weights
-from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.helpers.refusals import refused
 from tests.theory.problems import orthogonal, problem
 

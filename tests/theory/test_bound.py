@@ -16,17 +16,20 @@ from gistgnn.theory import (
     train_round,
 )
 from gistgnn.theory.bounds import kernel_drift
-from gistgnn.theory.local_lemmas import kernel_width, local_factor, movement_bound, proof_step
-from gistgnn.theory.measure_training import exponent, measure_contraction
-from gistgnn.theory.model import global_weights, sample_next_errors, start_without_error
-from gistgnn.theory.round_lemmas import (
+from gistgnn.theory.lemmas import (
     deviation_bound,
     disagreement,
     expected_deviation,
     expected_initial_error,
     initial_error_bound,
+    kernel_width,
     limit_error_term,
+    local_factor,
+    movement_bound,
+    proof_step,
 )
+from gistgnn.theory.measure_training import exponent, measure_contraction
+from gistgnn.theory.model import global_weights, sample_next_errors, start_without_error
 from tests.helpers.refusals import refused
 from tests.theory.problems import orthogonal, problem
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gistgnn.partition import Partition
 from gistgnn.theory import Problem, complete, ring
 from gistgnn.theory.example_problems import in_basis_of_rows
-from gistgnn.theory.gram import expected_gram_deviation, gram, limit_gram, output_gram
+from gistgnn.theory.gram import gram, limit_gram, output_gram
 from gistgnn.theory.kernel import kernel, limit_kernel
 from gistgnn.theory.measure_training import exponent, measure_kernel_distance
 from gistgnn.theory.problem import aggregation
@@ -53,13 +53,8 @@ def finite(p: Problem, m: int, d_1: int, seed: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_finite_kernels_converge_with_the_root_of_the_width(m: int) -> None:
-    p = problem()
-    widths, draws = [64, 256, 1024, 4096], 60
-    assert abs(exponent(widths, [measure_kernel_distance(p, d_1, m, draws) for d_1 in widths]) + 0.5) <= 0.1
-    H = limit_gram(p.x_hat, m)
-    for d_1 in widths:
-        squares = torch.stack([(gram(p.x_hat, finite(p, m, d_1, k), d_1) - H).norm() ** 2 for k in range(draws)])
-        assert abs(squares.mean() - expected_gram_deviation(p.x_hat, m, d_1)) <= 3.5 * squares.std() / math.sqrt(draws)
+    p, widths = problem(), [64, 256, 1024, 4096]
+    assert abs(exponent(widths, [measure_kernel_distance(p, d_1, m, 60) for d_1 in widths]) + 0.5) <= 0.1
 
 
 def test_with_the_papers_scale_the_finite_kernels_do_not_converge() -> None:

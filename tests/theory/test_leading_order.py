@@ -7,9 +7,9 @@ from gistgnn.theory import LeadingOrder, least_eigenvalue, limit_kernel, predict
 from gistgnn.theory.gram import output_gram
 from gistgnn.theory.kernel import greatest_eigenvalue
 from gistgnn.theory.leading_order import limit_error
+from gistgnn.theory.lemmas import expected_initial_error
 from gistgnn.theory.measure_training import mean_of_second_half, measure_added_error, measure_remaining_error
 from gistgnn.theory.model import start_without_error
-from gistgnn.theory.round_lemmas import expected_initial_error
 from tests.helpers.refusals import refused
 from tests.theory.problems import orthogonal, problem
 

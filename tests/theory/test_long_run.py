@@ -8,8 +8,8 @@ import torch
 from benchmarks.theory_long_run import DRIFT, ERROR, NORMS, train_fast, window
 from gistgnn.theory import complete, make_gist, recommended_step, train
 from gistgnn.theory.kernel import kernel, limit_kernel
+from gistgnn.theory.lemmas import expected_deviation
 from gistgnn.theory.model import global_weights, start_without_error
-from gistgnn.theory.round_lemmas import expected_deviation
 
 
 @pytest.mark.parametrize(("m", "from_zero"), [(2, False), (3, True)])

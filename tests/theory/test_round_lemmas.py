@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn.theory import make_gist, train_round
+from gistgnn.theory.lemmas import decomposed_error, expected_deviation, total_deviation
 from gistgnn.theory.model import global_output, global_weights
-from gistgnn.theory.round_lemmas import decomposed_error, expected_deviation, total_deviation
 from tests.theory.problems import problem
 
 seeds = st.integers(0, 2**31)

@@ -3,7 +3,7 @@
 import pytest
 
 from gistgnn.theory import Bound, recommended_step
-from gistgnn.theory.measure_training import exponent, measure_added_error, measure_remaining_error
+from gistgnn.theory.measure_training import exponent, measure_added_error
 from tests.theory.problems import orthogonal
 
 
@@ -12,15 +12,6 @@ def test_what_a_round_adds_falls_as_the_inverse_width() -> None:
     eta = recommended_step(p, 2) / 4
     added = [measure_added_error(p, d_1, 2, 1, eta, draws=25, seeds=20) for d_1 in widths]
     assert abs(exponent(widths, added) + 1.0) <= 0.15
-
-
-def test_the_neighbourhood_falls_as_the_inverse_width() -> None:
-    p, widths = orthogonal(), [4096, 16384]
-    eta = recommended_step(p, 2)
-    left = [measure_remaining_error(p, d_1, 2, 1, eta, rounds=100, seeds=6) for d_1 in widths]
-    assert abs(exponent(widths, left) + 1.0) <= 0.15
-    # a single sub-GCN, or gradient descent on the whole GCN, leaves nothing
-    assert measure_remaining_error(p, 4096, 1, 1, recommended_step(p, 1), rounds=160, seeds=1) < 1e-6 * left[0]
 
 
 def test_what_a_round_adds_grows_with_short_local_steps_and_is_nothing_for_one_sub_gcn() -> None:

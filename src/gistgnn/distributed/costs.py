@@ -9,27 +9,20 @@ from gistgnn.distributed.world import World
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes that a rank sends in a round of ζ steps, on average. It receives as many.
+    """Bytes that a rank sends in a round of ζ steps, on average. It receives as many."""
 
-    Attributes:
-        gist: the slices of the rank's sub-GCNs, from Θ and back.
-        data_parallel: the gradients of Θ, averaged after every step.
-        local_sgd: Θ, averaged once.
-    """
-
-    gist: float
-    data_parallel: float
-    local_sgd: float
+    gist: float  # the slices of the rank's sub-GCNs, from Θ and back
+    data_parallel: float  # the gradients of Θ, averaged after every step
+    local_sgd: float  # Θ, averaged once
 
 
 def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, sharded: bool) -> Costs:
     """Count the bytes that W ranks send in a round.
 
     With Θ sharded, the owners of a slice send it to the rank that trains it, and get it back. The rank owns 1/W of it
-    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|. Of a d × d matrix between two split layers a slice holds d²/m²
-    entries, and all m slices d²/m: the O(d_i d_{i-1} / M) of section 2.3 of the paper, for all M = m machines together.
+    itself, so all ranks send 2 (W - 1)/W Σ_i |slice_i|. All m slices of a d × d matrix hold d²/m entries: section 2.3.
     With all of Θ on every rank, a trained slice goes to the W - 1 other ranks. An average over all ranks is a ring's:
-    2 (W - 1)/W |Θ| for each rank, O(W d²) for all ranks, as in section 2.3.
+    2 (W - 1)/W |Θ| for each rank.
 
     Args:
         theta: bytes of Θ.
@@ -45,13 +38,7 @@ def costs(theta: int, slices: Sequence[float], ranks: int, local_steps: int, *, 
 
 
 def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) -> dict[str, Any]:
-    """Gather the traffic of all ranks since the run began; all ranks call this.
-
-    Args:
-        ranks: the processes of the run.
-        theta: bytes of Θ.
-        local_steps: ζ.
-        sharded: whether Θ is sharded.
+    """Gather the traffic of all ranks since the run began; all ranks call this. For the arguments see `costs`.
 
     Returns:
         "ranks" and "rounds". Lists with a mean per round for every rank: "sent" and "received" (bytes of slices),
@@ -61,15 +48,12 @@ def communication(ranks: World, theta: int, local_steps: int, *, sharded: bool) 
     own = ranks.traffic
     rounds = max(own.rounds, 1)
     values = (own.sent, own.received, own.seconds, own.waited, own.read)
-    sent, received, seconds, waited, read = zip(*ranks.gather(values), strict=True)
-    expected = costs(theta, [own.slices / rounds], ranks.count, local_steps, sharded=sharded)
+    *means, read = zip(*ranks.gather(values), strict=True)
+    names = ("sent", "received", "seconds", "waited")
     return {
         "ranks": ranks.count,
         "rounds": own.rounds,
-        "sent": [each / rounds for each in sent],
-        "received": [each / rounds for each in received],
-        "seconds": [each / rounds for each in seconds],
-        "waited": [each / rounds for each in waited],
-        "formula": asdict(expected),
+        **{name: [each / rounds for each in every] for name, every in zip(names, means, strict=True)},
+        "formula": asdict(costs(theta, [own.slices / rounds], ranks.count, local_steps, sharded=sharded)),
         "read": sum(read),
     }

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
-from gistgnn.distributed.world import Traffic, World
+from gistgnn.distributed.world import World
 from gistgnn.errors import InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
 
@@ -32,11 +32,9 @@ class Ranks(World):
     """The W processes that torchrun has started. They exchange tensors and JSON, never pickles.
 
     Args:
-        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others; those of GPUs that several
-            ranks share go through the host.
+        device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
-        interface: the network interface, such as "eth0", that this rank listens on and reaches the others through;
-            None: the interface of the machine's name.
+        interface: the network interface to the others, such as "eth0"; None: that of the machine's name.
 
     Raises:
         InputError: there is no such interface, or no such GPU.
@@ -48,9 +46,13 @@ class Ranks(World):
     def __init__(
         self, device: str | torch.device = "cpu", timeout: float = TIMEOUT, interface: str | None = None
     ) -> None:
+        super().__init__()
         self._device = usable_device(device)
         if interface is not None:
-            _bind_to(interface)
+            names = [name for _, name in socket.if_nameindex()]
+            if interface not in names:
+                raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
+            os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         self._timeout, self._answer = timeout, min(_ANSWER, timeout / 4)
         self._patience = timedelta(seconds=timeout - self._answer)  # of one exchange
         self._kept: Store | None = None  # outlives a restart
@@ -61,7 +63,6 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
-        self.traffic = Traffic()
 
     def close(self) -> None:
         """Leave the other ranks."""
@@ -69,10 +70,7 @@ class Ranks(World):
             dist.destroy_process_group()
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in order, on every rank.
-
-        Args:
-            value: anything that JSON can hold; numbers arrive bit for bit.
+        """Return the values of all ranks, in order, on every rank; numbers arrive bit for bit.
 
         Raises:
             RankLostError: a rank does not answer; the message names it.
@@ -91,14 +89,11 @@ class Ranks(World):
         return [json.loads(text[: int(n)].numpy().tobytes()) for text, n in zip(texts, sizes, strict=True)]
 
     def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """Send bytes to every rank and receive bytes from every rank, in one all-to-all.
+        """Send bytes to every rank and return the bytes that each rank has sent, by one all-to-all.
 
         Args:
             parts: the bytes for each rank, uint8 [bytes].
             sizes: how many bytes each rank sends to this one.
-
-        Returns:
-            The bytes that each rank has sent, on the device of the parts.
 
         Raises:
             RankLostError: a rank has died or hangs.
@@ -149,8 +144,7 @@ class Ranks(World):
         """Within the block the ranks exchange something by torch.distributed.
 
         Raises:
-            RankLostError: another rank has died or hangs. The ranks that are left look for those that do not answer,
-                and every one of them names these.
+            RankLostError: another rank has died or hangs. Every rank that is left names it.
         """
         try:
             yield
@@ -163,7 +157,7 @@ class Ranks(World):
             torch.cuda.set_device(self._device)
         try:
             store, self._kept, rank, count = meet(timedelta(seconds=self._timeout))
-            own = gpu_name(self._device) if gpu else ""
+            own = str(torch.cuda.get_device_properties(self._device).uuid) if gpu else ""
             backend = "nccl" if each_has_a_gpu(store, rank, count, own) else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=self._patience)
         except (RuntimeError, ValueError) as error:
@@ -182,34 +176,14 @@ class Ranks(World):
             return f"the machine of rank 0 or of torchrun's endpoint does not answer ({reason(of_store)})"
         if not away:
             return f"rank {self.rank} has lost the connection to another rank ({reason(error)})"
-        one, timeout = len(away) == 1, f"(--timeout is {self._timeout:g} s)"
-        names, last = ", ".join(map(str, away)), "or cannot be reached; see what"
-        if one:
-            return f"rank {names} does not answer: it has ended, hangs {timeout}, {last} it printed last"
-        return f"ranks {names} do not answer: they have ended, hang {timeout}, {last} they printed last"
+        who = "rank {} does not answer: it has ended, hangs"
+        who = who if len(away) == 1 else "ranks {} do not answer: each has ended, hangs"
+        timeout = f"(--timeout is {self._timeout:g} s), or cannot be reached; see what it printed last"
+        return f"{who.format(', '.join(map(str, away)))} {timeout}"
 
 
 def each_has_a_gpu(store: Store, rank: int, count: int, own: str) -> bool:
-    """Tell whether every rank has a GPU that no other rank has, which NCCL needs; all ranks call this.
-
-    Args:
-        store: of this start.
-        rank: of this process.
-        count: how many ranks there are.
-        own: a name of this rank's GPU that no other GPU has; "": it has none.
-    """
+    """Whether every rank has a GPU that no other rank has, as NCCL needs; `own` is the name of this rank's, or ""."""
     store.set(f"gpu/{rank}", own)
     names = [store.get(f"gpu/{other}").decode() for other in range(count)]  # waits for the other rank
     return all(names) and len(set(names)) == count
-
-
-def gpu_name(device: torch.device) -> str:
-    """Return a name of a GPU that no other has, also of another machine."""
-    return str(torch.cuda.get_device_properties(device).uuid)
-
-
-def _bind_to(interface: str) -> None:
-    names = [name for _, name in socket.if_nameindex()]
-    if interface not in names:
-        raise InputError(f"interface is '{interface}', expected one of this machine's: {', '.join(names)}")
-    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface

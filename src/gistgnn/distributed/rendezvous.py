@@ -1,4 +1,4 @@
-"""How the ranks of a run find each other at a start, or at a restart, and who is missing when an exchange fails."""
+"""How the ranks of a run find each other at a start or a restart, and which of them do not answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch.distributed import PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
@@ -28,24 +27,23 @@ class NobodyCameError(RuntimeError):
 
 
 def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
-    """Return two key-value stores, this rank's number, and the number of ranks.
+    """Return the store of this start, the store of all restarts, this rank's number, and the number of ranks.
 
     torchrun keeps one store for all restarts of a run. It still holds the addresses of dead ranks, which a new rank
     must not use. So every rank writes a random token. Rank 0 publishes the list of tokens under a name that is new at
     every start. When every rank has found its own token in the list, all of them use keys under that name only.
-
-    Args:
-        patience: how long to wait for the other ranks.
-
-    Returns:
-        The store of this start, the store of all restarts, and the two numbers.
 
     Raises:
         NobodyCameError: some ranks have not arrived, or nobody answers at the address; the message says which.
         RuntimeError: the store cannot be reached.
     """
     until = time.monotonic() + patience.total_seconds()
-    store, rank, count = _open_store(patience)
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    if os.environ.get("RANK") != "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        _wait_for_server(where, until)  # torch would print its own trace for every attempt
+    left = max(until - time.monotonic(), _PAUSE)
+    opened = rendezvous("env://", timeout=timedelta(seconds=left))
+    store, rank, count = _within(left + _LAST, lambda: next(opened), where)
     token = secrets.token_hex(8)
     store.set(f"here/{rank}", token)
     name = _gather(store, token, count, until) if rank == 0 else _find(store, token, rank, until)
@@ -53,17 +51,10 @@ def meet(patience: timedelta) -> tuple[Store, Store, int, int]:
 
 
 def absent(store: Store, rank: int, count: int, seconds: float) -> list[int]:
-    """Return the ranks that do not answer in time; every rank calls this after its exchange has failed.
-
-    Args:
-        store: of this start.
-        rank: of this process, which answers by calling.
-        count: how many ranks there are.
-        seconds: how long to wait for answers.
+    """Return the ranks that do not answer in time; every rank that is left calls this, by which it answers.
 
     Raises:
-        NobodyCameError: the store does not answer.
-        RuntimeError: it cannot be reached.
+        RuntimeError: the store does not answer.
     """
 
     def look() -> list[int]:
@@ -84,25 +75,10 @@ def _without(store: Store, key: str, count: int) -> list[int]:
     return [rank for rank in range(count) if not store.check([f"{key}/{rank}"])]
 
 
-def _open_store(patience: timedelta) -> tuple[Store, int, int]:
-    """Open the store of torchrun, or that of rank 0."""
-    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-    until = time.monotonic() + patience.total_seconds()
-    serves = os.environ.get("RANK") == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    if not serves:
-        _wait_for_server(where, until)  # torch would print its own trace for every attempt
-    left = max(until - time.monotonic(), _PAUSE)
-    opened = _within(left + _LAST, lambda: next(iter(rendezvous("env://", timeout=timedelta(seconds=left)))), where)
-    store: Store = opened[0]
-    return store, opened[1], opened[2]
-
-
 def _wait_for_server(where: str, until: float) -> None:
     """Return when somebody accepts connections at an address."""
     host, _, port = where.rpartition(":")
-    if not port.isdecimal():
-        return  # torch says what is wrong with the variables
-    while True:
+    while port.isdecimal():  # else torch says what is wrong with the variables
         try:
             socket.create_connection((host, int(port)), timeout=max(until - time.monotonic(), _PAUSE)).close()
             return
@@ -113,29 +89,28 @@ def _wait_for_server(where: str, until: float) -> None:
 
 
 def _within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """Return what some work returns; torch may wait for ever for a server that accepts and then says nothing.
+    """Return what some work returns, or raise its error; torch may wait for ever for a server that hangs.
 
     Raises:
         NobodyCameError: it does not return in time; its thread is left behind.
-        Exception: what the work raises.
     """
-    found: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
+    results: list[T] = []
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
-            found.put((work(), None))
+            results.append(work())
         except Exception as error:
-            found.put((None, error))
+            errors.append(error)
 
-    Thread(target=run, daemon=True).start()
-    try:
-        result: Any
-        result, error = found.get(timeout=seconds)
-    except Empty:
-        raise NobodyCameError(f"{what} accepts connections, and then does not answer") from None
-    if error:
-        raise error
-    return result
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise NobodyCameError(f"{what} accepts connections, and then does not answer")
+    return results[0]
 
 
 def _gather(store: Store, token: str, count: int, until: float) -> str:
@@ -157,18 +132,14 @@ def _gather(store: Store, token: str, count: int, until: float) -> str:
 
 def _find(store: Store, token: str, rank: int, until: float) -> str:
     """On the other ranks: find this rank's token in the list, and wait until all ranks have found theirs."""
-    found = ""
-    while True:
+    while time.monotonic() <= until:
         name, *tokens = json.loads(_read(store, "roster") or '[""]')
         if rank < len(tokens) and tokens[rank] == token:
-            if name != found:
-                store.set(f"{name}/found/{rank}", "")
-                found = name
+            store.set(f"{name}/found/{rank}", "")
             if store.check([f"{name}/all"]):
-                return name
-        if time.monotonic() > until:
-            raise NobodyCameError(f"rank 0, or another one, did not arrive: rank {rank} has waited for it")
+                return str(name)
         time.sleep(_PAUSE)
+    raise NobodyCameError(f"rank 0, or another one, did not arrive: rank {rank} has waited for it")
 
 
 def _read(store: Store, key: str) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gistgnn.distributed.packing import Form, packed_bytes, unpack
 from gistgnn.distributed.world import Alone, World, error_message, raise_first
 from gistgnn.errors import GistError, InputError, reason
 from gistgnn.graphs import CSR, Graph
-from gistgnn.storage.tensors import DTYPES, NAMES
 
-Make = Callable[[], dict[str, Tensor]]
+Make = Callable[[], dict[str, Any]]
 
 
 class Machine:
@@ -37,12 +35,12 @@ class Machine:
         """The rank on this machine that works for the others."""
         return self._here[0]
 
-    def share(self, make: Make) -> dict[str, Tensor]:
-        """Make some tensors on the first rank of every machine, and map them into the memory of its other ranks.
+    def share(self, make: Make) -> dict[str, Any]:
+        """Make tensors and plain values on the first rank of every machine, and map them into the others' memory.
 
-        All ranks call this, in the same order. Nobody may change the tensors. They lie in memory without a name (a
-        memfd), which the system frees when the processes end, however they end. Without memfd, or with tensors on a
-        GPU, every rank makes its own tensors.
+        All ranks call this, in the same order. Nobody may change the tensors. They lie in a memfd: memory without a
+        name, which the system frees when the processes end, however they end. Without memfd, or with tensors on a GPU,
+        every rank makes its own tensors.
 
         Raises:
             InputError: `make` has raised it on some rank; all ranks raise it.
@@ -50,24 +48,20 @@ class Machine:
         ranks = self._ranks
         if ranks.count == 1:
             return make()
-        made, handle, note, error = None, None, None, None
-        if ranks.rank == self.first:
-            try:
-                made = make()
-                handle = _write(made) if len(self._here) > 1 else None
-                where = None if handle is None else f"/proc/{os.getpid()}/fd/{handle}"
-                note = [where, {name: (list(tensor.shape), NAMES[tensor.dtype]) for name, tensor in made.items()}]
-            except GistError as caught:
-                error = caught
+        made, handle, path, error = None, None, None, None
         try:
+            if ranks.rank == self.first:
+                try:
+                    made = make()
+                    handle = _write(made) if len(self._here) > 1 else None
+                except GistError as caught:
+                    error = caught
             if handle is not None:
-                made = None  # this rank maps the shared memory, as the others do
-            answers = ranks.gather([error_message(error), note])
+                made, path = None, f"/proc/{os.getpid()}/fd/{handle}"  # this rank maps the memory, as the others do
+            answers = ranks.gather([error_message(error), path])
             raise_first([message for message, _ in answers], error)
-            path, forms = answers[self.first][1]
-            if path is None:  # no memfd, or this rank is alone on its machine
-                return ranks.together(lambda: made or make())
-            return ranks.together(lambda: _map(path, forms))
+            shared = answers[self.first][1]  # None: no memfd, or this rank is alone on its machine
+            return ranks.together(lambda: (made or make()) if shared is None else _map(shared))
         finally:
             if handle is not None:
                 os.close(handle)  # mappings of it stay
@@ -86,7 +80,7 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     ranks = ranks or Alone()
     if ranks.count == 1:
         return load()
-    machine, rest = Machine(ranks), dict[str, Any]()
+    machine = Machine(ranks)
     first: list[Graph] = []
 
     def read() -> bool:
@@ -97,41 +91,32 @@ def load_once(ranks: World | None, load: Callable[[], Graph]) -> Graph:
     if ranks.any(ranks.together(read)):  # every rank reads its parts of the files
         return ranks.together(lambda: first[0] if first else load())
 
-    def make() -> dict[str, Tensor]:
-        graph = first.pop()
+    def make() -> dict[str, Any]:
+        graph = first.pop() if first else load()
         values = {field.name: getattr(graph, field.name) for field in fields(Graph) if field.name != "edges"}
-        values |= {"rowptr": graph.edges.rowptr, "col": graph.edges.col}
-        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        rest.update((name, value) for name, value in values.items() if name not in tensors)
-        return tensors
+        return values | {"rowptr": graph.edges.rowptr, "col": graph.edges.col}
 
-    tensors: dict[str, Any] = machine.share(make)
-    others = ranks.gather(rest)[machine.first]
-    return Graph(edges=CSR(tensors.pop("rowptr"), tensors.pop("col")), **tensors, **others)
+    values = machine.share(make)
+    return Graph(edges=CSR(values.pop("rowptr"), values.pop("col")), **values)
 
 
-def _write(tensors: Mapping[str, Tensor]) -> int | None:
+def _write(values: dict[str, Any]) -> int | None:
     """Copy tensors into memory that other processes can map; return its file handle, or None where this cannot be."""
-    if not hasattr(os, "memfd_create") or any(tensor.device.type != "cpu" for tensor in tensors.values()):
+    on_gpu = any(value.is_cuda for value in values.values() if isinstance(value, Tensor))
+    if on_gpu or not hasattr(os, "memfd_create"):
         return None
-    forms = [(tensor.shape, tensor.dtype) for tensor in tensors.values()]
-    size, handle = packed_bytes(forms), os.memfd_create("gistgnn")
+    handle = os.memfd_create("gistgnn")
     try:
-        os.posix_fallocate(handle, 0, size)  # writing to a mapping without room is fatal
-        whole = torch.from_file(f"/proc/self/fd/{handle}", shared=True, size=size, dtype=torch.uint8)
-        for place, tensor in zip(unpack(whole, forms), tensors.values(), strict=True):
-            place.copy_(tensor)
+        torch.save(values, f"/proc/self/fd/{handle}")
     except (OSError, RuntimeError):  # torch raises the latter
         os.close(handle)
         return None
     return handle
 
 
-def _map(path: str, forms: Mapping[str, tuple[list[int], str]]) -> dict[str, Tensor]:
-    known: list[Form] = [(torch.Size(shape), DTYPES[dtype]) for shape, dtype in forms.values()]
-    try:  # not shared: a write stays in the process that writes, and torch does not create a missing file
-        whole = torch.from_file(path, shared=False, size=packed_bytes(known), dtype=torch.uint8)
-        return dict(zip(forms, unpack(whole, known), strict=True))
+def _map(path: str) -> dict[str, Any]:
+    try:
+        return torch.load(path, mmap=True, weights_only=True)  # a write stays in the process that writes
     except (OSError, RuntimeError) as error:
         raise InputError(
             f"the memory of this machine's first rank cannot be read ({reason(error)}): run all ranks of a machine as "

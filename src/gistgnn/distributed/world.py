@@ -1,8 +1,7 @@
 """The processes of a run: what they can do together, and the case of one process."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -24,7 +23,7 @@ class Traffic:
     read: int = 0  # Θ that this rank has sent to rank 0, which evaluates and writes the model
 
 
-class World(ABC):
+class World:
     """The processes that train one model together: `Alone`, or the `Ranks` that torchrun has started.
 
     Attributes:
@@ -37,27 +36,27 @@ class World(ABC):
     several: bool = False
     rank: int = 0
     count: int = 1
-    traffic: Traffic
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
 
     @property
     def leads(self) -> bool:
         """Whether this process is rank 0."""
         return self.rank == 0
 
-    @abstractmethod
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in order, on every rank. A value is anything that JSON can hold."""
+        return [value]
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set on some rank."""
         return any(self.gather(flag))
 
     def lead(self, work: Callable[[], T], meanwhile: Callable[[], None] = lambda: None) -> T:
-        """Do some work on rank 0, and return its result on all ranks.
+        """Do some work on rank 0, and return its result, which JSON can hold, on all ranks.
 
-        Args:
-            work: returns something that JSON can hold.
-            meanwhile: what the other ranks do; it returns when rank 0 is done.
+        The other ranks do something else meanwhile, which returns when rank 0 is done.
 
         Raises:
             GistError: the work has raised it; all ranks raise the same error.
@@ -81,31 +80,23 @@ class World(ABC):
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
 
-    def remember(self, name: str, value: str) -> None:  # noqa: B027  # a process that is alone has nobody to tell
+    def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
 
     def recall(self, name: str) -> str | None:
         """Return what ranks before a restart have remembered; None: nothing, or there was no restart."""
         return None
 
-    @contextmanager
-    def talking(self) -> Iterator[None]:
+    def talking(self) -> AbstractContextManager[None]:
         """Within the block the ranks exchange something by torch.distributed; see `Ranks.talking`."""
-        yield
+        return nullcontext()
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Leave the other processes."""
 
 
 class Alone(World):
     """The only process of a run."""
-
-    def __init__(self) -> None:
-        self.traffic = Traffic()
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return this process's value."""
-        return [value]
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, GistError | None]:
@@ -123,12 +114,7 @@ def error_message(error: GistError | None) -> list[Any] | None:
 
 
 def raise_first(messages: list[list[Any] | None], own: GistError | None) -> None:
-    """Raise an error if some rank has one: this rank's own error, or else that of the first rank.
-
-    Args:
-        messages: `error_message` of every rank.
-        own: this rank's error.
-    """
+    """Raise an error if some rank has one: this rank's own, or else the first of the `error_message`s of all ranks."""
     if message := next(filter(None, messages), None):
         error = own or (DivergedError(*message[1:]) if message[0] == "diverged" else InputError(message[1]))
         error.relayed = True

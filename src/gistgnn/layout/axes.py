@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -79,11 +79,7 @@ class Layout:
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return every parameter and buffer by name. A tensor with several names occurs once.
-
-    Raises:
-        InputError: a parameter is lazy, so its shape is unknown.
-    """
+    """Return every parameter and buffer by name, each once; raise InputError if one is lazy."""
     tensors = dict(itertools.chain(module.named_parameters(), module.named_buffers()))
     for name, tensor in tensors.items():
         if is_lazy(tensor):
@@ -92,51 +88,27 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def construct(build: Build, widths: Widths, *, shared: bool) -> nn.Module:
-    """Return build(widths), or build(width) if all layers share one axis.
-
-    Raises:
-        InputError: ``build`` raised an error, or returned something that is not a module.
-    """
+    """Return build(widths), or build(width) if all layers share one axis; raise InputError if it fails."""
     argument = widths[0] if shared else widths
     try:
         module = build(argument)
     except InputError:
         raise
     except Exception as error:  # a user's function may raise anything
-        raise InputError(f"build({argument}) failed: {reason(error)}{_hint(error, argument)}") from error
+        hint = f"; if build takes a tuple of widths, one for each hidden layer, give widths=({argument},)"
+        if not isinstance(argument, int):
+            hint = f"; if build takes one width for all layers, as PyG's models do, give an integer: widths={widths[0]}"
+        hint = hint if isinstance(error, TypeError) else ""
+        raise InputError(f"build({argument}) failed: {reason(error)}{hint}") from error
     if not isinstance(module, nn.Module):
         raise InputError(f"build({argument}) returned {type(module).__name__}, expected a torch.nn.Module")
     return module
 
 
-def _hint(error: Exception, argument: int | Widths) -> str:
-    """Return a hint if the error looks as if `build` expects an integer and gets a tuple, or the reverse."""
-    if not isinstance(error, TypeError):
-        return ""
-    if isinstance(argument, int):
-        return f"; if build takes a tuple of widths, one for each hidden layer, give widths=({argument},)"
-    return f"; if build takes one width for all layers, as PyG's models do, give an integer: widths={argument[0]}"
-
-
-def check_build(build: Any) -> None:
-    """Refuse a model in place of a function that builds it.
-
-    Raises:
-        InputError: ``build`` is a model, or cannot be called.
-    """
-    if isinstance(build, nn.Module) or not callable(build):
-        kind = type(build).__name__
-        raise InputError(
-            f"build is a {kind}{', a model' if isinstance(build, nn.Module) else ''}; expected a function that returns "
-            "the model at given widths, such as lambda widths: GCN(features, widths, classes)"
-        )
-
-
 def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator[Layout]:
     """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
 
-    There are several only if a dimension is a sum of several axes: the shapes do not show their order. For the
-    arguments see `gistgnn.layout.check.infer_layout`.
+    There are several only if a dimension is a sum of several axes: the shapes do not show their order.
 
     Raises:
         InputError: a dimension is not a sum of whole copies of axes, or no parameter depends on a width.
@@ -150,8 +122,7 @@ def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator
         yield Layout({name: tuple(order[growth] for growth in dims) for name, dims in growths.items()}, units)
 
 
-@dataclass(frozen=True)
-class _Growth:
+class _Growth(NamedTuple):
     """The parts of one dimension."""
 
     fixed: int
@@ -200,24 +171,18 @@ def _check_names(base: dict[str, tuple[int, ...]], others: list[dict[str, tuple[
 
 
 def _growth(name: str, size: int, doubled: int, per_axis: list[tuple[int, int]]) -> _Growth:
-    """Express a dimension's size as a sum of axes.
-
-    ``doubled`` is the size when all widths double, ``per_axis`` when the width of one axis doubles, and triples.
-    """
+    """Express a size as a sum of axes, from the sizes when all widths double, and when one doubles and triples."""
     steps = []
     for axis, (twice, thrice) in enumerate(per_axis):
         if thrice - twice != twice - size or twice < size:
             why = _PRODUCT if (twice, thrice) == (4 * size, 9 * size) else "it is not made of whole copies of the axis"
-            raise InputError(
-                f"parameter '{name}': a dimension of {size} grows to {twice} and {thrice} as width {axis} doubles and "
-                f"triples: {why}"
-            )
+            grows = f"grows to {twice} and {thrice} as width {axis} doubles and triples: {why}"
+            raise InputError(f"parameter '{name}': a dimension of {size} {grows}")
         steps.append(twice - size)
-    fixed = size - sum(steps)
-    if fixed < 0 or doubled != size + sum(steps):
+    if size < sum(steps) or doubled != size + sum(steps):
         why = f": {_PRODUCT}" if doubled == 4 * size else ""
         raise InputError(f"parameter '{name}': a dimension of {size} is not a sum of axes{why}")
-    return _Growth(fixed, tuple(steps))
+    return _Growth(size - sum(steps), tuple(steps))
 
 
 def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int, ...]:
@@ -225,9 +190,7 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
     for axis, width in enumerate(widths):
         slopes = [Fraction(g.steps[axis], width) for dims in growths.values() for g in dims if g.steps[axis]]
         if not slopes:
-            raise InputError(
-                f"no parameter of build(widths) depends on width {axis} ({width}): remove it from the widths"
-            )
+            raise InputError(f"no parameter of build(widths) depends on width {axis} ({width}): remove it from widths")
         units.append(math.lcm(*(slope.denominator for slope in slopes)))
     return tuple(units)
 
@@ -235,8 +198,7 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
     """List the possible orders of a dimension's segments, the most likely one first.
 
-    A single axis has one order. A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole
-    ([h1, h2, Ah1, Ah2]), with the axes in any order.
+    A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole ([h1, h2, Ah1, Ah2]), in any order.
     """
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:
@@ -255,11 +217,7 @@ def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> li
 
 
 def check_widths(widths: Any, input_axis: int | None) -> Widths:
-    """Return a user's ``widths`` as a tuple.
-
-    Raises:
-        InputError: ``widths`` are not integers >= 1, or ``input_axis`` is not the index of one of them.
-    """
+    """Return a user's ``widths`` as a tuple; raise InputError if they or ``input_axis`` are out of range."""
     entries = widths if isinstance(widths, (list, tuple)) else (widths,)
     try:
         axes = tuple(operator.index(w) for w in entries if not isinstance(w, bool))

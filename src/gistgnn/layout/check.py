@@ -8,10 +8,10 @@ instances of the model. A wrong layout, or a model that treats features by posit
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, candidate_layouts, check_build
+from gistgnn.layout.axes import Build, Layout, Widths, candidate_layouts
 from gistgnn.layout.instance import DRAWS, Instance, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
@@ -26,10 +26,12 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
         input_axis: the index of the width that is the number of input features (Table 1 partitions d_0), if any.
 
     Raises:
-        InputError: ``build`` is no function; its model cannot be called; or no layout passes the check. The message
-            names the parameter or the axis.
+        InputError: the model cannot be built or called, or no layout passes the check.
     """
-    check_build(build)
+    if isinstance(build, nn.Module) or not callable(build):
+        kind = f"{type(build).__name__}{', a model' if isinstance(build, nn.Module) else ''}"
+        expected = "expected a function that returns the model at given widths"
+        raise InputError(f"build is a {kind}; {expected}, such as lambda widths: GCN(features, widths, classes)")
     failure = ""
     instances: list[Instance] = []
     with torch_stream(0, "layout"):  # the user's random stream does not move
@@ -43,12 +45,6 @@ def infer_layout(build: Build, widths: Widths, *, shared: bool, input_axis: int 
     raise InputError(failure)
 
 
-def _permuted(tensor: Tensor, dims: Sequence[Dim], blocks: Sequence[Tensor], layout: Layout, sizes: Widths) -> Tensor:
-    for i, dim in enumerate(dims):
-        tensor = tensor.index_select(i, layout.positions(dim, blocks, sizes))
-    return tensor
-
-
 def _changes(instance: Instance, layout: Layout, axis: int, names: Sequence[str], with_input: bool) -> bool:
     """Tell whether permuting the axis in the named tensors (and the input) changes the output."""
     values = instance.values()
@@ -59,8 +55,11 @@ def _changes(instance: Instance, layout: Layout, axis: int, names: Sequence[str]
     swap[:2] = torch.tensor([1, 0])
     for order in (cycle, swap):  # together they generate all permutations
         blocks = [order if a == axis else torch.arange(n) for a, n in enumerate(instance.features)]
-        changed = {n: _permuted(values[n], layout.dims[n], blocks, layout, instance.features) for n in names}
-        out = instance.output(values | changed, x.index_select(1, order) if with_input else x)
+        changed = dict(values)
+        for name in names:
+            for i, dim in enumerate(layout.dims[name]):
+                changed[name] = changed[name].index_select(i, layout.positions(dim, blocks, instance.features))
+        out = instance.output(changed, x.index_select(1, order) if with_input else x)
         if not same(out, reference):
             return True
     return False

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,24 +119,20 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
                 why = why or reason(error)
             else:
                 return batch
-    why = why or "no parameter shows how many input features it takes"
     raise InputError(
         f"the model could not be called as forward(x, edge_index) or forward(x, adj), on a graph of {len(ring)} nodes: "
-        f"{why}"
+        f"{why or 'no parameter shows how many input features it takes'}"
     )
 
 
 def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
     """Yield what edge data the model may take, of which the kinds and the number of features are not known."""
-    takes = signature(module)
+    takes, kinds = signature(module), torch.arange(edges) % 2
     names = [name for name in takes.edge_data if name not in takes.ignored]
+    attributes, types = [torch.empty(0)], [kinds, torch.zeros_like(kinds)]
     if "edge_attr" in names:
         shapes = [(edges, size) for size in sizes] + [(edges,)]
-        attributes = [torch.rand(shape, dtype=torch.float64) for shape in shapes]
-        attributes += [torch.arange(edges) % 2, (torch.arange(edges) % 2).unsqueeze(1)]
-    else:
-        attributes = [torch.empty(0)]
-    types = [torch.arange(edges) % 2, torch.zeros(edges, dtype=torch.long)]
+        attributes = [torch.rand(shape, dtype=torch.float64) for shape in shapes] + [kinds, kinds[:, None]]
     for edge_attr, edge_type in itertools.product(attributes, types if "edge_type" in names else types[:1]):
         weight = torch.rand(edges, dtype=torch.float64) + 0.5
         values = {"edge_weight": weight, "edge_attr": edge_attr, "edge_type": edge_type}
@@ -144,14 +141,10 @@ def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[
         yield {}
 
 
-@contextlib.contextmanager
-def _eager(module: nn.Module) -> Iterator[None]:
+def _eager(module: nn.Module) -> contextlib.AbstractContextManager[Any]:
     """Run a module out of torch.compile as it is written: compiling tiny instances would take minutes."""
-    if hasattr(module, "_orig_mod"):
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    else:
-        yield
+    compiled = hasattr(module, "_orig_mod")
+    return torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
 
 
 def _fixed_sizes(layout: Layout) -> list[int]:

@@ -14,8 +14,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
-from gistgnn.layout.axes import Build, Dim, Layout, Widths, construct
+from gistgnn.errors import InputError, users_code
+from gistgnn.layout.axes import Build, Layout, Widths, construct
 from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
@@ -30,27 +30,22 @@ def find_readout(
 ) -> frozenset[str]:
     """Return the names of the parameters that sum over a split axis into something that is not split.
 
-    Let Θ be m copies of a narrow model side by side, with zeros between them. With these parameters divided by m, the
-    full model has the narrow model's output. They have one dimension along split axes. A model that takes split
-    features and others in the same dimension of a weight has no readout: the others must not be divided.
+    They have one dimension along split axes. A model that takes split features and others in the same dimension of a
+    weight has no readout: the others must not be divided.
 
     Args:
-        build: takes the widths (with ``shared``, one width) and returns the model.
-        widths: the full widths.
+        build, widths, shared, input_axis: see `gistgnn.layout.check.infer_layout`.
         layout: how the model's tensors lie along its axes.
-        shared: all layers share one axis, and ``build`` takes a single width.
         split: the indices of the axes that are split into blocks.
-        input_axis: the index of the width that is the number of input features, if any. Where it is split, every copy
-            has input features of its own.
 
     Raises:
         InputError: no choice of parameters makes the copies side by side equal to one of them.
     """
     with torch_stream(0, "readout"):  # the user's random stream does not move
         pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
-        candidates = [name for name, _ in pairs[0].narrow.module.named_parameters() if _along(layout, name, split) == 1]
-        summing = [name for name in candidates if all(pair.is_sum(name) for pair in pairs)]
-        usual = [name for name in summing if _is_usual(layout.dims[name], split)]
+        along = {name: _along(layout, name, split) for name, _ in pairs[0].narrow.module.named_parameters()}
+        summing = [name for name in along if len(along[name]) == 1 and all(pair.is_sum(name) for pair in pairs)]
+        usual = [name for name in summing if along[name] == [len(layout.dims[name]) - 1] != [0]]  # torch's [out, in]
         for chosen in itertools.islice(_choices(summing, usual), MOST_TRIED):
             if all(pair.is_mean(chosen) for pair in pairs):
                 return chosen
@@ -66,7 +61,7 @@ def cross_tensors(layout: Layout, split: Collection[int]) -> frozenset[str]:
 
     They hold the weights between two split layers. Their entries between two blocks belong to no sub-GCN.
     """
-    return frozenset(name for name in layout.dims if _along(layout, name, split) >= 2)
+    return frozenset(name for name in layout.dims if len(_along(layout, name, split)) >= 2)
 
 
 @dataclass(frozen=True)
@@ -125,25 +120,14 @@ def _pair(
     module = construct(build, layout.widths(features), shared=shared).cpu().double().eval()
     check_sizes(module, layout, features)
     pair = _Pair(narrow, Instance(module, narrow.batch, features, input_axis), layout, split)
-    try:
+    with users_code(f"the model cannot be tried at widths {layout.widths(features)}"):
         pair.full.output(pair.copies, pair.x)
-    except Exception as error:  # a user's model may raise anything
-        raise InputError(f"the model cannot be tried at widths {layout.widths(features)}: {reason(error)}") from error
     return pair
 
 
-def _along(layout: Layout, name: str, split: Collection[int]) -> int:
-    """Count the dimensions of a tensor that lie along split axes."""
-    return sum(_is_along(dim, split) for dim in layout.dims[name])
-
-
-def _is_along(dim: Dim, split: Collection[int]) -> bool:
-    return any(segment.axis in split for segment in dim)
-
-
-def _is_usual(dims: Sequence[Dim], split: Collection[int]) -> bool:
-    """Tell whether a tensor looks like a torch weight [out, in] that sums over a split axis."""
-    return len(dims) >= 2 and _is_along(dims[-1], split)
+def _along(layout: Layout, name: str, split: Collection[int]) -> list[int]:
+    """Return the dimensions of a tensor that lie along split axes."""
+    return [i for i, dim in enumerate(layout.dims[name]) if any(segment.axis in split for segment in dim)]
 
 
 def _choices(summing: Sequence[str], usual: Collection[str]) -> Iterator[frozenset[str]]:

@@ -14,9 +14,9 @@ from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Ver
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
 from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
 from gistgnn.theory.example_problems import in_basis_of_rows, is_built_in
+from gistgnn.theory.lemmas import expected_initial_error
 from gistgnn.theory.measure_training import measure_convergence
 from gistgnn.theory.prediction import rounds_to
-from gistgnn.theory.round_lemmas import expected_initial_error
 
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 COLUMNS = (

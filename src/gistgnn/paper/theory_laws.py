@@ -11,6 +11,7 @@ from typing import Any
 from gistgnn.paper.experiment import Curve, CurveChart, Verdict
 from gistgnn.theory import LeadingOrder, Problem, recommended_step
 from gistgnn.theory.leading_order import limit_error
+from gistgnn.theory.lemmas import limit_error_term
 from gistgnn.theory.measure_training import (
     exponent,
     mean_of_second_half,
@@ -19,7 +20,6 @@ from gistgnn.theory.measure_training import (
     measure_kernel_distance,
     measure_remaining_error,
 )
-from gistgnn.theory.round_lemmas import limit_error_term
 
 KERNEL_WIDTHS, KERNEL_SPLITS = (64, 256, 1024, 4096), (1, 2, 4)  # d_1 and m of the kernels
 REMAINING = ((2, 1), (2, 4), (4, 1))  # m and ζ of the remaining error; the verdict on d_1 is about the first

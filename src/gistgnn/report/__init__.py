@@ -1,7 +1,7 @@
 """Reports: report.html of a run, a comparison or a reproduction, from its JSON record.
 
-A report is one file without scripts, and it loads nothing. `run_page`, `comparison_page` and `experiment_page` return
-its HTML. They import matplotlib, which is slow: import them where a report is written.
+A report is one file without scripts, and it loads nothing. The modules that return its HTML import matplotlib, which is
+slow: import them where a report is written.
 """
 
 from pathlib import Path

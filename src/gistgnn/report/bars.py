@@ -23,13 +23,9 @@ class Bar:
 
 def share_bars(parts: Mapping[str, float], total: float, text: Callable[[float], str], colour: int) -> list[Bar]:
     """Return a bar for every part above 0, with its value and its share of a total."""
-    bars = []
-    for label, value in parts.items():
-        if value > 0:
-            share = value / total if total else 0.0
-            rounded = f"< 1{NBSP}%" if share < 0.005 else percent(share, 0)
-            bars.append(Bar(label, f"{text(value)} · {rounded}", share, colour))
-    return bars
+    shares = {label: value / (total or 1) for label, value in parts.items() if value > 0}
+    rounded = {label: f"< 1{NBSP}%" if share < 0.005 else percent(share, 0) for label, share in shares.items()}
+    return [Bar(label, f"{text(parts[label])} · {rounded[label]}", share, colour) for label, share in shares.items()]
 
 
 def coverage_summary(coverage: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,11 +70,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes.
-
-    `mark` is the position of a dotted vertical line, `mark_label` its name in the legend of a PNG. The vertical axis
-    begins at `floor`; None: at the lowest number.
-    """
+    """Lines over common axes; a dotted vertical line at `mark`; the vertical axis begins at `floor`, if it is given."""
 
     title: str
     xlabel: str
@@ -83,7 +79,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     mark: float | None = None
-    mark_label: str | None = None
+    mark_label: str | None = None  # in the legend of a PNG
     floor: float | None = None
 
     @property
@@ -92,7 +88,7 @@ class Chart:
         return f"{self.title}: {self.ylabel} against {self.xlabel}, {', '.join(line.label for line in self.series)}"
 
     def svg(self, key: str) -> Markup:
-        """Draw the chart for a page, in which no other chart has this key; the ids in the drawing follow from it."""
+        """Draw the chart for a page; the ids in the drawing follow from the key."""
         with matplotlib.rc_context(_SVG_STYLE | {"svg.hashsalt": key}):
             figure = Figure(figsize=(5, 3))  # constrained layout would draw twice
             axes = figure.subplots(gridspec_kw={"left": 0.16, "right": 0.96, "bottom": 0.17, "top": 0.96})

@@ -60,15 +60,14 @@ def _described(rows: Sequence[RowRecord]) -> list[RowRecord]:
     models = ((row["method"] == "ensemble" and _m(row), row.get("detail", "")) for row in rows)
     times = (finite_values(row.get("inference_seconds") or []) for row in rows)
     pooled = pooled_inference(list(zip(models, times, strict=True)))
-    return [{**_with_means(row), "inference": inference} for row, inference in zip(rows, pooled, strict=True)]
-
-
-def _with_means(row: RowRecord) -> RowRecord:
-    means = {"mean": "score", "training": "seconds", "memory": "peak_memory_bytes"}
-    known = {name: finite_values(row.get(key) or []) for name, key in means.items()}
-    percent = f"{mean_sd(row['score'])}{NBSP}%"
-    averages = {name: statistics.mean(values) if values else None for name, values in known.items()}
-    return {"speedup": None, **row, "name": _name(row), "percent": percent, **averages}
+    described = []
+    for row, inference in zip(rows, pooled, strict=True):
+        own = {"speedup": None, **row, "name": _name(row), "percent": f"{mean_sd(row['score'])}{NBSP}%"}
+        for name, key in (("mean", "score"), ("training", "seconds"), ("memory", "peak_memory_bytes")):
+            values = finite_values(row.get(key) or [])
+            own[name] = statistics.mean(values) if values else None
+        described.append({**own, "inference": inference})
+    return described
 
 
 def _cells(row: RowRecord, baseline: RowRecord | None) -> list[str]:
@@ -96,7 +95,7 @@ def _name(row: RowRecord) -> str:
 
 
 def _is_costly(row: RowRecord, baseline: RowRecord | None) -> bool:
-    """Return whether the speed-up of a row costs more than `COSTLY` points of the score."""
+    """Whether the speed-up of a row costs more than `COSTLY` points of the score."""
     if baseline is None or row["mean"] is None or baseline["mean"] is None:
         return False
     return bool(row["mean"] < baseline["mean"] - COSTLY)

@@ -15,10 +15,12 @@ METHODS = {
     "ensemble": "ensemble",
 }
 ONE_DEVICE = "one device"
-SCORES = {"accuracy": "accuracy", "f1_micro": "micro F1", "f1_macro": "macro F1", "f1_parts": "mean F1 of parts"}
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
 SHARES = {
-    **SCORES,
+    "accuracy": "accuracy",
+    "f1_micro": "micro F1",
+    "f1_macro": "macro F1",
+    "f1_parts": "mean F1 of parts",
     "balanced_accuracy": "balanced accuracy",
     "roc_auc": "ROC AUC",
     "average_precision": "average precision",
@@ -27,14 +29,10 @@ NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square 
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
 
 
-def model_name(name: str) -> str:
-    """Return how a model is written: "GraphSAGE" for "graphsage"; the user's own is called as its function."""
-    return _MODELS.get(name, name.rpartition(":")[2])
-
-
 def model_title(config: dict[str, Any]) -> str:
     """Return a model with the widths of its hidden layers, such as "GraphSAGE 256-256", from a run's configuration."""
-    return f"{model_name(config['model']['name'])} {'-'.join(map(str, config['model']['hidden']))}"
+    name = config["model"]["name"]  # the user's own is called as its function
+    return f"{_MODELS.get(name, name.rpartition(':')[2])} {'-'.join(map(str, config['model']['hidden']))}"
 
 
 def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
@@ -65,12 +63,9 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
 
 
 def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[float | None]:
-    """Return the inference time of every row, in seconds: the median over all rows with the same model; None: no time.
+    """Return the median inference time in seconds over all rows with the same model; None for a row without times.
 
     Such rows differ in how the model was trained, so their times differ by the noise of the machine alone.
-
-    Args:
-        rows: for each, what its model is known by, and measured times.
     """
     pools: dict[Hashable, list[float]] = {}
     for model, seconds in rows:

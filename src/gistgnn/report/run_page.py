@@ -64,7 +64,7 @@ def plot_curves(record: dict[str, Any], path: Path) -> None:
 
 
 def curves(record: dict[str, Any]) -> Figure:
-    """Draw loss and scores against epochs, from the content of result.json."""
+    """Return the figure of `plot_curves`."""
     loss, score, *_ = _charts(record)
     best = next((entry for entry in record["history"] if entry["round"] == record["best_round"]), None)
     if best and best["test"] is not None:
@@ -76,11 +76,11 @@ def curves(record: dict[str, Any]) -> Figure:
 
 def _all_scores(record: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return columns and rows of the scores of the best and of the last round."""
-    every = [scores.get("test") for scores in (record, record.get("last") or {})]
-    keys = names.score_keys(scores for scores in every if scores)
+    every = {"best": record, "last": record.get("last") or {}}
+    keys = names.score_keys(scores["test"] for scores in every.values() if scores.get("test"))
     cells = [
         [f"{split}, {when} round", *(names.score_text(record, key, scores[split][key]) for key in keys)]
-        for when, scores in (("best", record), ("last", record.get("last") or {}))
+        for when, scores in every.items()
         for split in ("test", "validation")
         if scores.get(split)
     ]
@@ -108,12 +108,9 @@ def _charts(record: dict[str, Any]) -> list[Chart]:
     for by, xlabel, x in _across(record):
         mark = None if kept is None or ensemble else x[kept]
         lines = [Series(split, x, values, i, i) for i, (split, values) in enumerate(splits.items())]
-        charts += [
-            Chart(f"Loss by {by}", xlabel, "loss", [Series("training loss", x, loss, colour=7)], mark=mark),
-            Chart(
-                f"{score[:1].upper()}{score[1:]} by {by}", xlabel, f"{score} (%)" if share else score, lines, mark=mark
-            ),
-        ]
+        title, ylabel = f"{score[:1].upper()}{score[1:]} by {by}", f"{score} (%)" if share else score
+        charts.append(Chart(f"Loss by {by}", xlabel, "loss", [Series("training loss", x, loss, colour=7)], mark=mark))
+        charts.append(Chart(title, xlabel, ylabel, lines, mark=mark))
     return charts
 
 
@@ -122,14 +119,13 @@ def _across(record: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
     history, sent = record["history"], _sent(record)
     seconds = [entry["train_seconds"] for entry in history]
     unit, unit_name = time_unit(max(seconds, default=0.0))
+    scale, scale_name = size_unit(max(sent, default=0.0))
     across = [
         ("epoch", "epoch", [entry["epoch"] for entry in history]),
         ("time", f"{unit_name} of training", [value / unit for value in seconds]),
+        ("bytes", f"{scale_name} sent by a worker", [value / scale for value in sent]),
     ]
-    if any(sent):
-        scale, scale_name = size_unit(max(sent))
-        across.append(("bytes", f"{scale_name} sent by a worker", [value / scale for value in sent]))
-    return across
+    return across if any(sent) else across[:2]
 
 
 def _costs(record: dict[str, Any]) -> list[tuple[str, list[Bar]]]:

@@ -30,9 +30,7 @@ class Fused:
     Without dropout it gives the Θ of the in-turn runner up to rounding; with dropout, one that is equal in
     distribution. It holds the activations of all sub-GCNs at once, as much memory as those of the full model.
 
-    The sub-GCNs train in turn, and a warning says why, if they have independent batches, if the input features are
-    partitioned, or if `torch.func.vmap` cannot run the modules or gives another result. The first batch of the first
-    round shows whether it does.
+    The first round shows whether this works. Otherwise the sub-GCNs train in turn, and a warning says why.
 
     Attributes:
         together: whether the sub-GCNs are fused; None before the first round.
@@ -72,28 +70,19 @@ class Fused:
 
 
 class Group:
-    """Sub-GCNs of one round that have equal widths, with one optimiser for all of them.
-
-    Args:
-        round_: the round.
-        places: their places in `Round.subs`.
-        training: optimiser, clipping, precision.
-
-    Attributes:
-        members: the numbers of the sub-GCNs.
-    """
+    """Sub-GCNs of equal widths, at some places in `Round.subs`, with one optimiser for all of them."""
 
     def __init__(self, round_: Round, places: list[int], training: Training) -> None:
         self.members, self._training = [round_.members[k] for k in places], training
         subs = [round_.subs[k] for k in places]
         self._stack = Stack(subs)
         self._optimizer = training.make_optimizer(self._stack.parameters.values())
-        self._singles: list[Optimizer] = []
+        self._carried: Optimizer | None = None
         if keeps_moments(round_, training):
-            for i, sub in zip(self.members, subs, strict=True):
-                self._singles.append(training.make_optimizer(sub.parameters()))
-                round_.carry(i, self._singles[-1])
-            self._stack.take_states(self._optimizer, self._singles)
+            self._carried = training.make_optimizer([p for sub in subs for p in sub.parameters()])
+            for i in self.members:
+                round_.carry(i, self._carried)
+            self._stack.take_states(self._optimizer, self._carried)
 
     def step(self, batch: Batch, rate: float) -> Tensor:
         """Take one step of every member on the batch; return their losses, [members]."""
@@ -109,8 +98,8 @@ class Group:
     def finish(self) -> None:
         """Copy the trained parameters, and the carried moments, back into the sub-GCNs and their optimisers."""
         self._stack.write_back()
-        if self._singles:
-            self._stack.give_states(self._optimizer, self._singles)
+        if self._carried:
+            self._stack.give_states(self._optimizer, self._carried)
 
 
 def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
@@ -133,7 +122,10 @@ def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Traini
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may have state
-            try_step(subs, batch, training)
+            for members in by_shape(subs):
+                with training.autocast(device):
+                    logits = Stack([subs[i] for i in members]).logits(batch)
+                logits.float().square().mean().backward()
             return _differs(subs, batch) or _optimizer_differs(subs, training)
     except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
@@ -174,11 +166,3 @@ def _optimizer_differs(subs: Sequence[nn.Module], training: Training) -> str | N
             if not torch.allclose(stacked, single, rtol=1e-4, atol=1e-6):
                 return f"the optimizer {name_of(training.optimizer)} takes another step where parameters are stacked"
     return None
-
-
-def try_step(subs: Sequence[nn.Module], batch: Batch, training: Training) -> None:
-    """Run one forward and one backward pass in training mode; raise their errors."""
-    for members in by_shape(subs):
-        with training.autocast(batch.x.device):
-            logits = Stack([subs[i] for i in members]).logits(batch)
-        logits.float().square().mean().backward()

@@ -14,10 +14,9 @@ class Runner(Protocol):
     """Trains the sub-GCNs of a round."""
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
-        """Train the sub-GCNs of a round for a stretch of steps, and return the mean loss of each.
+        """Train the sub-GCNs of a round, and return the mean loss of each that took a step.
 
-        A batch without training nodes makes no step; a sub-GCN without a step has no loss. After a loss that is not
-        finite, the runner may skip the rest of the round.
+        A batch without training nodes makes no step. A loss that is not finite may end the round.
 
         Args:
             round_: the sub-GCNs.

@@ -49,10 +49,10 @@ class Stack:
         for g in gradients:
             g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
 
-    def take_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
-        """Stack the states of the single modules' optimisers into the optimiser of the stack."""
+    def take_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
+        """Stack the states that an optimiser has of the modules into the optimiser of the stack."""
         for name, stacked in self.parameters.items():
-            states = [single.state[sub.get_parameter(name)] for sub, single in zip(self.subs, singles, strict=True)]
+            states = [carried.state[sub.get_parameter(name)] for sub in self.subs]
             for key, first in states[0].items():
                 # All modules have taken the same steps, so one count serves all.
                 together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
@@ -67,11 +67,9 @@ class Stack:
                 for name, stacked in self.buffers.items():
                     sub.get_buffer(name).copy_(stacked[i])
 
-    def give_states(self, optimizer: Optimizer, singles: Sequence[Optimizer]) -> None:
-        """Copy the state of the stack's optimiser into the optimisers of the single modules."""
+    def give_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
+        """Copy the state of the stack's optimiser into that of the modules."""
         for name, stacked in self.parameters.items():
             for key, value in optimizer.state.get(stacked, {}).items():
-                if not isinstance(value, Tensor):
-                    continue
-                for i, (sub, single) in enumerate(zip(self.subs, singles, strict=True)):
-                    single.state[sub.get_parameter(name)][key] = value[i] if value.dim() else value
+                for i, sub in enumerate(self.subs if isinstance(value, Tensor) else ()):
+                    carried.state[sub.get_parameter(name)][key] = value[i] if value.dim() else value

@@ -2,12 +2,12 @@
 
 docs/theory.md has the proof. With α = ‖Ā‖, χ = ‖X̂‖ and μ = max_i Σ_i' |<x̂_i, x̂_i'>|:
 
-- If no neuron has moved further than R, then ‖Ĝ − G^∞‖ <= α²μ (3s + 2 √(2/π) R / m) for all steps of all rounds, except
+- If no neuron has moved further than R, then ‖Ĝ − G^∞‖ <= α²μ (3s + 2 √(2/π) R / m) in all steps of all rounds, except
   with probability mT(n² + 2n) exp(−2 d_1 s²) over Θ_0 and the masks.
 - If ρ <= λ_0/2, no neuron moves further than (2αχ / λ_0√d_1) (E_0 + T (1 − (1 − ηλ_0)^ζ) D), where E_0 bounds
   ‖y − ŷ(0)‖ and D bounds all ‖ŷ(t) − ŷ^(j)(t, 0)‖.
 
-Both hold together, by induction over the steps, if d_1 is so large that the second is at most the R of the first.
+By induction over the steps both hold if d_1 is so large that the second is at most the R of the first.
 """
 
 import math
@@ -17,11 +17,9 @@ from functools import cached_property
 import torch
 
 from gistgnn.errors import InputError
-from gistgnn.theory.argument_checks import check_fraction, check_lambda_0, check_size, least_width
+from gistgnn.theory.argument_checks import check_fraction, check_lambda_0, check_sizes, least_width
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue, output_covariance
 from gistgnn.theory.problem import Problem
-
-_FURTHEST = 2**120  # a width beyond this is not looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +46,7 @@ class GuaranteedWidth:
     delta: float
 
     def __post_init__(self) -> None:
-        for name in ("sub_gcns", "local_steps", "rounds"):
-            check_size(name, getattr(self, name))
+        check_sizes(sub_gcns=self.sub_gcns, local_steps=self.local_steps, rounds=self.rounds)
         check_lambda_0(self.lambda_0)
         check_fraction("delta", self.delta)
         most = 1.0 / greatest_eigenvalue(self.problem, self.sub_gcns)
@@ -80,10 +77,8 @@ class GuaranteedWidth:
     def deviation_bound(self, d_1: int) -> float:
         """Return D, the bound on ‖ŷ(t) − ŷ^(j)(t, 0)‖ of all rounds and sub-GCNs while no neuron moves beyond R."""
         m = self.sub_gcns
-        if m == 1:
-            return 0.0
         tail = math.sqrt(math.log(4.0 * m * self.rounds / self.delta) / 2.0)
-        return self._hidden_bound(d_1) * (math.sqrt(m - 1) / m + tail)
+        return 0.0 if m == 1 else self._hidden_bound(d_1) * (math.sqrt(m - 1) / m + tail)
 
     def movement_bound(self, d_1: int) -> float:
         """Return how far a neuron moves at most in T rounds while ρ <= λ_0/2."""
@@ -100,11 +95,9 @@ class GuaranteedWidth:
         """The least width that `guarantees`.
 
         Raises:
-            InputError: it is beyond all reason.
+            InputError: it is beyond 2^120.
         """
-        if (found := least_width(self.guarantees, _FURTHEST)) is None:
-            raise InputError(f"no width below {_FURTHEST:.0e} keeps ρ <= λ_0/2: give fewer rounds or a larger λ_0")
-        return found
+        return least_width(self.guarantees)
 
     @cached_property
     def _a_norm(self) -> float:

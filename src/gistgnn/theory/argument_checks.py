@@ -1,4 +1,4 @@
-"""Checks of the numbers that a caller passes to the theory: λ_0, η, γ, δ and the sizes."""
+"""Checks of the numbers that a caller passes to the theory, and the search for a width."""
 
 import math
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from gistgnn.theory.kernel import greatest_eigenvalue
 from gistgnn.theory.problem import Problem
 
 LARGEST = 10**12  # of m, ζ, T and d_1
+_FURTHEST = 2**120  # a width beyond this is not looked for
 
 
 def check_lambda_0(lambda_0: float) -> float:
@@ -33,34 +34,34 @@ def check_fraction(name: str, value: float) -> float:
     return value
 
 
-def check_size(name: str, value: int) -> None:
-    """Raise InputError if m, ζ, T or d_1 is out of range."""
-    if not 1 <= value <= LARGEST:
-        raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
-
-
-def least_width(enough: Callable[[int], bool], most: float = math.inf) -> int | None:
-    """Return the least width that is enough, where all wider ones are, too; None: it is more than `most`."""
-    low, high = 0, 1
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > most:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+def check_sizes(**sizes: int) -> None:
+    """Raise InputError if m, ζ or T is out of range."""
+    for name, value in sizes.items():
+        if not 1 <= value <= LARGEST:
+            raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
 
 
 def check_settings(
     sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
 ) -> None:
     """Raise InputError if a number is out of range for every graph."""
-    for name, value in (("sub_gcns", sub_gcns), ("local_steps", local_steps), ("rounds", rounds)):
-        check_size(name, value)
+    check_sizes(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
     if not sub_gcns <= width <= LARGEST:
         raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
     if step_size is not None and not 0 < step_size < math.inf:
         raise InputError(f"step_size is {step_size:g}, expected a number above 0")
     check_fraction("gamma", gamma)
     check_fraction("delta", delta)
+
+
+def least_width(enough: Callable[[int], bool]) -> int:
+    """Return the least width that is enough, by bisection; raise InputError if it is beyond 2^120."""
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > _FURTHEST:
+            raise InputError(f"no width below {_FURTHEST:.0e} is enough: give fewer rounds or a larger λ_0")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -32,15 +32,11 @@ class Check:
 
 
 def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
-    """Check every assumption of the theorem on a graph.
+    """Check every assumption of the theorem on a graph: the last, λ_0 > 0, follows from the others.
 
     Args:
         graph: a problem, or a graph, whose classes become targets as in `Problem.from_graph`.
         sub_gcns: m; λ_0 is proportional to 1/m.
-
-    Returns:
-        The checks of λ_min(Ā), degree balance, bounded inputs, bounded rows of X̂, no parallel rows, bounded targets,
-        and λ_0 > 0. The last one follows from the others.
 
     Raises:
         InputError: see `Problem.from_graph`.
@@ -59,8 +55,7 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
 def degree_balance(degrees: Tensor) -> tuple[float, int]:
     """Return the least ε, and its integer p >= 1, with (1 − ε)² p <= D_ii <= (1 + ε)² p for all i (balanced_degree).
 
-    For a given p the least ε is max(1 − √(D_min / p), √(D_max / p) − 1). One grows with p and the other falls, so the
-    best integer is beside the real p that makes them equal: √p = (√D_min + √D_max) / 2. An isolated node gives ε = 1.
+    The best p is beside the real one that makes both sides tight: √p = (√D_min + √D_max) / 2.
     """
     low, high = math.sqrt(float(degrees.min())), math.sqrt(float(degrees.max()))
     best = ((low + high) / 2.0) ** 2

@@ -1,17 +1,13 @@
 """The bound of the theorem (appendix C.3, C.5), and one of the same form that is proved (ours).
 
-The theorem is neither proved nor refuted, in any form. The proof of Lemma error_term_bound uses E_a[Δ] = 0, but the
-trained weights in Δ depend on a. At large d_1 the lemma fails for every y, as soon as the error is small. The proved
-bound does not take the theorem's place: it is a posteriori, because ρ is measured in the run. Let Ĝ be the kernel
-of a local step (`secant_kernel`), ‖Ĝ − G^∞‖ <= ρ < λ_0 in all steps of all sub-GCNs, and η <= 1/λ_max(G^∞). With
-q = 1 − ηλ_0, c = (q + ηρ)^ζ and κ = c − q^ζ,
+The theorem is neither proved nor refuted: Lemma error_term_bound, on which its proof rests, fails (docs/theory.md). The
+proved bound is a posteriori, because ρ is measured in the run. Let Ĝ be the kernel of a local step (`secant_kernel`),
+‖Ĝ − G^∞‖ <= ρ < λ_0 in all steps of all sub-GCNs, and η <= 1/λ_max(G^∞). With q = 1 − ηλ_0, c = (q + ηρ)^ζ and
+κ = c − q^ζ,
 
     ‖y − ŷ(t+1)‖ <= c ‖y − ŷ(t)‖ + κ V_t,    V_t² = (1/m) Σ_j ‖ŷ(t) − ŷ^(j)(t, 0)‖².
 
-While Θ is near Θ_0, E V_t² (`expected_deviation`) is about constant, and ρ falls as d_1^-1/2 at a fixed t. So the
-squared neighbourhood (κV / (1 − c))² falls as 1/d_1; it is zero for one sub-GCN. In complete:6 with m = 2, ρ exceeds
-λ_0 after 0.06 to 0.07 d_1 rounds, and the bound says nothing from then on. `a_priori` has a width that keeps
-ρ <= λ_0/2 for T rounds. See docs/theory.md.
+The squared neighbourhood (κV / (1 − c))² falls as 1/d_1 at a fixed t; it is zero for one sub-GCN.
 """
 
 import math
@@ -70,7 +66,7 @@ class Bound:
 
     @property
     def alpha(self) -> float:
-        """α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ), computed without the cancellation that small steps would cause."""
+        """α = (1 − γ)(1 − (1 − ηλ_0/2)^ζ), without cancellation for small steps."""
         return (1.0 - self.gamma) * -math.expm1(self.local_steps * math.log1p(-self.step_size * self.lambda_0 / 2.0))
 
     @property
@@ -82,8 +78,7 @@ class Bound:
     def round_error(self) -> float:
         """The error that every round adds (Lemma error_term_bound): 16 η (m−1)² ζ ‖Ā²‖²_{1,1} n d / (γ λ_0 m² d_1).
 
-        Printed: 64 η (m−1)² ζ ‖Ā²‖_{1,1} n d / (γ m² d_1). Its proof has ‖Ā‖²_{1,1} and loses 1/λ_0 where it splits
-        α^(j)_{t,k} into two factors. ab <= a² + b²/4 makes 16 of the 64.
+        Printed: 64 η (m−1)² ζ ‖Ā²‖_{1,1} n d / (γ m² d_1).
         """
         n, d, mass, m = self.problem.n, self.problem.d, self.problem.mass, self.sub_gcns
         common = self.step_size * (m - 1) ** 2 * self.local_steps * n * d / (self.gamma * m**2 * self.d_1)
@@ -91,11 +86,7 @@ class Bound:
 
     @property
     def neighbourhood(self) -> float:
-        """The limit of the bound as t → ∞, the geometric sum of the errors of all rounds: `round_error` / α.
-
-        It hardly depends on ζ, because α is proportional to ηζ while ηζλ_0 is small. The O() of the theorem keeps the
-        factor ζ by using α >= ηλ_0 (1 − γ) / 2, and leaves out 1 / (λ_0 (1 − γ)).
-        """
+        """The limit of the bound as t → ∞, the geometric sum of the errors of all rounds: `round_error` / α."""
         return self.round_error / self.alpha
 
     def at(self, t: int, initial: float) -> float:
@@ -106,11 +97,8 @@ class Bound:
     def width(self, rounds: int, delta: float, initial: float) -> int:
         """Return the width d_1 that the proof needs: hypothesis (1) at t = 0, with R = λ_0 / (192 n) (printed: 96).
 
-        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. The paper checks it with B in place of T B, and
-        then solves for d_1 with T B. Three factors are corrected. The first term has ‖Ā‖ = 2. The second part of B has
-        2 · 2, for ‖Ā‖ and for `deviation_bound`. The first part of B is the root of the error that a round adds; it has
-        the factor of the first term, so that it falls as 1 / d_1. initial is E‖y − ŷ(0)‖², and delta the probability δ
-        that the bound fails.
+        The hypothesis is (4Tηζ / δα) √(n / d_1) E‖y − ŷ(0)‖ + T B <= R. initial is E‖y − ŷ(0)‖², and delta the
+        probability δ that the bound fails.
 
         Raises:
             InputError: δ is not in (0, 1), or so small that the width does not fit in a float64.
@@ -136,8 +124,7 @@ class ProvedBound:
 
     Args:
         lambda_0: λ_min(G^∞).
-        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, which `kernel_drift` measures, or a bound on it from
-            `GuaranteedWidth`.
+        rho: ρ, the largest ‖Ĝ − G^∞‖ of the run's steps, by `kernel_drift`, or a bound on it by `GuaranteedWidth`.
         step_size: η, at most 1/λ_max(G^∞).
         local_steps: ζ.
 

@@ -14,13 +14,10 @@ from gistgnn.theory.problem import MOST_NODES, Problem, aggregation
 
 
 def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (1, 2)) -> Problem:
-    """Return a ring of n nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1.
+    """Return a ring of n >= 3 nodes, with d (None: n) random inputs of norm 1/2 and random targets of ±1.
 
-    Each node is a neighbour of the nodes at the distances `jumps` along the ring. Jumps of 1 and 2 make triangles, so
-    that the graph is not bipartite. All degrees are equal, and no row of X̂ is longer than 1.
-
-    Raises:
-        InputError: n is below 3, where a ring has loops or double edges.
+    Each node is a neighbour of the nodes at the distances `jumps`. Jumps of 1 and 2 make triangles, so that the graph
+    is not bipartite. All degrees are equal, and no row of X̂ is longer than 1.
     """
     if n < 3:
         raise InputError(f"n is {n}, expected at least 3 nodes in a ring")
@@ -33,10 +30,7 @@ def ring(n: int, d: int | None = None, seed: int = 0, jumps: tuple[int, ...] = (
 
 
 def complete(n: int, seed: int = 0) -> Problem:
-    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal.
-
-    H^∞ is a multiple of I. λ_0 is large: (1 − 1/(n − 1))² / 4 times λ_max(G^∞). The targets are random, ±1.
-    """
+    """Return the complete graph of n >= 3 nodes, with inputs that make the rows of X̂ orthogonal, and targets of ±1."""
     y = ring(n, 1, seed).y
     edges = (~torch.eye(n, dtype=torch.bool, device="cpu")).nonzero().T
     x = torch.linalg.inv(aggregation(edges, n))
@@ -69,8 +63,7 @@ def load_problem(
         scaled: whether to scale X as `scale_inputs` does.
 
     Raises:
-        InputError: the name is unknown, the number of nodes is out of range, or `Problem.from_graph` or `scale_inputs`
-            refuses the graph.
+        InputError: the name is unknown, or the graph cannot be used.
     """
     if is_built_in(name):
         if nodes is not None:
@@ -132,8 +125,7 @@ def scale_inputs(problem: Problem) -> Problem:
 def in_basis_of_rows(problem: Problem) -> Problem:
     """Return the problem with X in an orthonormal basis of its rows, [n, n], if it has more features than nodes.
 
-    The analysis depends on X through XX' alone, which stays. Gradients of Θ lie in the span of the rows, and a Gaussian
-    Θ_0 is Gaussian in every orthonormal basis. So training has the same distribution, at n/d of the cost.
+    The analysis depends on X through XX' alone, which stays, and training has the same distribution at n/d of the cost.
     """
     if problem.d <= problem.n:
         return problem

@@ -44,15 +44,6 @@ def gram(x_hat: Tensor, theta: Tensor, d_1: int) -> Tensor:
     return x_hat @ x_hat.T * (active @ active.T) / d_1
 
 
-def expected_gram_deviation(x_hat: Tensor, m: int, d_1: int) -> float:
-    """Return E‖H^(j)(t, 0, 0) − H^∞‖_F² = (1/d_1) Σ_ij <x̂_i, x̂_j>² q_ij (1 − q_ij) over Θ_0 and the masks, exactly.
-
-    q_ij = (π − ∠(x̂_i, x̂_j)) / (2π m) is the probability that a neuron counts in entry ij.
-    """
-    q = (math.pi - angles(x_hat)) / (2.0 * math.pi * m)
-    return float(((x_hat @ x_hat.T) ** 2 * q * (1.0 - q)).sum() / d_1)
-
-
 def output_gram(x_hat: Tensor) -> Tensor:
     """Return K_ij = E[σ(<x̂_i, θ>) σ(<x̂_j, θ>)] for θ ~ N(0, I), [n, n]: the second moments of a hidden neuron.
 

@@ -34,10 +34,9 @@ def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
 def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> Tensor:
     """Return the kernel Ĝ of a step of gradient descent: ŷ(k+1) − ŷ(k) = η Ĝ (y − ŷ(k)) exactly, [n, n].
 
-    The paper splits the neurons into S_i, which keep their sign at node i, and the others, S_i^⊥. Here one matrix
-    covers both: Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between
-    <x̂_i, θ_r> before and after the step. s_ri is the indicator where the sign stays. Ĝ is not symmetric.
-    The weights of the active neurons are [d, d^(j)], before at step k and after at step k + 1.
+    Ĥ_ij = <x̂_i, x̂_j> (1/d_1) Σ_r s_ri I{<x̂_j, θ_r> >= 0}, where s_ri in [0, 1] is the slope of σ between
+    <x̂_i, θ_r> before and after the step. Ĝ is not symmetric. before and after are the weights of the active neurons at
+    steps k and k + 1, [d, d^(j)].
     """
     z, w = problem.x_hat @ before, problem.x_hat @ after
     active = (z >= 0).to(z.dtype)

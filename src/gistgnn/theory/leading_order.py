@@ -1,18 +1,13 @@
 """The error that GIST adds, to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound nor a limit.
 
-While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/theory.md derives ν_t, and
+While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/theory.md derives ν_t, says what
+is left out, and
 
     N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
 
 the covariance of the error that a round adds. K_θ = Ā(⟨x̂_i, x̂_i'⟩ I_i I_i')Ā is the part of a neuron θ in the kernel.
-If it went on like this, the error would settle at a plateau of covariance C = Q^ζ C Q^ζ + N. The plateau is one for
-rounds well below d_1 only: within about d_1 rounds, local training moves Θ far from Θ_0 (docs/theory.md), and the
-error leaves the plateau, downwards or upwards. For small ηζλ the plateau is proportional to ηζ.
-
-The expectation over θ ~ N(0, I) contains four indicators. It has no closed form, so it is sampled.
-
-Three things are left out: terms of order 1/d_1²; neurons that change their sign within a round; and, while e(t) is
-large, the difference between contraction by the finite kernels and by G^∞, a part of e(t) that falls as d_1^-1/2.
+If it went on like this, the error would settle at a plateau of covariance C = Q^ζ C Q^ζ + N: for rounds well below d_1.
+The expectation over θ ~ N(0, I) has no closed form, so it is sampled.
 """
 
 from dataclasses import dataclass
@@ -42,9 +37,7 @@ class LeadingOrder:
     ) -> "LeadingOrder":
         """Compute N from samples of θ; its relative standard error is about 1/√samples.
 
-        N does not depend on y, is 0 for m = 1, and falls as 1/d_1. While ηζλ is small, the error that a round adds is
-        proportional to η²ζ²(m−1)/m⁴. The plateau is proportional to ηζ(m−1)/m³, because λ is to 1/m. So it goes as
-        (m−1)/m³ for a fixed η, and as (m−1)/m⁴ for the theorem's η, which is proportional to 1/m.
+        N does not depend on y, is 0 for m = 1, and falls as 1/d_1.
 
         Raises:
             InputError: λ_0 is 0, or η is not below 2/λ_max(G^∞), so that the error does not settle.
@@ -76,8 +69,7 @@ class LeadingOrder:
 def limit_error(problem: Problem, m: int, local_steps: int, step_size: float, rounds: int) -> Tensor:
     """Return E‖y − ŷ(t)‖² for t = 0 ... T as d_1 → ∞, [T + 1].
 
-    All kernels are G^∞ then, and merging changes nothing: y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian
-    with covariance ĀKĀ / m².
+    Then y − ŷ(t) = (I − ηG^∞)^ζt (y − ŷ(0)), where ŷ(0) is Gaussian with covariance ĀKĀ / m².
     """
     values, vectors = torch.linalg.eigh(limit_kernel(problem, m))
     covariance = output_covariance(problem) / m**2
@@ -91,9 +83,10 @@ def predicted_error(
 ) -> Tensor:
     """Return about E‖y − ŷ(t)‖², [rounds + 1]: the error at infinite width (`limit_error`) plus what GIST adds.
 
-    It is heuristic, and for rounds well below d_1 (see the module). The first part has an error of order d_1^-1/2. That
-    error exceeds the second part while the first is the larger of both.
-    d_1 is the width, sub_gcns m, local_steps ζ, step_size η; N is sampled. It raises what `LeadingOrder.of` raises.
+    It is heuristic, and for rounds well below d_1. The first part has an error of order d_1^-1/2.
+
+    Raises:
+        InputError: see `LeadingOrder.of`.
     """
     added = LeadingOrder.of(problem, d_1, sub_gcns, local_steps, step_size, samples=samples)
     return limit_error(problem, sub_gcns, local_steps, step_size, rounds) + added.after(rounds)

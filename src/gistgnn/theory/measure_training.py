@@ -10,7 +10,7 @@ from torch import Tensor
 from gistgnn.partition import Partition
 from gistgnn.theory.bounds import ProvedBound, kernel_drift
 from gistgnn.theory.kernel import kernel, least_eigenvalue, limit_kernel
-from gistgnn.theory.local_lemmas import local_factor, proof_step, radius
+from gistgnn.theory.lemmas import local_factor, proof_step, radius
 from gistgnn.theory.model import (
     global_output,
     global_weights,
@@ -78,10 +78,7 @@ def measure_remaining_error(
     *,
     from_zero: bool = False,
 ) -> float:
-    """Return the error neighbourhood: the mean of ‖y − ŷ(t)‖² over seeds and over the second half of the rounds.
-
-    from_zero sets y = ŷ(0), so that no initial error must vanish first.
-    """
+    """Return the mean of ‖y − ŷ(t)‖² over seeds and the second half of the rounds; from_zero sets y = ŷ(0)."""
     starts = (start_without_error(problem, d_1, sub_gcns, seed) for seed in range(seeds))
     runs = (train(gist, fitted if from_zero else problem, rounds, local_steps, step_size) for gist, fitted in starts)
     return sum(map(mean_of_second_half, runs)) / seeds

@@ -1,8 +1,7 @@
 """The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1, eq. GIST_procedure).
 
-All that the theory uses of `gistgnn`'s core is here: blocks, Θ and rounds are those of `GIST`. The paper's masks may
-leave a sub-GCN without a neuron; `Partition` then draws again. That has probability below m (1 − 1/m)^d_1, and
-E[ŷ^(j)(t, 0)] = ŷ(t) still holds, by symmetry.
+Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron, with probability below
+m (1 − 1/m)^d_1; `Partition` then draws again.
 """
 
 from dataclasses import dataclass, replace
@@ -18,8 +17,7 @@ from gistgnn.theory.problem import Problem, aggregation
 class OneHiddenGCN(nn.Module):
     """ŷ = (1/√d_1) Ā σ(ĀXΘ) a, with Θ [d, width] trained and a [width] of fixed signs, in float64.
 
-    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN, as in the paper. d is the number of
-    input features.
+    A sub-GCN has a smaller width, but keeps the factor 1/√d_1 of the whole GCN.
     """
 
     theta: nn.Parameter
@@ -97,9 +95,8 @@ def train_round(
 ) -> Trace:
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
-    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but the gradient that it writes is the gradient of this loss. Without
-    ½ the gradient is twice as long, which would double η everywhere. `gist` comes from `make_gist`; keep_weights
-    records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
+    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`;
+    keep_weights records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
 
     Raises:
         InputError: ζ < 1, or η is not positive.
@@ -118,10 +115,7 @@ def train_round(
 
 
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
-    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1].
-
-    local_steps is ζ, step_size η; see `train_round` for the loss and the errors that it raises.
-    """
+    """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]."""
     outputs = [global_output(gist, problem)]
     for _ in range(rounds):
         outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)

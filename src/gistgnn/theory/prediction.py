@@ -10,9 +10,8 @@ from gistgnn.theory.argument_checks import check_lambda_0, check_settings, check
 from gistgnn.theory.bounds import Bound
 from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue
 from gistgnn.theory.leading_order import LeadingOrder
-from gistgnn.theory.local_lemmas import kernel_width, local_factor, proof_step, recommended_step
+from gistgnn.theory.lemmas import expected_initial_error, kernel_width, local_factor, proof_step, recommended_step
 from gistgnn.theory.problem import Problem
-from gistgnn.theory.round_lemmas import expected_initial_error
 
 SAMPLED_NODES = 500  # the most nodes for `leading`, whose cost for each sample is the cube of their number
 SAMPLES = 2000
@@ -20,11 +19,7 @@ SAMPLES = 2000
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of E‖y − ŷ(t)‖² at one setting.
-
-    m is `sub_gcns`, ζ `local_steps`, d_1 `width`, η `step_size` and γ `gamma`. The widths below also depend on T,
-    which is `rounds`, and on δ, which is `delta`: the probability that the bounds fail.
-    """
+    """The prediction of E‖y − ŷ(t)‖² at one setting."""
 
     sub_gcns: int
     local_steps: int

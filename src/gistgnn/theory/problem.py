@@ -24,8 +24,7 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
     """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
 
-    D^-1/2 is the pseudo-inverse here: an isolated node has D_ii = 0, which the paper passes over, and keeps its own
-    features. A graph with such a node fails the assumption of balanced degrees in any case. The edges are [2, E] int64,
+    D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features. The edges are [2, E] int64,
     every undirected edge in both directions.
     """
     A = adjacency(edge_index, nodes)
@@ -65,15 +64,12 @@ class Problem:
 
     @classmethod
     def from_graph(cls, graph: Graph, y: Tensor | None = None) -> "Problem":
-        """Take the features and edges of a graph with at most `MOST_NODES` nodes.
+        """Take the features and edges of an undirected graph with at most `MOST_NODES` nodes.
 
-        Args:
-            graph: an undirected graph.
-            y: [n] targets; None takes the classes, spread evenly over [-1, 1].
+        y are [n] targets; None takes the classes, spread evenly over [-1, 1].
 
         Raises:
-            InputError: the graph has too many nodes or a directed edge, y has another shape, or y is None and the
-                labels are not one class for each node.
+            InputError: the graph or y cannot be used.
         """
         n = graph.num_nodes
         if n > MOST_NODES:

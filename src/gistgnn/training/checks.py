@@ -18,11 +18,7 @@ def as_weights(weights: Any) -> tuple[float, ...]:
 
 
 def check_functions(settings: Mapping[str, Any]) -> None:
-    """Raise InputError unless the settings of `Training` that this folder is about are in range and fit together.
-
-    Args:
-        settings: loss, metric, optimizer, schedule, class_weights and label_smoothing by name.
-    """
+    """Raise InputError unless loss, metric, optimizer, schedule, class_weights and label_smoothing fit together."""
     for name in NAMES:
         if settings[name] is not None or name in ("optimizer", "schedule"):
             check_choice(name, settings[name])

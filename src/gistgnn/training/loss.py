@@ -1,7 +1,6 @@
 """The loss of a batch: by name, with class weights, or a function that the user brings."""
 
 import copy
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError, reason
-from gistgnn.training.names import find, name_of
+from gistgnn.errors import InputError, users_code
+from gistgnn.training.names import find, name_of, parameters_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Returns one number or one for each node, of the logits [n, C] and the targets of n nodes."""
@@ -23,8 +22,8 @@ class Criterion:
     Args:
         loss: called as `loss(logits, targets)`, with float32 logits [n, C] and the targets of the same n nodes: [n]
             classes, [n, C] labels of 0 and 1, or [n, C] numbers. It returns one number, or one for each node, [n] or
-            [n, K], of which the mean is taken. If the sampler weights the nodes (GraphSAINT), the loss has to give one
-            for each node: a torch loss with `reduction` is asked for "none".
+            [n, K]. If the sampler weights the nodes (GraphSAINT), it has to give one for each node: a torch loss with
+            `reduction` is asked for "none".
         name: of the loss in records.
         record: the settings of `Training` that have led to it, as JSON.
     """
@@ -34,15 +33,7 @@ class Criterion:
         self._loss, self._each = loss, _unreduced(loss)
 
     def __call__(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over the nodes, or the sum with their weights.
-
-        Args:
-            logits: [n, C], or [m, n, C] of m sub-GCNs.
-            targets: of the n nodes.
-            weights: [n], or None.
-
-        Returns:
-            One number, or one for each sub-GCN, [m].
+        """Return the mean over the nodes, or the sum with weights [n], from logits [n, C]; [m] from [m, n, C].
 
         Raises:
             InputError: the loss returned something else than one number or one for each node.
@@ -54,7 +45,7 @@ class Criterion:
         if not isinstance(found, Tensor) or found.shape not in fitting:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise InputError(
-                f"the loss {self.name} returned {got}, expected one number or one for each node, [{nodes}]"
+                f"the loss {self.name} returned {got}, expected one number, or one for each node, [{nodes}]"
             )
         if weights is None:
             return found.mean()
@@ -73,13 +64,9 @@ class Criterion:
         """
         logits = torch.randn(len(targets), outputs, generator=torch.Generator().manual_seed(0))
         logits = logits.to(targets.device).requires_grad_()
-        try:
+        sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} of {targets.dtype}"
+        with users_code(f"the loss {self.name} cannot take {sizes}"):
             found = self(logits, targets, weights)
-        except InputError:
-            raise
-        except Exception as error:  # the user's loss may raise anything
-            sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)} ({targets.dtype})"
-            raise InputError(f"the loss {self.name} cannot take {sizes}: {reason(error)}") from error
         if not found.requires_grad:
             raise InputError(f"the loss {self.name} has no gradient: compute it from the logits by torch alone")
 
@@ -96,11 +83,9 @@ def make_criterion(
     """Return the loss of a run; None: the plain cross-entropy, which needs none of this.
 
     Args:
-        loss: see `Training`; a module's buffers are moved to the device of the targets.
+        loss, class_weights, label_smoothing: see `Training`; a module's buffers move to the device of the targets.
         targets: of the training nodes.
         classes: C.
-        class_weights: see `Training`.
-        label_smoothing: see `Training`.
         regression: the targets are numbers.
 
     Raises:
@@ -118,13 +103,11 @@ def make_criterion(
         return Criterion(found, name_of(loss) or "", record)
     name = found or ("mse" if regression else "binary-cross-entropy" if targets.dim() == 2 else "cross-entropy")
     _check_suits(name, targets, regression)
-    options: dict[str, Any] = {}
+    if label_smoothing and name != "cross-entropy":
+        raise InputError(f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy")
+    options: dict[str, Any] = {"label_smoothing": label_smoothing} if label_smoothing else {}
     if class_weights is not None:
         options["weight"] = _weights(class_weights, targets, classes)
-    if label_smoothing:
-        if name != "cross-entropy":
-            raise InputError(f"label_smoothing is {label_smoothing}, but the loss is {name}: use cross-entropy")
-        options["label_smoothing"] = label_smoothing
     return Criterion(partial(_FUNCTIONS[name], **options), name, record)
 
 
@@ -169,14 +152,8 @@ def _weights(class_weights: str | Sequence[float], targets: Tensor, classes: int
 
 def _unreduced(loss: Callable[..., Tensor]) -> Loss:
     """Return the loss that gives a value for each node, where torch's `reduction` can be asked for it."""
-    if isinstance(loss, nn.Module):
-        if not hasattr(loss, "reduction"):
-            return loss
+    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
         each: Any = copy.copy(loss)
         each.reduction = "none"
         return each
-    try:
-        accepts = "reduction" in inspect.signature(loss).parameters
-    except (TypeError, ValueError):  # a function of C has no signature
-        accepts = False
-    return partial(loss, reduction="none") if accepts else loss
+    return partial(loss, reduction="none") if "reduction" in parameters_of(loss) else loss

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, reason, users_code
 from gistgnn.training.names import METRICS, check_choice, find, name_of
 from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
@@ -48,14 +48,15 @@ class Metric:
         Raises:
             InputError: the function fails, or does not return a finite number.
         """
-        try:
-            found = self._compute(logits, targets)
-        except InputError:
-            raise
-        except Exception as error:  # the user's code may raise anything
-            sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
-            raise InputError(f"the metric {self.name} fails for {sizes}: {reason(error)}") from error
-        return self.number(found)
+        metric: Any = self.function
+        sizes = f"logits {list(logits.shape)} and targets {list(targets.shape)}"
+        with users_code(f"the metric {self.name} fails for {sizes}"):
+            if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
+                return self.number(metric(logits, targets))
+            metric = metric.to(logits.device) if isinstance(metric, nn.Module) else metric
+            metric.reset()
+            metric.update(logits, targets)
+            return self.number(metric.compute())
 
     def number(self, found: Any) -> float:
         """Return what the function has returned as a number; raise InputError if it is none, or not finite."""
@@ -74,26 +75,13 @@ class Metric:
         return best is None or (score > best if self.higher_is_better else score < best)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what result.json says of it."""
+        """Return the metric's entry in result.json."""
         return {"name": self.name, "higher_is_better": self.higher_is_better, "percent": self.percent}
 
-    def _compute(self, logits: Tensor, targets: Tensor) -> Any:
-        metric: Any = self.function
-        if not all(hasattr(metric, name) for name in ("update", "compute", "reset")):
-            return metric(logits, targets)
-        if isinstance(metric, nn.Module):
-            metric = metric.to(logits.device)
-        metric.reset()
-        metric.update(logits, targets)
-        return metric.compute()
 
-
-_QUICK = ("accuracy", "f1_micro", "f1_macro")  # every run has them
+_HOMES = ["label_metrics"] * 3 + ["named_metrics"] * (len(METRICS) - 3)  # the first three need torch alone
 NAMED: Registry[Metric] = Registry(
-    {
-        name: f"gistgnn.training.{'label_metrics' if name in _QUICK else 'named_metrics'}:{name.upper()}"
-        for name in METRICS
-    }
+    {name: f"gistgnn.training.{home}:{name.upper()}" for name, home in zip(METRICS, _HOMES, strict=True)}
 )
 """The metrics that have names."""
 

@@ -3,6 +3,7 @@
 This module imports nothing slow: the command line reads it.
 """
 
+import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ class Absent:
     """Stands for a callable of which a record holds the name alone.
 
     Args:
-        setting: "loss", "metric", "optimizer" or "schedule".
+        setting: see `NAMES`.
         name: the callable's name.
     """
 
@@ -66,12 +67,7 @@ class Absent:
 
 
 def check_choice(setting: str, value: Any) -> None:
-    """Raise InputError unless a value is a known name, `package.module:function`, or a callable.
-
-    Args:
-        setting: "loss", "metric", "optimizer" or "schedule".
-        value: what was given for it.
-    """
+    """Raise InputError unless a setting of `NAMES` is a known name, `package.module:function`, or callable."""
     if callable(value) or (isinstance(value, str) and (value in NAMES[setting] or ":" in value)):
         return
     names = ", ".join(NAMES[setting])
@@ -89,12 +85,13 @@ def find(setting: str, value: Any) -> Any:
     if not isinstance(value, str) or ":" not in value:
         return value
     where, _, name = value.rpartition(":")
-    added = os.path.dirname(os.path.abspath(where)) if where.endswith(".py") else os.getcwd()
+    file = os.path.abspath(where) if where.endswith(".py") else None
+    added = os.path.dirname(file) if file else os.getcwd()
     sys.path.insert(0, added)
     try:
-        if where.endswith(".py") and os.path.exists(where) and not os.path.isfile(where):  # a pipe would wait for ever
+        if file and os.path.exists(file) and not os.path.isfile(file):  # a pipe would wait for ever
             raise InputError("it is no regular file")
-        found = attrgetter(name)(_module(os.path.abspath(where))) if where.endswith(".py") else resolve_name(value)
+        found = attrgetter(name)(_module(file)) if file else resolve_name(value)
     except Exception as error:  # the user's module may raise anything
         raise InputError(
             f"{setting} is {value!r}, which cannot be imported ({reason(error)}): expected package.module:function, or "
@@ -119,6 +116,14 @@ def _module(path: str) -> ModuleType:
     return module
 
 
+def parameters_of(function: Any) -> list[str]:
+    """Return the names of a function's arguments; a function of C has none."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
 def restored(setting: str, value: Any) -> Any:
     """Return a setting that `name_of` has written; `Absent` where it is the name of a callable."""
     known = not isinstance(value, str) or value in NAMES[setting] or ":" in value
@@ -128,8 +133,7 @@ def restored(setting: str, value: Any) -> Any:
 def name_of(value: Any) -> str | None:
     """Return what records and messages call a loss, a metric, an optimiser or a schedule.
 
-    A function or class has its own name, an object that of its class, and a partial also its plain keywords, such as
-    `cross_entropy(label_smoothing=0.1)`. A name stays as it is.
+    A partial has its plain keywords as well: `cross_entropy(label_smoothing=0.1)`. A name stays as it is.
     """
     if value is None or isinstance(value, str):
         return value

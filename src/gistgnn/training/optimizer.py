@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.errors import InputError, reason
+from gistgnn.errors import InputError, users_code
 from gistgnn.training.names import find, name_of
 from gistgnn.utils.optimizers import eager
 
@@ -21,16 +21,13 @@ def make_optimizer(
     optimizer: str | MakeOptimizer, parameters: Iterable[Tensor], lr: float, weight_decay: float, momentum: float
 ) -> Optimizer:
     """Return a new optimiser of the parameters; the arguments are settings of `Training`."""
-    make = find("optimizer", optimizer)
+    make: Any = find("optimizer", optimizer)
     if isinstance(make, str):
+        own = {"momentum": momentum} if make == "sgd" else {}
         # fused: one pass over the parameters in a step, on the CPU as well
-        options: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": True}
-        if make == "sgd":
-            options["momentum"] = momentum
-        return eager(_CLASSES[make])(parameters, **options)
+        return eager(_CLASSES[make])(parameters, lr=lr, weight_decay=weight_decay, fused=True, **own)
     given = {"weight_decay": weight_decay, "momentum": momentum}
-    made: Optimizer = make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
-    return made
+    return make(parameters, lr=lr, **{name: value for name, value in given.items() if value})
 
 
 def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: float, momentum: float) -> None:
@@ -41,12 +38,8 @@ def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: flo
     """
     parameter, name = nn.Parameter(torch.zeros(2, 2)), name_of(optimizer)
     advice = "expected a torch.optim class, or a function of (parameters, lr) that returns an optimiser"
-    try:
+    with users_code(f"the optimizer {name} cannot be made", advice):
         made = make_optimizer(optimizer, [parameter], lr, weight_decay, momentum)
-    except InputError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(f"the optimizer {name} cannot be made ({reason(error)}): {advice}") from error
     if not isinstance(made, Optimizer):
         raise InputError(f"the optimizer {name} gave a {type(made).__name__}: {advice}")
     if any(group["lr"] != lr for group in made.param_groups):
@@ -56,9 +49,5 @@ def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: flo
             "rate as lr=..., since every step sets it by the schedule"
         )
     parameter.grad = torch.zeros_like(parameter)
-    try:
+    with users_code(f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"):
         made.step()
-    except Exception as error:
-        raise InputError(
-            f"the optimizer {name} cannot take a step ({reason(error)}): choose one whose step() needs no closure"
-        ) from error

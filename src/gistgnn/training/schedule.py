@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.errors import InputError, reason
-from gistgnn.training.names import find, name_of
+from gistgnn.errors import users_code
+from gistgnn.training.names import find, name_of, parameters_of
 from gistgnn.utils.checks import check_number
 
 if TYPE_CHECKING:
@@ -22,19 +22,12 @@ MakeScheduler = Callable[..., "LRScheduler"]
 STEPS = ("total_steps", "T_max")  # arguments of torch's schedulers that are the run's steps if left open
 
 
-def rate(schedule: str | Factor | MakeScheduler, lr: float, progress: float) -> float:
-    """Return the learning rate at a share of the run, 0 <= progress < 1.
+def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
+    """Return what lr is multiplied by at a share of the run, 0 <= progress < 1.
 
     Raises:
-        InputError: the schedule is a scheduler of torch, which counts steps; or the user's function fails.
+        InputError: the user's function fails.
     """
-    if scheduler_of(schedule) is not None:
-        raise InputError(f"the schedule {name_of(schedule)} counts steps: ask for the rate of a step")
-    return lr * factor(schedule, progress)
-
-
-def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
-    """Return what lr is multiplied by at a share of the run, 0 <= progress < 1."""
     if schedule == "constant":
         return 1.0
     if schedule == "step":
@@ -42,12 +35,8 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
     if schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * progress))
     function: Any = find("schedule", schedule)
-    try:
+    with users_code(f"the schedule {name_of(schedule)} fails at progress {progress:g}"):
         value = float(function(progress))
-    except InputError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(f"the schedule {name_of(schedule)} fails at progress {progress:g}: {reason(error)}") from error
     check_number(f"the factor of the schedule {name_of(schedule)} at progress {progress:g}", value)
     return value
 
@@ -55,13 +44,7 @@ def factor(schedule: str | Factor | MakeScheduler, progress: float) -> float:
 def scheduler_of(schedule: str | Factor | MakeScheduler) -> MakeScheduler | None:
     """Return the function that makes a scheduler of torch, if its first argument is called `optimizer`; else None."""
     found: Any = find("schedule", schedule)
-    if isinstance(found, str):
-        return None
-    try:
-        first = next(iter(inspect.signature(found).parameters), "")
-    except (TypeError, ValueError):  # a function of C has no signature
-        return None
-    return found if first == "optimizer" else None
+    return found if callable(found) and parameters_of(found)[:1] == ["optimizer"] else None
 
 
 @lru_cache(maxsize=32)
@@ -69,7 +52,7 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
     """Return the learning rates that a scheduler of torch gives to the steps, with one `step()` after each.
 
     Sub-GCNs have new optimisers in every round, so the rates are read off once, from an optimiser that trains nothing.
-    `total_steps` and `T_max` are the number of steps, unless the user has set them.
+    The arguments `STEPS` are the number of steps, unless the user has set them.
 
     Raises:
         InputError: it cannot be made, or it needs scores.
@@ -79,30 +62,18 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
     from gistgnn.utils.optimizers import eager
 
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-    try:
-        scheduler = make(optimizer, **_steps_left_open(make, steps))
+    given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)
+    failure = f"the schedule {name_of(make)} cannot give the rates of {steps} steps"
+    with users_code(failure, "expected a scheduler that needs the optimizer and the number of steps alone"):
+        scheduler = make(optimizer, **{name: steps for name in STEPS if name in given and given[name].default in empty})
         rates = []
         for _ in range(steps):
             rates.append(float(optimizer.param_groups[0]["lr"]))
             optimizer.step()
             scheduler.step()
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(
-            f"the schedule {name_of(make)} cannot give the rates of {steps} steps ({reason(error)}): expected a "
-            "scheduler that needs the optimizer and the number of steps alone"
-        ) from error
     for value in rates:
         check_number(f"a learning rate of the schedule {name_of(make)}", value)
     return rates
-
-
-def _steps_left_open(make: MakeScheduler, steps: int) -> dict[str, int]:
-    parameters = inspect.signature(make).parameters
-    return {
-        name: steps
-        for name in STEPS
-        if name in parameters and parameters[name].default in (inspect.Parameter.empty, None)
-    }
 
 
 def check_schedule(schedule: Factor | MakeScheduler) -> None:

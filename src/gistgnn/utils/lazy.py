@@ -31,10 +31,7 @@ class Registry(Mapping[str, T]):
 
 
 def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` that imports a public name from its module at the first use.
-
-    ``homes`` has for every public name the module that defines it, relative to the package.
-    """
+    """Return a package's ``__getattr__`` that imports a public name at its first use; ``homes`` has its module."""
 
     def get(name: str) -> Any:
         if name not in homes:

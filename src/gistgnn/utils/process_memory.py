@@ -14,10 +14,7 @@ _limit: int | None = None
 
 
 def limit_memory(most: int | None) -> None:
-    """Keep this process to ``most`` bytes of the host's memory, as far as it plans what it takes; None: no limit.
-
-    From now on `available_bytes` counts what is left of them, and less is kept of what is freed (see `Kept`).
-    """
+    """Let `available_bytes` count what is left of ``most`` bytes, and keep less freed memory; None: no limit."""
     global _limit
     _limit = most
     if most is not None:
@@ -27,11 +24,7 @@ def limit_memory(most: int | None) -> None:
 def held_bytes(process: int | None = None) -> int:
     """Return the bytes of memory that a process holds, without the pages of mapped files; None: this one."""
     if sys.platform == "linux":
-        try:
-            status = Path(f"/proc/{process or 'self'}/status").read_text(encoding="ascii")
-            return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
-        except (OSError, IndexError):  # it has ended
-            return 0
+        return _status_bytes("RssAnon", "RssShmem", process=process)
     return int(psutil.Process(process).memory_info().rss)
 
 
@@ -54,32 +47,34 @@ def peak_memory_bytes(device: torch.device) -> int:
     if sys.platform == "win32":
         return psutil.Process().memory_info().peak_wset
     if sys.platform == "linux":  # getrusage would count the parent process as well
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
+        return _status_bytes("VmHWM")
+    return _peak_by_resource(children=False)
 
 
 def peak_memory_of_children() -> int:
-    """Return the peak resident memory of the largest process that this one has started and that has ended.
+    """Return the peak resident memory of the largest process that this one started and that has ended; 0: unknown."""
+    return 0 if sys.platform == "win32" else _peak_by_resource(children=True)
 
-    0: there was none, or the system does not say.
-    """
-    if sys.platform == "win32":
-        return 0
+
+def _peak_by_resource(*, children: bool) -> int:
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # other systems count in KiB
+
+
+def _status_bytes(*names: str, process: int | None = None) -> int:
+    try:
+        status = Path(f"/proc/{process or 'self'}/status").read_text(encoding="ascii")
+        return sum(int(status.split(f"{name}:")[1].split()[0]) * 1024 for name in names)
+    except (OSError, IndexError):  # it has ended
+        return 0
 
 
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next tensors, see `Kept`. Other systems: do nothing.
 
-    By default glibc returns the memory of every large tensor to the system, which clears it page by page for the next
-    tensor. On the CPU this takes longer than the arithmetic of dropout or a norm.
+    Otherwise the system clears the memory of every large tensor, which takes longer than dropout or a norm.
     """
     if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>

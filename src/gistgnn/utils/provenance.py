@@ -16,15 +16,11 @@ _GIT_SECONDS = 5  # a folder on a slow disk should not delay a result
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """Describe this process, as result.json holds it.
-
-    Args:
-        device: where the sub-GCNs train.
+    """Describe this process and the device where the sub-GCNs train, as result.json holds it.
 
     Returns:
-        "version" of gistgnn; "date", when this is called, in UTC; "command", as it was typed, or the name of the
-        program; "machine"; "libraries" and their versions; "git", the commit of the working directory and whether
-        files differ from it, or None outside a repository.
+        "version" of gistgnn, "date" in UTC, "command" as it was typed, "machine", "libraries" with their versions, and
+        "git": the working directory's commit and whether files differ from it, or None outside a repository.
     """
     return {
         "version": _version("gistgnn"),

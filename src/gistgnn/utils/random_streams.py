@@ -32,10 +32,7 @@ def generator(seed: int, purpose: str, *key: int) -> np.random.Generator:
 
 @contextlib.contextmanager
 def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators with (seed, purpose, key) inside the block, and restore them afterwards.
-
-    For a CUDA ``device`` its generator is seeded as well as the CPU's.
-    """
+    """Seed torch's generators (the CPU's, and that of a CUDA ``device``) in the block, and restore them afterwards."""
     devices = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         state = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0]) & (2**63 - 1)
@@ -47,13 +44,7 @@ def torch_stream(seed: int, purpose: str, *key: int, device: torch.device | None
 
 
 class Stream:
-    """A stream of (seed, purpose, key) that goes on where the last `with` block has left it.
-
-    Within a block torch's global generators are the stream; afterwards they are as before.
-
-    Args:
-        seed: see `torch_stream`; likewise the others.
-    """
+    """A `torch_stream` that goes on where the last `with` block has left it."""
 
     def __init__(self, seed: int, purpose: str, *key: int, device: torch.device | None = None) -> None:
         self._device = device if device is not None and device.type == "cuda" else None
