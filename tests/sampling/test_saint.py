@@ -13,8 +13,7 @@ from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling, Sampling
-from gistgnn.sampling.saint import SaintBatches
-from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
+from gistgnn.sampling.saint import Draw, EdgeDraw, NodeDraw, SaintBatches, WalkDraw
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
 from tests.helpers.refusals import refused

@@ -13,8 +13,7 @@ from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.cluster_ranges import ClusterRanges
-from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
 from gistgnn.utils.checks import check_count, check_flag, shown
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.

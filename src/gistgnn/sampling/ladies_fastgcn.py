@@ -13,9 +13,8 @@ import torch
 
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
-from gistgnn.sampling.sampler import Array
+from gistgnn.sampling.sampler import Array, Expected
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import check_flag
 

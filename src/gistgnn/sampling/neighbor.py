@@ -13,9 +13,8 @@ from torch import Tensor
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
-from gistgnn.sampling.sampler import Array
+from gistgnn.sampling.sampler import Array, Expected
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
