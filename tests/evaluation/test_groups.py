@@ -13,7 +13,6 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts
 from gistgnn.evaluation.budget import Budget
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.graphs import CSR
 from gistgnn.nn import MODELS
 from gistgnn.sampling import whole_graph
 from tests.helpers.models import Stack, tiny_graph
@@ -59,18 +58,6 @@ def test_groups_are_as_large_as_they_may_be(sizes: list[int], most: int) -> None
     held = [sum(sizes[part] for part in group) for group in groups]
     assert all(nodes <= most or len(group) == 1 for nodes, group in zip(held, groups, strict=True))
     assert all(nodes + sizes[after[0]] > most for nodes, after in zip(held, groups[1:], strict=False))
-
-
-@examples
-@given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=30), st.data())
-def test_entries_within_parts(nodes: int, entries: list[tuple[int, int]], data: st.DataObject) -> None:
-    part = data.draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes))
-    row, col = (torch.tensor([pair[end] % nodes for pair in entries], dtype=torch.long) for end in (0, 1))
-    pattern, _ = CSR.from_entries(row, col, (nodes, nodes))
-    actual, _ = pattern.within(torch.tensor(part))
-    expected = [(r, c) for r, c in zip(pattern.row.tolist(), pattern.col.tolist(), strict=True) if part[r] == part[c]]
-    assert list(zip(actual.row.tolist(), actual.col.tolist(), strict=True)) == expected
-    assert actual.rowptr.dtype == actual.col.dtype == torch.int32
 
 
 def test_how_many_nodes_go_at_once() -> None:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import READ_ENTRY, LayerSizes, Plan
+from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerSizes, Plan
 from gistgnn.evaluation.node_features import NodeFeatures
-from gistgnn.evaluation.predictions import Output
+from gistgnn.evaluation.predictions import Inference, Output
 from gistgnn.evaluation.required_nodes import RequiredNodes
 from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
@@ -29,7 +29,7 @@ from gistgnn.utils.process_memory import return_freed_memory
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
 
-class ByLayers:
+class ByLayers(Inference):
     """Runs one layer for all nodes, then the next.
 
     Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
@@ -48,38 +48,24 @@ class ByLayers:
         InputError: the disk has too little space for the temporary files.
     """
 
-    parts = None  # the graph is in one piece
-
     def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:
+        super().__init__(len(batch.x))
         self._batch, self._plan, self._required = batch, plan, required
         self._check_disk()
-        self.nodes: Tensor | None = None
         if (last := required[-1].nodes) is not None:
-            self.nodes = torch.zeros(len(batch.x), dtype=torch.bool)
-            self.nodes[last] = True
-            self.nodes = self.nodes.to(batch.device)
+            nodes = torch.zeros(len(batch.x), dtype=torch.bool)
+            nodes[last] = True
+            self.nodes = nodes.to(batch.device)
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output.
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the output for a chunk of nodes after another.
 
         Raises:
             InputError: a temporary file cannot be written.
-        """
-        shape, batch = (len(self._batch.x), self._plan.layers[-1].output), self._batch
-        out = torch.full(shape, torch.nan, dtype=batch.dtype, device=batch.device)
-        for nodes, values in self.outputs(model):
-            out[nodes] = values
-        return out
-
-    def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the same output for a chunk of nodes after another.
-
-        Raises:
-            InputError: likewise.
         """
         gnn = cast(GNN, as_gnn(model))
         gnn.check_input(self._batch.x)
@@ -140,13 +126,10 @@ class _Pass:
 
     def outputs(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> Iterator[Output]:
         """Yield the output of the last layer for a chunk of nodes after another."""
-        received, spare = self._prepared(h)
+        received, _ = self._prepared(h)
         every = self._required.nodes
         for nodes, values in self._updated(h, received, finish):
             yield nodes if every is None else every[nodes], values
-        h.close()
-        if spare is not None:
-            spare.close()
 
     def _prepared(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
         self._no_rows = h.rows(slice(0, 0))
@@ -218,9 +201,9 @@ class _Pass:
         return self._plan.columns * len(self._batch.x) // max(nodes, 1)
 
     def _chunks(self) -> Iterator[slice]:
-        work, row, entry = self._plan.work, self._row, self._sizes.entry
-        if entry:
-            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // entry)
+        work, row = self._plan.work, self._row
+        if self._sizes.heads:
+            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // ENTRY)
         read = work // 2 // READ_ENTRY if self._adj.by_rows else None
         return row_chunks(self._required.rowptr, max(work // (2 if read else 1) // row, 1), read)
 

@@ -1,12 +1,14 @@
-"""`Predictions`: what of a model's output its scores are computed from."""
+"""`Inference`, a way to run models on one graph; `Predictions`: what of their output scores are computed from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
 from gistgnn.training.label_metrics import predicted_labels
@@ -14,6 +16,41 @@ from gistgnn.training.metric import NAMED, Metric
 
 Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""
+
+
+class Inference(ABC):
+    """A way to run models on one graph. Whatever depends on the graph alone is prepared once.
+
+    A subclass defines `outputs`, `logits` or both.
+
+    Attributes:
+        nodes: the mask [N] of the nodes with an output; None: all nodes.
+        parts: the number of each node's part, [N]; None: the graph is in one piece.
+    """
+
+    nodes: Tensor | None = None
+    parts: Tensor | None = None
+
+    def __init__(self, count: int) -> None:
+        self._count = count  # N
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return the method as in result.json: "method", "exact" and the method's own fields."""
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
+        out: Tensor | None = None
+        for nodes, piece in self.outputs(model):
+            if out is None:
+                out = piece.new_full((self._count, piece.shape[1]), torch.nan)
+            out[nodes] = piece
+        assert out is not None
+        return out
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the same output in pieces, which need not be in memory together."""
+        yield slice(0, self._count), self.logits(model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,8 +117,7 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
     Raises:
         InputError: as `signature`, or the forward needs edge data that the batch does not have.
     """
-    takes = signature(model)
-    data = batch.entry_data if takes.structure == "adj" else batch.edge_data
+    takes, data = signature(model), batch.edge_data
     if lacking := takes.required - data.keys():
         name = min(lacking)
         raise InputError(

@@ -47,7 +47,8 @@ class LayeredBatches(RandomBatches):
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
         return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
 
-    def _make(self, drawn: tuple[int, Array]) -> Batch:
+    def make(self, drawn: tuple[int, Array]) -> Batch:
+        """Return the batch of a group of training nodes."""
         step, places = drawn
         outputs = self.structure.train[places]
         nodes, (first, *above), edge_data = self._layers(outputs, self._generator("layers", step))

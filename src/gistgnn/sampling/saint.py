@@ -172,7 +172,8 @@ class SaintBatches(RandomBatches):
     def _drawn(self, first_step: int, steps: int) -> Iterator[int]:
         return iter(range(first_step, first_step + steps))
 
-    def _make(self, step: int) -> Batch:
+    def make(self, step: int) -> Batch:
+        """Return the subgraph of the step's draws."""
         structure, y = self._structure, self._structure.y
         chosen = np.zeros(structure.nodes, bool)
         chosen[self._draw.nodes(self._count, self._generator("layers", step))] = True

@@ -202,7 +202,7 @@ class RandomBatches(ABC):
         """Yield for every step what was drawn for its batch, such as some clusters."""
 
     @abstractmethod
-    def _make(self, drawn: Any) -> Batch:
+    def make(self, drawn: Any) -> Batch:
         """Return the batch of what was drawn."""
 
     def _generator(self, purpose: str, *key: int) -> np.random.Generator:
@@ -219,7 +219,7 @@ class RandomBatches(ABC):
             yield step, order[group * per_batch : (group + 1) * per_batch]
 
     def _prepared(self, drawn: Any) -> Batch:
-        batch = self._make(drawn)
+        batch = self.make(drawn)
         return batch if self._columns is None else batch.select_columns(self._columns)
 
     def _changed(self, **attributes: Any) -> Self:

@@ -141,7 +141,7 @@ def _on_host(whole: Batch) -> dict[str, Tensor]:
     edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
     looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1
     degrees = {"own": own.to(whole.dtype), "looped": looped.to(whole.dtype)}
-    data = {name: value.cpu() for name, value in whole.entry_data.items()}
+    data = {name: value.cpu() for name, value in whole.edge_data.items()}
     if "edge_weight" in data:
         degrees = _weighted(pattern, data["edge_weight"].to(whole.dtype))
     return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees, **data}
