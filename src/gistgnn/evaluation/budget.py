@@ -26,8 +26,7 @@ READ_ENTRY = 32  # bytes for an entry of an operator whose rows are read from a 
 _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention": (12, 40)}
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """Bytes that an evaluation may use."""
 
     host: int

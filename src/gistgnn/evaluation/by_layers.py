@@ -41,9 +41,6 @@ class ByLayers(Inference):
         plan: for models of the same shapes (see `plan_layers`).
         required: the nodes that each layer computes.
 
-    Attributes:
-        nodes: mask [N] of the nodes that have an output; None: all.
-
     Raises:
         InputError: the disk has too little space for the temporary files.
     """
@@ -71,17 +68,16 @@ class ByLayers(Inference):
         gnn.check_input(self._batch.x)
         self._check_disk()
         return_freed_memory()
-        layers = [cast(Layer, layer) for layer in gnn.convs]
-        finishes: list[Callable[[Tensor], Tensor]] = [partial(activate, norm) for norm in gnn.norms]
-        finishes.append(nn.Identity())
-        h = self._input()
+        h, norms = self._input(), list(gnn.norms)
         with ExitStack() as stack:
-            for layer, sizes, required, finish in zip(layers, self._plan.layers, self._required, finishes, strict=True):
-                step = _Pass(self._batch, self._plan, layer, sizes, required, stack)
-                if layer is layers[-1]:
-                    yield from step.outputs(h, finish)
+            for number, (layer, sizes, required) in enumerate(
+                zip(gnn.convs, self._plan.layers, self._required, strict=True)
+            ):
+                step = _Pass(self._batch, self._plan, cast(Layer, layer), sizes, required, stack)
+                if number < len(norms):
+                    h = step.run(h, norms[number])
                 else:
-                    h = step.run(h, finish)
+                    yield from step.outputs(h)
 
     def _input(self) -> NodeFeatures:
         batch, features = self._batch, self._batch.features
@@ -110,25 +106,25 @@ class _Pass:
         self._plan, self._layer, self._sizes, self._stack = plan, layer, sizes, stack
         self._row = sizes.row(batch.dtype.itemsize)
 
-    def run(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> NodeFeatures:
-        """Return the output for the input ``h``, which is closed. ``finish`` applies norm and activation."""
+    def run(self, h: NodeFeatures, norm: nn.Module) -> NodeFeatures:
+        """Return the activated output of a hidden layer for the input ``h``, which is closed."""
         received, spare = self._prepared(h)
         if spare is not None and len(spare.blocks) > 1 and spare.width == self._sizes.hidden:
             out = spare  # every row is read before it is written
         else:
             out = self._store(self._sizes.hidden, len(self._required))
-        for nodes, values in self._updated(h, received, finish):
-            out.put(nodes, values)
+        for nodes, values in self._updated(h, received):
+            out.put(nodes, activate(norm, values))
         h.close()
         if spare is not None and spare is not out:
             spare.close()
         return out
 
-    def outputs(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> Iterator[Output]:
+    def outputs(self, h: NodeFeatures) -> Iterator[Output]:
         """Yield the output of the last layer for a chunk of nodes after another."""
         received, _ = self._prepared(h)
         every = self._required.nodes
-        for nodes, values in self._updated(h, received, finish):
+        for nodes, values in self._updated(h, received):
             yield nodes if every is None else every[nodes], values
 
     def _prepared(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
@@ -138,15 +134,13 @@ class _Pass:
             h.close()
         return received, spare
 
-    def _updated(
-        self, h: NodeFeatures, received: Rows, finish: Callable[[Tensor], Tensor]
-    ) -> Iterator[tuple[slice, Tensor]]:
+    def _updated(self, h: NodeFeatures, received: Rows) -> Iterator[tuple[slice, Tensor]]:
         for nodes in self._chunks():
             x = self._own(h, nodes) if self._layer.update_reads_input else self._no_rows
-            yield nodes, finish(self._layer.update(x, received(nodes)))
+            yield nodes, self._layer.update(x, received(nodes))
 
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
-        """Return the rows of the layer's input that are those of some of its nodes."""
+        """Return the rows of ``h`` that belong to some of the layer's nodes."""
         own = self._required.own
         return h.rows(nodes if own is None else own[nodes])
 

@@ -55,24 +55,16 @@ class Inference(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """A model's predictions for the nodes of a graph.
+    """A model's predictions for the nodes of a graph."""
 
-    Attributes:
-        labels: classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes.
-        logits: [N, C], where a metric reads them; else None.
-    """
-
-    labels: Tensor | None
-    logits: Tensor | None
+    labels: Tensor | None  # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
+    logits: Tensor | None  # [N, C], where a metric reads them; else None
 
     @classmethod
     def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
-        """Collect a model's output for all nodes.
+        """Collect a model's output for all nodes. Nodes that are in no piece have NaN as logits, and class 0.
 
-        Args:
-            outputs: the output, in pieces. Nodes that are in no piece have NaN as logits, and class 0.
-            graph: what is predicted.
-            metric: a further score than those of the graph's task.
+        ``metric`` is a further score than those of the graph's task.
         """
         labels = logits = None
         for nodes, piece in outputs:

@@ -1,4 +1,4 @@
-"""Norm, ReLU and dropout of a hidden layer, in few passes over its features on the CPU."""
+"""Norm, ReLU and dropout of a hidden layer, in few passes over its features and with cheap draws on the CPU."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gistgnn.nn.dropout import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
+
+_DRAWS = 2**16
+
+
+def rounded(p: float) -> int:
+    """Return how many of 2^16 draws are dropped, for a probability ``p``; fewer than all."""
+    return min(round(p * _DRAWS), _DRAWS - 1)
+
+
+def scale_of(dropped: int) -> float:
+    """Return the factor of the elements that are kept, 1 / (1 − rounded p)."""
+    return _DRAWS / (_DRAWS - dropped)
+
+
+def draw_kept(x: Tensor, dropped: int) -> Tensor:
+    """Draw for every element of ``x`` whether it is kept: 1, or 0 with probability ``dropped`` / 2^16, as a float.
+
+    torch draws 64 slow random bits per element on the CPU. Here one 64-bit draw serves four elements.
+    """
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))
 
 
 class Activation(NamedTuple):
     """Layer norm without parameters, ReLU and dropout as one step.
 
     The gradient needs no mask: where the result is 0, so is the gradient.
-
-    Args:
-        eps: of the layer norm; None: there is no norm.
-        dropped: how many of 2^16 draws are dropped.
     """
 
-    eps: float | None
-    dropped: int
+    eps: float | None  # of the layer norm; None: there is no norm
+    dropped: int  # of 2^16 draws
 
     def forward(self, x: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """Write the result for ``x``: [..., N, d] to ``out``; return the mean and 1 / deviation of rows, if normed."""

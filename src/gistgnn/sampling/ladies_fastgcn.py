@@ -56,10 +56,9 @@ class ImportanceBatches(LayeredBatches):
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw nodes with probabilities p in proportion to weights.
+    """Draw nodes with probabilities p in proportion to weights, whose cumulated sums are ``cumulated``: [N] float64.
 
-    ``cumulated`` is the sums of the weights, [N] float64. Return the distinct nodes that were drawn, and for each of
-    them (times drawn) / (count · p).
+    Return the distinct nodes, and for each of them (times drawn) / (count · p).
     """
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
@@ -67,10 +66,10 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
 
 
 def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw nodes without replacement, each time in proportion to the weights of the nodes that are left.
+    """Draw nodes without replacement, each time in proportion to the weights that are left; more than ``count`` > 0.
 
-    More than ``count`` weights must not be 0. It first draws from all nodes and ignores repetitions. Where few nodes
-    have most of the weight, that takes too long; then it draws the rest by exponential clocks of these rates.
+    It first draws from all nodes and ignores repetitions. Where few nodes have most of the weight, that takes too long;
+    then it draws the rest by exponential clocks of these rates.
     """
     found = np.empty(0, np.int64)
     for _ in range(_TRIES):

@@ -39,10 +39,7 @@ class LayeredBatches(RandomBatches):
 
     @abstractmethod
     def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
-        """Return the input nodes of the first layer, the edges of every layer, and the edge data of the first layer.
-
-        The first layer comes first. There is no edge data where layers do not share their edges.
-        """
+        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
         return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
@@ -65,7 +62,7 @@ class LayeredBatches(RandomBatches):
 
 
 class LayeredSampling(Sampling):
-    """Settings of which one, named by `per_layer`, is a number for each layer of the model, or one for all."""
+    """Settings with one, named by `per_layer`, that is a number for each layer of the model, or one for all."""
 
     made: ClassVar[type[LayeredBatches]]
     per_layer: ClassVar[str]
@@ -88,11 +85,7 @@ class LayeredSampling(Sampling):
         object.__setattr__(self, self.per_layer, value if isinstance(value, int) else numbers)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
-        """Return the setting's number for each layer of a model; None: how many it has is not known.
-
-        Raises:
-            InputError: there are more or fewer numbers than layers, or one number and ``layers`` is not known.
-        """
+        """Return the setting's number for each layer of a model; None: how many it has is not known."""
         name, value = self.per_layer, getattr(self, self.per_layer)
         if isinstance(value, int):
             if layers is None:

@@ -153,10 +153,7 @@ class Sampling(ABC):
         """
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
-
-        ``graph`` is what training sees; ``layers`` is as for `sampler`.
-        """
+        """Return about how large batches will be: as large as the graph, unless a subclass knows better."""
         return Expected.whole(graph)
 
 
@@ -173,10 +170,7 @@ def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
 
 
 class RandomBatches(ABC):
-    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead.
-
-    If they are ``independent``, every sub-GCN draws its own; otherwise all see the same ones.
-    """
+    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead."""
 
     steps_per_epoch: int
 
