@@ -109,8 +109,8 @@ class Costs:
     """The memory that a model needs on a graph, in bytes.
 
     Attributes:
-        resident: needed all the time: operators, a cached product, scores and the output. The
-            output for a stored graph is used piece by piece.
+        resident: needed all the time: operators, a cached product, scores and, unless it is used piece by piece, the
+            output.
         preparing: peak while the operators are computed.
         least_work: the smallest possible chunk of nodes.
     """
@@ -172,11 +172,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
 
 
 def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
-    """Choose where features are stored and how large the chunks are.
-
-    Raises:
-        InputError: the budget is too small for any plan; the message says how much is needed.
-    """
+    """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
     costs = Costs(gnn, batch, budget.compute // 4)
     if budget.compute < costs.least:
         raise InputError(

@@ -97,11 +97,7 @@ class ByParts(Inference):
 
 
 def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
-    """Return the METIS clusters of a graph; of one in a folder of clusters, these.
-
-    Raises:
-        InputError: METIS failed, or the folder has another number of clusters.
-    """
+    """Return the METIS clusters of a graph; of one in a folder of clusters, these."""
     ptr, count = batch.cluster_ptr, len(batch.x)
     if ptr is None:
         return cluster(batch.csr, count, parts, "metis", seed)
@@ -113,14 +109,10 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
 
 
 def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
-    """Return how many nodes one forward pass of a model should take, at least 1.
-
-    A model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part at a time,
-    because it may treat a batch as a whole.
-    """
+    """Return how many nodes one forward pass of a model should take: enough to keep a processor busy."""
     gnn = as_gnn(model)
     if gnn is None:
-        return 1
+        return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)
     degree = graph.edges / graph.nodes + 1
     layers = Costs(gnn, graph, largest_cached=0).layers

@@ -53,13 +53,7 @@ class RequiredNodes:
 
 
 def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
-    """Return the nodes that each layer of a model computes.
-
-    Args:
-        gnn: the model.
-        adj: the graph's structure.
-        wanted: mask [N] of the nodes whose output is wanted; None: all.
-    """
+    """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
     everything = RequiredNodes(adj, None, None, adj.num_nodes)
     layers = list(gnn.convs)
     if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in layers):

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.csr import check_sources
+from gistgnn.graphs.derived import derived
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.precomputed import product_in_folder
+from gistgnn.utils.checksums import checksum, digest_of
+from gistgnn.utils.formats import size
+from gistgnn.utils.pieces import column_blocks
+from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.transfer import copied
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]
 """Computes tensors once for all processes on a machine (see `gistgnn.distributed.Machine.share`)."""
 
 _PIECE = 2**22  # edges
-
+_LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +193,35 @@ def whole_graph(graph: Graph) -> Batch:
         return batch.in_memory()
     adj = batch.adj.with_cached_products(None)
     return replace(batch, product=partial(product_in_folder, graph.folder, graph.x, adj))
+
+
+def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operator) -> Tensor:
+    """Return Ā x: [N, F] float32, mapped from the graph's folder, or from a temporary file if that cannot be written.
+
+    If it is missing, it is computed first: as many columns of x at once as fit into half of the available memory.
+    """
+    nodes, features = x.shape
+
+    def fill(out: npt.NDArray[np.float32]) -> None:
+        blocks = column_blocks(features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1))
+        times = "once" if len(blocks) == 1 else f"{len(blocks)} times"
+        log.info(
+            f"the product of the edges with the features is computed once and kept: {size(out.nbytes)} in {folder}"
+        )
+        log.info(f"for it the features are read {times}")
+        for columns in blocks:
+            block = copied(x[:, columns], torch.device("cpu"), torch.float32)
+            for rows in adj.chunks():
+                out[rows, columns] = (adj.rows(operator, rows) @ block).numpy()
+            del block  # before the next one is read
+
+    return derived(folder, f"product-{operator}-{_identity(folder, x, adj)}", (nodes, features), fill)
+
+
+def _identity(folder: Path, x: Tensor, adj: Adjacency) -> str:
+    """Return a digest of the graph's files, and of features that are scaled or changed otherwise."""
+    facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:: max(len(x) // _LOOKED_AT, 1)])]
+    return digest_of(facts + [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))])[:16]
 
 
 def unshared(compute: Compute) -> dict[str, Tensor]:

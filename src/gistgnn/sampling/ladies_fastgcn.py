@@ -111,9 +111,9 @@ class ImportanceSampling(LayeredSampling):
         return Expected.layered(graph, nodes, edges)
 
     @staticmethod
-    @abstractmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
         """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
+        return graph.nodes
 
 
 class LadiesBatches(ImportanceBatches):
@@ -189,8 +189,3 @@ class FastGCNSampling(ImportanceSampling):
 
     name = "fastgcn"
     made = FastGCNBatches
-
-    @staticmethod
-    def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return the number of all nodes."""
-        return graph.nodes

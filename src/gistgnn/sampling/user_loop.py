@@ -39,8 +39,7 @@ class Recent:
 def multiply_when_called(model: nn.Module, recent: Recent) -> None:
     """Let PyG's layers in a model multiply (see `sparse_layers`) whenever it is called with features and edges.
 
-    So a loop of the user's own takes the steps of `fit`, bit for bit, and is as fast. Copies of the model, and a model
-    from a file, pass messages. Nothing happens to a model without such layers.
+    So a loop of the user's own takes the steps of `fit`, bit for bit. Copies of the model pass messages.
     """
     if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
         calls = _CALLED[model] = _Calls(recent)
