@@ -111,10 +111,8 @@ def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(name: str) -> 
     layers = 2 if name == "pyg" else 3
     expected = {tuple(row): out for row, out in zip(WHOLE.x.tolist(), forward(model, WHOLE), strict=True)}
     for batch in EVERYTHING[name].sampler(WHOLE, 0, layers=layers).batches(0, 3):
-        own, out = (
-            torch.stack([expected[tuple(row)] for row in batch.x[: len(batch.y)].tolist()]),
-            forward(model, batch),
-        )
+        own = torch.stack([expected[tuple(row)] for row in batch.x[: len(batch.y)].tolist()])
+        out = forward(model, batch)
         assert len(out) == (len(batch.x) if name == "pyg" else len(batch.y))
         torch.testing.assert_close(out[batch.loss_nodes], own)
 

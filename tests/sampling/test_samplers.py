@@ -76,10 +76,8 @@ def test_sub_gcns_share_their_batches_or_not(sampling: Sampling) -> None:
 
 @each_sampling
 def test_some_columns_of_the_same_batches(sampling: Sampling) -> None:
-    own, columns = (
-        replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2).for_sub_gcn(2),
-        torch.tensor([4, 1]),
-    )
+    columns = torch.tensor([4, 1])
+    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2).for_sub_gcn(2)
     for some, whole in zip(own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True):
         assert torch.equal(some.x, whole.x[:, columns])
         assert content(some)[1:] == content(whole)[1:]

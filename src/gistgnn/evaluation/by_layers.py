@@ -36,13 +36,7 @@ class ByLayers(Inference):
     of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
     the host, in memory or in temporary files.
 
-    Args:
-        batch: the whole graph.
-        plan: for models of the same shapes (see `plan_layers`).
-        required: the nodes that each layer computes.
-
-    Raises:
-        InputError: the disk has too little space for the temporary files.
+    ``plan`` is for models of the same shapes, ``required`` has the nodes that each layer computes.
     """
 
     def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:
@@ -59,11 +53,7 @@ class ByLayers(Inference):
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the output for a chunk of nodes after another.
-
-        Raises:
-            InputError: a temporary file cannot be written.
-        """
+        """Yield the output for a chunk of nodes after another; refuse a disk that is full."""
         gnn = cast(GNN, as_gnn(model))
         gnn.check_input(self._batch.x)
         self._check_disk()

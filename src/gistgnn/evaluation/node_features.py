@@ -28,11 +28,7 @@ class NodeFeatures:
     def empty(
         cls, nodes: int, blocks: list[slice], device: torch.device, dtype: torch.dtype, *, in_file: bool
     ) -> NodeFeatures:
-        """Return features on the host that are still to be set; `blocks` cut their columns.
-
-        Raises:
-            InputError: the temporary file cannot be made: the disk is full.
-        """
+        """Return features on the host that are still to be set; `blocks` cut their columns."""
         size = nodes * blocks[-1].stop
         whole = temporary(size, dtype) if in_file and size else torch.empty(size, dtype=dtype)
         cuts = ((nodes * block.start, nodes * block.stop) for block in blocks)

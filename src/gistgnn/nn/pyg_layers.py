@@ -74,8 +74,8 @@ def sparse_layers(
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
 
     A layer does so if PyG says that it may (`message_and_aggregate`), and its messages are features of the sources,
-    perhaps times a constant weight of the edge. Output and gradients of a model of this kind are compared first, on the
-    first batch that one is trained on. Where they differ, and for all other models, nothing happens.
+    perhaps times a constant weight of the edge. Output and gradients of each kind of model are compared first, on the
+    first batch. Where they differ, and for all other models, nothing happens.
 
     ``positional`` and ``by_name`` are what the model is called with inside the block.
     """
@@ -150,11 +150,7 @@ def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weig
     replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
     for layer in layers:
         own = {"propagate": partial(_propagate, layer, products)}
-        if (
-            getattr(layer, "cached", True) is False
-            and "_cached_edge_index" in vars(layer)
-            and "forward" not in vars(layer)
-        ):
+        if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
             own["forward"] = partial(_forward, layer, products, edge_index, weight)
         vars(layer).update(own)
         replaced.append((layer, own))

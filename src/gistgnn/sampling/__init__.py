@@ -20,17 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph", "LadiesSampling"]
 __all__ += ["SAMPLERS", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "Sampler"]
-__all__ += [
-    "SaintWalkSampling",
-    "Sampling",
-    "Share",
-    "arguments",
-    "check_fits",
-    "describe",
-    "expected_batch",
-    "forward",
-]
-__all__ += ["from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
+__all__ += ["SaintWalkSampling", "Sampling", "Share", "arguments", "check_fits", "describe", "expected_batch"]
+__all__ += ["forward", "from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
 _HOMES = {
     **dict.fromkeys(["Batch", "Share", "training_subgraph", "whole_graph"], "batch"),
     **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),

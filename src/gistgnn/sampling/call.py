@@ -103,7 +103,7 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
 
     `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
     other required second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone. Arguments
-    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data, in the order of the edges, where it has them.
+    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data where it has them.
 
     Raises:
         InputError: as `signature`, or the forward needs edge data that the batch does not have.

@@ -26,7 +26,7 @@ class LayeredBatches(RandomBatches):
 
     An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
     nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
-    own output nodes are the first of them. ``numbers`` is the setting `LayeredSampling.per_layer` of each layer.
+    own output nodes are the first of them. ``numbers`` has the setting `per_layer` of each layer.
     """
 
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`

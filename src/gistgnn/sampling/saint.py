@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +24,7 @@ from gistgnn.utils.transfer import to_device
 _CHUNK = 2**20  # walks that are counted at once
 
 
-class Draw(ABC):
+class Draw:
     """Draws the nodes of one random walk from a random node; each step goes to a random in-neighbour."""
 
     touches: Array  # a_v, the probability that one draw touches node v: [N] float64
@@ -36,12 +35,12 @@ class Draw(ABC):
         """Return the nodes that ``count`` draws touch, in any order, with repetitions."""
         return np.concatenate(_walks(self.edges, count, self.length, rng))
 
-    @abstractmethod
     def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> Array | float:
         """Return a_uv, the probability that one draw touches both ends of an edge: [nnz], or one number for all.
 
         ``part`` is the rows and columns of `edges` at ``nodes``, and ``rows`` the row of each of its entries.
         """
+        return 0.0  # a draw of one node
 
 
 class NodeDraw(Draw):
@@ -62,10 +61,6 @@ class NodeDraw(Draw):
     def nodes(self, count: int, rng: np.random.Generator) -> Array:
         """Return the nodes of ``count`` draws."""
         return np.searchsorted(self._cumulated, rng.random(count) * self._cumulated[-1], side="right")
-
-    def together(self, part: sp.csr_matrix, rows: Array, nodes: Array) -> float:
-        """Return 0: no draw touches two nodes."""
-        return 0.0
 
 
 class EdgeDraw(Draw):
