@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import torch
 
+from gistgnn.evaluation import Inference
 from gistgnn.evaluation.budget import Budget, plan_layers
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.evaluation import WholeGraph
+from gistgnn.evaluation.required_nodes import required_nodes
 from gistgnn.nn import GAT, GCN, GNN, GraphSAGE
 from gistgnn.sampling import Batch
 
@@ -25,7 +27,7 @@ MODELS: dict[str, GNN] = {
 }
 
 
-def seconds(inference: WholeGraph | ByLayers, model: GNN) -> float:
+def seconds(inference: Inference, model: GNN) -> float:
     start = time.perf_counter()
     inference.logits(model)
     return time.perf_counter() - start
@@ -38,10 +40,10 @@ def main(nodes: int, edges: int) -> None:
     batch = Batch(x, edge_index, torch.zeros(nodes), torch.arange(0))
     for name, model in MODELS.items():
         model.eval()
-        plan = plan_layers(model, batch, Budget(2**34))
-        ways: dict[str, WholeGraph | ByLayers] = {"whole": WholeGraph(batch), "in memory": ByLayers(batch, plan)}
+        plan, nodes_of = plan_layers(model, batch, Budget(2**34)), required_nodes(model, batch.adj, None)
+        ways: dict[str, Inference] = {"whole": WholeGraph(batch), "in memory": ByLayers(batch, plan, nodes_of)}
         for columns in (256, 64):
-            ways[f"file, {columns} columns"] = ByLayers(batch, replace(plan, in_file=True, columns=columns))
+            ways[f"file, {columns} columns"] = ByLayers(batch, replace(plan, in_file=True, columns=columns), nodes_of)
         expected = ways["whole"].logits(model)
         for way in ways.values():
             torch.testing.assert_close(way.logits(model), expected, rtol=1e-3, atol=1e-4)

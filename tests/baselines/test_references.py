@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from gistgnn.baselines import DataParallel
-from gistgnn.evaluation.scores import evaluate, score
+from gistgnn.evaluation.predictions import Predictions
+from gistgnn.evaluation.scores import Scores, evaluate, score_predictions
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn.ensemble_model import EnsembleModel
 from gistgnn.sampling import Batch, forward, whole_graph
@@ -25,6 +26,11 @@ def initial() -> nn.Module:
 
 def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(forward(model, batch)[batch.loss_nodes], batch.y[batch.loss_nodes])
+
+
+def scores(logits: torch.Tensor, split: str) -> Scores:
+    found = Predictions.of([(slice(0, len(logits)), logits)], GRAPH)
+    return score_predictions(found, GRAPH, [split])[split]
 
 
 def close(found: nn.Module, expected: nn.Module) -> None:
@@ -81,7 +87,7 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
             adam.step()
             if step % LOCAL == LOCAL - 1:
                 logits = forward(sub, WHOLE).detach()
-                validation = score(logits, GRAPH, ["validation"])["validation"].accuracy
+                validation = scores(logits, "validation").accuracy
                 found = max(found, (validation, logits), key=lambda pair: pair[0])
         best.append(found[1])
     expected = torch.stack(best).mean(dim=0)
@@ -89,7 +95,7 @@ def test_an_ensemble_averages_the_logits_of_members_at_their_best(members: int) 
     assert isinstance(result.model, EnsembleModel)
     assert len(result.model.members) == members
     torch.testing.assert_close(forward(result.model, WHOLE), expected, rtol=1e-4, atol=1e-5)
-    assert result.test == score(expected, GRAPH, ["test"])["test"].as_dict()
+    assert result.test == scores(expected, "test").as_dict()
     assert evaluate(result.model, GRAPH, ["test"])["test"].as_dict() == result.test
 
 

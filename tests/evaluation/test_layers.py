@@ -76,10 +76,10 @@ def test_the_cached_product_is_used() -> None:
     batch, model = random_batch(), random_model("gcn", [4])
     expected = whole(model, batch)
     product = batch.adj.aggregate("gcn", batch.x)
-    assert plan_layers(model, batch, PLENTY).cache_product
+    assert plan_layers(model, batch, PLENTY).layers[0].cached
     product.zero_()
     assert not torch.allclose(by_layers(model, batch), expected)
-    assert not plan_layers(model, random_batch(300), Budget(60_000)).cache_product
+    assert not plan_layers(model, random_batch(300), Budget(60_000)).layers[0].cached
 
 
 def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:

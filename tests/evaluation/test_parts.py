@@ -1,17 +1,30 @@
+"""Evaluation of parts: alone, several in one forward pass, and a sample of them."""
+
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import GCNConv
 
+from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts_module
+from gistgnn.evaluation.budget import Budget
+from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
 from gistgnn.nn import GCN
+from gistgnn.nn import MODELS as OURS
 from gistgnn.sampling import whole_graph
 from gistgnn.training.metric import NAMED
+from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
+from tests.nn.strategies import examples
 
 from .cases import random_model, whole
 
@@ -23,10 +36,14 @@ MODELS = {
 }
 
 
+@pytest.fixture(params=[True, False], ids=["kept", "made anew"])
+def _batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "available_bytes", lambda _: 2**40 * request.param)
+
+
+@pytest.mark.usefixtures("_batches")
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("kept", [True, False])
-def test_one_part_is_the_whole(name: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "available_bytes", lambda _: 2**40 * kept)
+def test_one_part_is_the_whole(name: str) -> None:
     model, batch = MODELS[name](), whole_graph(GRAPH)
     inference = Evaluation("parts", parts=1).prepare(model, batch)
     assert inference.describe() == {"method": "parts", "exact": False, "parts": 1}
@@ -34,9 +51,8 @@ def test_one_part_is_the_whole(name: str, kept: bool, monkeypatch: pytest.Monkey
         torch.testing.assert_close(predict(model, batch, inference), whole(model, batch))
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_edges_between_parts_are_left_out(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "available_bytes", lambda _: 2**40 * kept)
+@pytest.mark.usefixtures("_batches")
+def test_edges_between_parts_are_left_out() -> None:
     model = random_model("gcn", [6, 6]).float()
     clusters = cluster(GRAPH.edge_index, 60, 5, "metis", 3)
     inside = clusters.assignment[GRAPH.edge_index[0]] == clusters.assignment[GRAPH.edge_index[1]]
@@ -85,3 +101,127 @@ def _nodes_by_part(mask: torch.Tensor, parts: torch.Tensor) -> list[torch.Tensor
 def test_more_parts_than_nodes() -> None:
     with refused("parts is 61, expected 1 to 60, the nodes of the graph"):
         Evaluation("parts", parts=61).prepare(nn.Linear(7, C), whole_graph(GRAPH))
+
+
+DOUBLE = replace(whole_graph(GRAPH), x=GRAPH.x.double())
+
+
+def by_parts(model: nn.Module, at_once: int) -> tuple[torch.Tensor, list[int]]:
+    """Return the output, and the number of nodes in each forward pass."""
+    taken: list[int] = []
+    hook = model.register_forward_pre_hook(lambda _, args: taken.append(len(args[0])))
+    with torch.no_grad():
+        actual = ByParts(DOUBLE, 6, 0, at_once=at_once).logits(model)
+    hook.remove()
+    return actual, taken
+
+
+@pytest.mark.parametrize("name", [*OURS, "PyG's"])
+@pytest.mark.usefixtures("_batches")
+def test_parts_together_are_parts_alone(name: str) -> None:
+    model = Stack((6, 6), GCNConv).double().eval() if name == "PyG's" else random_model(name, [6, 6], "batch")
+    alone, taken = by_parts(model, 1)
+    assert len(taken) == 6
+    for at_once, forwards in ((max(taken), None), (60, 1)):
+        together, sizes = by_parts(model, at_once)
+        assert sum(sizes) == 60
+        assert max(sizes) <= at_once
+        assert forwards in (None, len(sizes))
+        torch.testing.assert_close(together, alone)
+
+
+@examples
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(1, 12))
+def test_groups_are_as_large_as_they_may_be(sizes: list[int], most: int) -> None:
+    chosen = np.arange(len(sizes))
+    groups = parts_module._groups(chosen, np.array(sizes), most)
+    assert [part for group in groups for part in group] == chosen.tolist()
+    held = [sum(sizes[part] for part in group) for group in groups]
+    assert all(nodes <= most or len(group) == 1 for nodes, group in zip(held, groups, strict=True))
+    assert all(nodes + sizes[after[0]] > most for nodes, after in zip(held, groups[1:], strict=False))
+
+
+def test_how_many_nodes_go_at_once() -> None:
+    batch, ours, theirs = whole_graph(GRAPH), random_model("graphsage", [64]).float(), Stack((64,), GCNConv)
+    plenty = Budget(2**40)
+    assert nodes_at_once(theirs, batch, plenty) == 1
+    assert 100 < nodes_at_once(ours, batch, plenty) < 10**6
+    assert Evaluation("parts", memory=2**20, parts=6).prepare(ours, batch).describe()["parts"] == 6
+
+
+BATCH = whole_graph(GRAPH)
+SAMPLE = Evaluation("parts", parts=6, sample=3)
+
+
+def test_the_sample_is_scored_as_all_parts_score_it() -> None:
+    model = random_model("gcn", [6]).float()
+    all_parts = predict(model, BATCH, Evaluation("parts", parts=6))
+    inference = SAMPLE.prepare(model, BATCH)
+    with torch.no_grad():
+        actual = inference.logits(model)
+    nodes = inference.nodes
+    torch.testing.assert_close(actual[nodes], all_parts[nodes])
+    assert actual[~nodes].isnan().all()
+    scored = evaluate(model, GRAPH, evaluation=inference)
+    for split, mask in {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}.items():
+        found = dict(scored[split])
+        assert found.pop("f1_parts") <= 1.0
+        for name, value in found.items():
+            assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
+    assert inference.describe() == {
+        "method": "parts",
+        "exact": False,
+        "parts": 6,
+        "sample": 3,
+        "nodes": {
+            "train": int((GRAPH.train & nodes).sum()),
+            "validation": int((GRAPH.val & nodes).sum()),
+            "test": int((GRAPH.test & nodes).sum()),
+        },
+    }
+    assert SAMPLE.approximation == {"parts": 6, "sample": 3}
+
+
+def test_the_sample_follows_from_the_seed() -> None:
+    model = random_model("gcn", [6]).float()
+    clusters = cluster(GRAPH.edge_index, 60, 6, "metis", 0)
+    chosen = [SAMPLE.prepare(model, BATCH, seed).nodes for seed in (0, 0, 1)]
+    assert torch.equal(chosen[0], chosen[1])
+    assert not torch.equal(chosen[0], chosen[2])
+    assert clusters.assignment[chosen[0]].unique().numel() == 3
+    assert clusters.assignment[~chosen[0]].unique().numel() == 3
+
+
+def test_a_sample_of_all_parts_is_all_nodes() -> None:
+    model = random_model("gcn", [6]).float()
+    all_parts = evaluate(model, GRAPH, evaluation=Evaluation("parts", parts=6))
+    assert evaluate(model, GRAPH, evaluation=Evaluation("parts", parts=6, sample=6)) == all_parts
+
+
+def test_every_node_is_not_predicted_from_a_sample() -> None:
+    with refused("most nodes have no output", "leave out the sample"):
+        predict(random_model("gcn", [6]).float(), BATCH, SAMPLE)
+
+
+def test_a_sample_without_a_node_to_score() -> None:
+    model = random_model("gcn", [6]).float()
+    none = torch.zeros(60, dtype=torch.bool)
+    lonely = none.clone()
+    nodes = SAMPLE.prepare(model, BATCH).nodes
+    lonely[(~nodes).nonzero()[0]] = True
+    for split, name in (("val", "validation"), ("test", "test")):
+        graph = tiny_graph(nodes=60)
+        object.__setattr__(graph, split, lonely)
+        with refused(f"the sample of 3 of 6 parts has no {name} node", "raise the sample"):
+            SAMPLE.prepare(model, whole_graph(graph))
+        with refused(f"no {name} node is in the sample"):  # for a batch without splits
+            evaluate(model, graph, [name], evaluation=SAMPLE.prepare(model, BATCH))
+
+
+def test_fit_scores_the_same_nodes_in_every_round() -> None:
+    result = fit(GIST(gcn(), (8,), 2), GRAPH, evaluation=SAMPLE)
+    actual = result.as_dict()["evaluation"]
+    assert (actual["parts"], actual["sample"], actual["exact"]) == (6, 3, False)
+    assert actual["nodes"]["validation"] > 0
+    again = evaluate(result.model, GRAPH, ["test"], evaluation=SAMPLE)
+    assert again["test"].as_dict() == result.test

@@ -80,21 +80,22 @@ def test_norm_and_relu_are_those_of_torch(norm: nn.Module) -> None:
     assert gradgradcheck(lambda x: activate(norm, x * 1.0), x)
 
 
-@pytest.mark.parametrize("under_vmap", [False, True])
+@pytest.mark.parametrize("dim", [None, 0, 1, 2], ids=["alone", "vmap 0", "vmap 1", "vmap 2"])
 @pytest.mark.parametrize(
     "norm",
     [nn.LayerNorm(50, elementwise_affine=False), nn.LayerNorm(50), nn.Identity()],
     ids=["layer", "affine", "none"],
 )
-def test_dropout_follows_norm_and_relu(norm: nn.Module, under_vmap: bool) -> None:
+def test_dropout_follows_norm_and_relu(norm: nn.Module, dim: int | None) -> None:
     """What is kept is scaled, about a share p is dropped, and the gradient is that of the kept features."""
     torch.manual_seed(0)
     x, p = torch.randn(K, 40, 50, dtype=torch.float64, requires_grad=True), 0.3
     norm = norm.double()
-    if under_vmap:
-        out = vmap(lambda one: activate(norm, one, p, training=True), randomness="different")(x)
-    else:
+    if dim is None:
         out = activate(norm, x, p, training=True)
+    else:
+        each = vmap(lambda one: activate(norm, one, p, training=True), in_dims=dim, randomness="different")
+        out = each(x.movedim(0, dim))
     full = F.relu(norm(x))
     kept, positive = out != 0, full > 0
     assert ((kept & positive).sum() / positive.sum()).item() == pytest.approx(1 - p, abs=0.02)
@@ -106,6 +107,21 @@ def test_dropout_follows_norm_and_relu(norm: nn.Module, under_vmap: bool) -> Non
     torch.testing.assert_close(found, given, rtol=1e-4, atol=1e-6)
 
 
-def test_without_training_nothing_is_dropped() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [0.001, 0.2, 0.5, 0.9])
+def test_rate_and_mean(p: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(401, 501, dtype=dtype, requires_grad=True)
+    out = activate(nn.Identity(), x, p, training=True)
+    assert out.dtype == dtype
+    assert (out == 0).double().mean().item() == pytest.approx(p, abs=0.005)
+    assert out.max().item() == pytest.approx(1 / (1 - p), rel=1e-3)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(grad, out)
+
+
+def test_odd_sizes_and_rates_and_no_training() -> None:
+    assert activate(nn.Identity(), torch.ones(3), 1 - 1e-9, training=True).isfinite().all()
+    assert activate(nn.Identity(), torch.ones(0, 3), 0.5, training=True).shape == (0, 3)
     x = torch.randn(5, 4)
     torch.testing.assert_close(activate(nn.Identity(), x.clone(), 0.5, training=False), F.relu(x))

@@ -43,6 +43,8 @@ def test_all_edges_of_some_nodes_have_the_whole_graphs_operators() -> None:
         (i, places[j]) for i, node in enumerate(ROWS) for j in [node, *EDGES[0, EDGES[1] == node].tolist()]
     }
     assert attended == expected_pairs
+    as_pyg_takes_them = [(COLUMNS[s], ROWS[t]) for s, t in sampled.edge_index.t().tolist()]
+    assert sorted(as_pyg_takes_them) == sorted(pair for pair in map(tuple, EDGES.t().tolist()) if pair[1] in ROWS)
 
 
 def test_weights_multiply_entries_and_self_loops_have_none() -> None:
@@ -84,16 +86,16 @@ def test_every_layer_has_its_structure() -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_layers_give_the_first_nodes_outputs(name: str, sparse: bool) -> None:
-    """With all edges, the outputs of a model on layers are its outputs on the whole graph."""
+    """With all edges, the outputs and gradients of a model on layers are those on the whole graph."""
     middle = [0, 2, 3, 1, 4]
     layers = part(middle, [*middle, 5]), part([0, 2], middle)
     layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
-    model = MODELS[name](7, (8,), 3)
-    x = torch.randn(6, 7)
-    given: object = x[[*middle, 5]]
-    if sparse:
-        given = SparseMatrix.from_dense(x[[*middle, 5]])
-    torch.testing.assert_close(model(given, layered), model(x, WHOLE)[[0, 2]])
+    model, x = MODELS[name](7, (8,), 3), torch.randn(6, 7)
+    given = SparseMatrix.from_dense(x[[*middle, 5]]) if sparse else x[[*middle, 5]]
+    outs = model(given, layered), model(x, WHOLE)[[0, 2]]
+    torch.testing.assert_close(*outs)
+    gradients = (torch.autograd.grad(out.square().sum(), list(model.parameters())) for out in outs)
+    torch.testing.assert_close(*gradients)
 
 
 def test_undefined_operators_are_refused() -> None:
@@ -102,23 +104,3 @@ def test_undefined_operators_are_refused() -> None:
         GAT(7, (4,), 2)(torch.randn(6, 7), sampled)
     with refused("takes an edge_index, which this test does not define"):
         _ = sampled.edge_index
-
-
-def test_edges_as_pyg_takes_them() -> None:
-    sampled = part(ROWS, COLUMNS)
-    actual = [(COLUMNS[s], ROWS[t]) for s, t in sampled.edge_index.t().tolist()]
-    kept = [pair for pair in map(tuple, EDGES.t().tolist()) if pair[1] in ROWS]
-    assert sorted(actual) == sorted(kept)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_gradients_are_those_of_the_whole_graph(name: str) -> None:
-    middle = [0, 2, 3, 1, 4]
-    layers = part(middle, [*middle, 5]), part([0, 2], middle)
-    layered = SampledAdjacency(layers[0].pattern, layers[0].degrees, above=[layers[1]])
-    model, x = MODELS[name](7, (8,), 3), torch.randn(6, 7)
-    actual, expected = (
-        torch.autograd.grad(out.square().sum(), list(model.parameters()))
-        for out in (model(x[[*middle, 5]], layered), model(x, WHOLE)[[0, 2]])
-    )
-    torch.testing.assert_close(actual, expected)

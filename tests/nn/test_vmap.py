@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 
 from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.nn.activation import activate
 from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 
 from .strategies import examples, graphs, random_graph
@@ -83,19 +81,3 @@ def test_dynamic_attention(graph: tuple[Tensor, int], dims: tuple[int | None, ..
     pattern, nodes = Adjacency(*graph).attention, graph[1]
     sizes = [(nodes, 4), (nodes, 4), (2, 2)]
     agrees(lambda source, target, a: dynamic_scores(source, target, a, pattern, 0.2), sizes, [*dims])
-
-
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_dropout(dim: int) -> None:
-    """A loop has other draws. Every sub-GCN has its own mask, and the gradient is the mask."""
-    torch.manual_seed(0)
-    x = stacked((40, 50), dim).detach().abs().requires_grad_()
-    out = vmap(lambda h: activate(nn.Identity(), h, 0.3, training=True), in_dims=dim, randomness="different")(x)
-    masks = (out != 0).double()
-    assert out.shape == (K, 40, 50)
-    assert ((1 - masks).mean(dim=(1, 2)) - 0.3).abs().max() < 0.05  # 4 deviations
-    for i in range(K):
-        torch.testing.assert_close(out[i], x.select(dim, i) * masks[i] / 0.7, rtol=1e-4, atol=0)
-        assert not torch.equal(masks[i], masks[i - 1])
-    (grad,) = torch.autograd.grad(out.sum(), x)
-    torch.testing.assert_close(grad.movedim(dim, 0), masks / 0.7, rtol=1e-4, atol=0)

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 import torch
@@ -73,10 +72,8 @@ def test_an_epoch_sees_every_node_once(drawn: tuple[Batch, Clusters, int], epoch
     assert sorted(seen.tolist()) == list(range(len(whole.x)))
 
 
-def make(q: int = 3, seed: int = 0, independent: bool = False) -> ClusterBatches:
-    whole = whole_graph(GRAPH)
-    clusters = cluster(GRAPH.edge_index, GRAPH.num_nodes, 10, "random")
-    return ClusterBatches(whole, clusters, q, seed, independent=independent)
+def make(q: int = 3) -> ClusterBatches:
+    return ClusterBatches(whole_graph(GRAPH), cluster(GRAPH.edge_index, GRAPH.num_nodes, 10, "random"), q)
 
 
 def content(batch: Batch) -> list[object]:
@@ -85,43 +82,6 @@ def content(batch: Batch) -> list[object]:
 
 def listed(sampler: ClusterBatches, first: int, steps: int) -> list[list[object]]:
     return [content(batch) for batch in sampler.batches(first, steps)]
-
-
-def test_a_batch_follows_from_its_step_alone() -> None:
-    at_once = listed(make(), 0, 12)  # three epochs of 4
-    assert listed(make(), 0, 5) + listed(make(), 5, 7) == at_once
-    sampler = make()
-    assert listed(sampler, 9, 3) == at_once[9:]
-    assert listed(sampler, 2, 4) == at_once[2:6]
-    assert listed(sampler, 0, 0) == []
-    list(islice(sampler.batches(0, 100), 2))  # one that was left early
-    torch.manual_seed(5)
-    assert listed(sampler, 0, 12) == at_once
-
-
-def test_epochs_and_seeds_differ() -> None:
-    assert listed(make(), 0, 4) != listed(make(), 4, 4)
-    assert listed(make(), 0, 4) != listed(make(seed=1), 0, 4)
-
-
-def test_sub_gcns_share_their_batches_or_not() -> None:
-    shared, own = make(), make(independent=True)
-    assert shared.for_sub_gcn(1) is shared
-    first, second = (listed(own.for_sub_gcn(i), 0, 8) for i in (1, 2))
-    assert first != second
-    assert first == listed(own.for_sub_gcn(1), 0, 4) + listed(own.for_sub_gcn(1), 4, 4)
-
-
-def test_columns_are_selected() -> None:
-    columns = torch.tensor([4, 1])
-    for some, whole in zip(make().select_columns(columns).batches(0, 4), make().batches(0, 4), strict=True):
-        assert torch.equal(some.x, whole.x[:, columns])
-        assert torch.equal(some.edge_index, whole.edge_index)
-    both = make(independent=True).for_sub_gcn(2).select_columns(columns)
-    assert (
-        next(both.batches(1, 1)).x.tolist()
-        == next(make(independent=True).for_sub_gcn(2).batches(1, 1)).x[:, columns].tolist()
-    )
 
 
 def test_all_clusters_together_are_the_graph() -> None:
@@ -146,16 +106,6 @@ def test_refused() -> None:
         ClusterBatches(whole, cluster(GRAPH.edge_index, 60, 5, "random"), 0)
     with refused("clusters are of 61 nodes, the graph has 60"):
         ClusterBatches(whole, cluster(GRAPH.edge_index, 61, 5, "random"), 2)
-    with refused("clusters_per_batch is 11, more than the 5 clusters"):
-        ClusterSampling(5, 11)
-    with refused("clusters is 0"):
-        ClusterSampling(0)
-    with refused("clusters_per_batch is 0"):
-        ClusterSampling(10, 0)
-    with refused("method is 'best'", "metis, stream, random"):
-        ClusterSampling(10, method="best")
-    with refused("batches is 'own'", "shared, independent"):
-        ClusterSampling(10, batches="own")
     with refused("clusters is 61", "from 1 to 60"):
         ClusterSampling(61).sampler(whole, 0)
 

@@ -83,7 +83,7 @@ def test_the_data_of_unsorted_edges(nodes: int, seed: int) -> None:
     whole = Batch(graph.x, graph.edge_index[:, order], graph.y, graph.train.nonzero()[:, 0], edge_data=data)
     pattern = whole.adj.pattern
     expected = told(graph.x, torch.stack([pattern.col, pattern.row]).long())
-    assert all(torch.equal(value, expected[name]) for name, value in whole.entry_data.items())
+    assert all(torch.equal(value, expected[name]) for name, value in whole.edge_data.items())
     assert torch.equal(whole.adj.edge_weight, expected["edge_weight"])
     for sampling in SUBGRAPHS.values():
         for batch in batches(sampling, whole, seed, 1):

@@ -22,7 +22,7 @@ from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import MODELS, adjacency
-from gistgnn.sampling import Batch, ClusterSampling, NeighborSampling, precomputed, whole_graph
+from gistgnn.sampling import Batch, ClusterSampling, NeighborSampling, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -35,7 +35,7 @@ OPERATORS = ("gcn", "mean", "sum")
 def little_memory(columns: int, nodes: int, entries: int = 11) -> Iterator[None]:
     """Āx is computed so many columns at a time, and so many entries of its rows are read at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precomputed, "available_bytes", lambda _: 2 * 4 * nodes * columns)
+        patch.setattr("gistgnn.sampling.batch.available_bytes", lambda _: 2 * 4 * nodes * columns)
         patch.setattr(adjacency, "ENTRIES", entries)
         yield
 

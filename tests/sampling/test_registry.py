@@ -29,7 +29,7 @@ def test_every_settings_class_is_registered() -> None:
 
 def test_a_new_sampler_is_planned_for_as_large_as_the_graph() -> None:
     from gistgnn.graphs.sizes import GraphSizes
-    from gistgnn.sampling.expected import Expected
+    from gistgnn.sampling.sampler import Expected
 
     sizes = GraphSizes(100, 500, 40)
     assert Sampling.expected(SAMPLERS["clusters"](10), sizes, 3) == Expected.whole(sizes)

@@ -13,11 +13,9 @@ from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling, Sampling
-from gistgnn.sampling.saint import SaintBatches
-from gistgnn.sampling.saint_draws import Draw, EdgeDraw, NodeDraw, WalkDraw
+from gistgnn.sampling.saint import Draw, EdgeDraw, NodeDraw, SaintBatches, WalkDraw
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
-from tests.helpers.refusals import refused
 from tests.sampling import slow
 from tests.sampling.converging import Mean, converges, features
 from tests.sampling.random_graphs import graphs, nodes_of, random_graph
@@ -164,15 +162,6 @@ def test_the_loss_is_unbiased(sampling: Sampling) -> None:
     assert mean.errors(exact.double().view(1)).abs().item() < 4
 
 
-@each_sampling
-def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
-    sampler, again = sampling.sampler(SOME, 4), sampling.sampler(SOME, 4)
-    expected = [nodes_of(batch).tolist() for batch in sampler.batches(0, 5)]
-    assert [nodes_of(batch).tolist() for step in range(5) for batch in again.batches(step, 1)] == expected
-    assert [nodes_of(batch).tolist() for batch in sampling.sampler(SOME, 5).batches(0, 5)] != expected
-    assert sampler.for_sub_gcn(1) is sampler
-
-
 def test_several_labels_are_weighed_too() -> None:
     y = torch.randint(2, (30, 4)).float()
     whole = Batch(WHOLE.x, WHOLE.edges, y, SOME.loss_nodes, sparse=False)
@@ -183,18 +172,3 @@ def test_several_labels_are_weighed_too() -> None:
     expected = (each[batch.loss_nodes] * batch.loss_weights).sum()
     torch.testing.assert_close(loss_of(logits, batch), expected)
     torch.testing.assert_close(loss_of(logits.expand(2, -1, -1), batch), expected.expand(2))
-
-
-@pytest.mark.parametrize(
-    ("sampling", "options", "said"),
-    [
-        (SaintNodeSampling, {"batch_size": 0}, "batch_size is 0"),
-        (SaintEdgeSampling, {"batch_size": "many"}, "batch_size is 'many'"),
-        (SaintWalkSampling, {"walk_length": 0}, "walk_length is 0"),
-        (SaintWalkSampling, {"sample_coverage": -1}, "sample_coverage is -1"),
-        (SaintWalkSampling, {"batches": "own"}, "batches is 'own'"),
-    ],
-)
-def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
-    with refused(said, "expected"):
-        sampling(**options)  # type: ignore[arg-type]

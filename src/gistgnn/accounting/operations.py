@@ -8,7 +8,7 @@ from gistgnn.evaluation import Evaluation
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.partition import Partition
 from gistgnn.sampling import Sampling, expected_batch
-from gistgnn.sampling.expected import Expected
+from gistgnn.sampling.sampler import Expected
 from gistgnn.theta.model_spec import ModelSpec
 
 SPARSE = 12  # multiply-adds of a dense product in the time of one of a sparse product

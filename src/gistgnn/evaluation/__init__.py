@@ -1,6 +1,7 @@
 """The output of a model for every node of a graph: at once, layer by layer, or part by part; and its scores."""
 
-from gistgnn.evaluation.evaluation import METHODS, Evaluation, Inference
+from gistgnn.evaluation.evaluation import METHODS, Evaluation
+from gistgnn.evaluation.predictions import Inference
 from gistgnn.evaluation.scores import evaluate, predict
 
 __all__ = ["METHODS", "Evaluation", "Inference", "evaluate", "predict"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 
 from gistgnn.errors import InputError
 from gistgnn.nn import GNN, Adjacency
-from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.gnn import Layer, Propagation
 from gistgnn.sampling import Batch
 from gistgnn.utils import formats
@@ -20,16 +19,14 @@ from gistgnn.utils.pieces import column_blocks
 WORK = 2**27  # bytes of a chunk of nodes: larger ones are not faster
 _MOST_CHUNKS = 4096
 _NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.int64), 1)
-_ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
-READ_ENTRY = 32
-"""Bytes for an entry of an operator whose rows are read from a file, while they are computed."""
+ENTRY = 48  # bytes of attention per edge and head: scores, maxima, coefficients, rows
+READ_ENTRY = 32  # bytes for an entry of an operator whose rows are read from a file, while they are computed
 
 # Bytes per entry of an operator beside its values: kept afterwards, and only while it is computed.
 _OPERATOR_BYTES = {"gcn": (16, 40), "mean": (8, 16), "sum": (16, 40), "attention": (12, 40)}
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """Bytes that an evaluation may use."""
 
     host: int
@@ -41,8 +38,7 @@ class Budget:
         return self.host if self.device is None else self.device
 
 
-@dataclass(frozen=True)
-class LayerSizes:
+class LayerSizes(NamedTuple):
     """A layer's numbers of columns. A 0 means: needs no memory."""
 
     stored: int  # of the input, if it is the output of a hidden layer
@@ -75,11 +71,6 @@ class LayerSizes:
         """Return the bytes per node of a chunk, for numbers of ``size`` bytes."""
         return size * (self.read + 2 * self.sent + 3 * self.output)
 
-    @property
-    def entry(self) -> int:
-        """Bytes per edge of a chunk."""
-        return _ENTRY if self.heads else 0
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -88,34 +79,22 @@ class Plan:
     in_file: bool  # hidden features are in temporary files, not in memory
     columns: int  # of the messages that are on the model's device at once, at most
     work: int  # bytes of a chunk of nodes
-    cache_product: bool  # compute the product of the graph's features with the operator once and cache it
     layers: tuple[LayerSizes, ...]
     disk: int  # bytes of the temporary files
 
 
 @dataclass(frozen=True)
 class GraphShape:
-    """The numbers of a graph that decide what an evaluation on it takes.
-
-    Attributes:
-        nodes: N.
-        edges: E.
-        features: F.
-        size: bytes of a number.
-        sparse: whether the features are multiplied as a sparse matrix.
-        stored: whether the edges are read from files while they are multiplied.
-        adj: the adjacency, which knows what is computed already; None: there is no graph yet.
-        computed: all operators and Ā x are computed already.
-    """
+    """The numbers of a graph that decide what an evaluation on it takes."""
 
     nodes: int
     edges: int
     features: int
-    size: int = 4
-    sparse: bool = False
-    stored: bool = False
-    adj: Adjacency | None = None
-    computed: bool = False
+    size: int = 4  # bytes of a number
+    sparse: bool = False  # the features are multiplied as a sparse matrix
+    stored: bool = False  # the edges are read from files while they are multiplied
+    adj: Adjacency | None = None  # knows what is computed already; None: there is no graph yet
+    computed: bool = False  # all operators and Ā x are computed already
 
     @classmethod
     def of(cls, batch: Batch | GraphShape) -> GraphShape:
@@ -126,22 +105,13 @@ class GraphShape:
         edges, size = batch.adj.num_edges, batch.dtype.itemsize
         return cls(nodes, edges, features, size, batch.is_sparse, batch.is_stored, batch.adj)
 
-    @property
-    def most_entries(self) -> int:
-        """The most edges into one node; without a graph, four times the mean."""
-        return self.adj.pattern.most_entries if self.adj else 4 * self.edges // self.nodes
-
-    def has_product(self, operator: Operator) -> bool:
-        """Whether Ā x is computed already, or computed in pieces into a file."""
-        return self.stored or self.computed or (self.adj is not None and self.adj.has_cached(operator))
-
 
 class Costs:
     """The memory that a model needs on a graph, in bytes.
 
     Attributes:
-        resident: needed all the time: operators, a cached product, scores and the output. The
-            output for a stored graph is used piece by piece.
+        resident: needed all the time: operators, a cached product, scores and, unless it is used piece by piece, the
+            output.
         preparing: peak while the operators are computed.
         least_work: the smallest possible chunk of nodes.
     """
@@ -149,27 +119,24 @@ class Costs:
     def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:
         """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
         graph = GraphShape.of(batch)
-        self.nodes, self.size = graph.nodes, graph.size
-        first = cast(Layer, gnn.convs[0])
-        product = self.nodes * gnn.in_features * self.size
-        computed = isinstance(first, Propagation) and graph.has_product(first.operator)
-        fits = computed or product <= largest_cached
-        self.cache_product = isinstance(first, Propagation) and not graph.sparse and fits
-        self.layers = tuple(_sizes(gnn, graph, self.cache_product))
+        self.nodes, self.size, adj, first = graph.nodes, graph.size, graph.adj, gnn.convs[0]
+        product, cached, computed = self.nodes * gnn.in_features * self.size, False, False
+        if isinstance(first, Propagation):  # the product of a stored graph is computed in pieces, into a file
+            computed = graph.stored or graph.computed or (adj is not None and adj.has_cached(first.operator))
+            cached = not graph.sparse and (computed or product <= largest_cached)
+        self.layers = tuple(_sizes(gnn, graph, cached))
         operators, self.preparing = _operators(gnn, graph)
         columns = max(layer.scores for layer in self.layers) + (0 if graph.stored else gnn.out_features)
-        self.resident = operators + self.column(columns)
-        if self.cache_product and not computed:
-            self.resident += product
-        entries = [max(layer.entry, READ_ENTRY * graph.stored) for layer in self.layers]
-        degree = graph.most_entries + 1 if any(entries) else 0
-        rows = -(-self.nodes // _MOST_CHUNKS)
+        self.resident = operators + self.column(columns) + (product if cached and not computed else 0)
+        # Without a graph, the most edges into one node are taken to be four times the mean.
+        degree = 1 + (adj.pattern.most_entries if adj else 4 * graph.edges // graph.nodes)
+        read, rows = READ_ENTRY * graph.stored, -(-self.nodes // _MOST_CHUNKS)
         self.least_work = max(
-            rows * layer.row(self.size) + degree * entry for layer, entry in zip(self.layers, entries, strict=True)
+            rows * layer.row(self.size) + degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers
         )
 
     def column(self, count: int = 1) -> int:
-        """Return the bytes of ``count`` columns of all nodes' features."""
+        """Return the bytes of ``count`` columns of all nodes."""
         return count * self.nodes * self.size
 
     def features(self, columns: int) -> int:
@@ -206,11 +173,7 @@ def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
 
 
 def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
-    """Choose where features are stored and how large the chunks are.
-
-    Raises:
-        InputError: the budget is too small for any plan; the message says how much is needed.
-    """
+    """Choose where features are stored and how large the chunks are; refuse a budget that is too small."""
     costs = Costs(gnn, batch, budget.compute // 4)
     if budget.compute < costs.least:
         raise InputError(
@@ -229,7 +192,7 @@ def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
         in_file = costs.features(columns) > budget.host
     columns = min(columns, costs.widest)
     disk = costs.features(columns) if in_file else 0
-    return Plan(in_file, columns, work, costs.cache_product, costs.layers, disk)
+    return Plan(in_file, columns, work, costs.layers, disk)
 
 
 def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSizes]:
@@ -241,19 +204,8 @@ def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSi
         messages = width if sent and not cached else 0
         out = layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
-        yield LayerSizes(
-            stored,
-            read,
-            width,
-            messages,
-            out,
-            hidden,
-            layer.edge_scores,
-            layer.heads,
-            layer.cuts_messages,
-            layer.update_reads_input,
-            cached,
-        )
+        kind = (layer.edge_scores, layer.heads, layer.cuts_messages, layer.update_reads_input)
+        yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached)
         stored, read, dense = out, out, True
 
 

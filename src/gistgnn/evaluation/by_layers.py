@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.budget import READ_ENTRY, LayerSizes, Plan
+from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerSizes, Plan
 from gistgnn.evaluation.node_features import NodeFeatures
-from gistgnn.evaluation.predictions import Output
+from gistgnn.evaluation.predictions import Inference, Output
 from gistgnn.evaluation.required_nodes import RequiredNodes
 from gistgnn.graphs.csr import row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
@@ -29,73 +29,45 @@ from gistgnn.utils.process_memory import return_freed_memory
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
 
-class ByLayers:
+class ByLayers(Inference):
     """Runs one layer for all nodes, then the next.
 
     Messages and updates are computed for a chunk of nodes at a time. Aggregation runs over a chunk of nodes and a block
     of columns; all nodes' messages of this block are in memory. Between the layers, the features of all nodes are on
     the host, in memory or in temporary files.
 
-    Args:
-        batch: the whole graph.
-        plan: for models of the same shapes (see `plan_layers`).
-        required: the nodes that each layer computes.
-
-    Attributes:
-        nodes: mask [N] of the nodes that have an output; None: all.
-
-    Raises:
-        InputError: the disk has too little space for the temporary files.
+    ``plan`` is for models of the same shapes, ``required`` has the nodes that each layer computes.
     """
 
-    parts = None  # the graph is in one piece
-
     def __init__(self, batch: Batch, plan: Plan, required: list[RequiredNodes]) -> None:
+        super().__init__(len(batch.x))
         self._batch, self._plan, self._required = batch, plan, required
         self._check_disk()
-        self.nodes: Tensor | None = None
         if (last := required[-1].nodes) is not None:
-            self.nodes = torch.zeros(len(batch.x), dtype=torch.bool)
-            self.nodes[last] = True
-            self.nodes = self.nodes.to(batch.device)
+            nodes = torch.zeros(len(batch.x), dtype=torch.bool)
+            nodes[last] = True
+            self.nodes = nodes.to(batch.device)
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
         return {"method": "layers", "exact": True, "disk_bytes": self._plan.disk}
 
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output.
-
-        Raises:
-            InputError: a temporary file cannot be written.
-        """
-        shape, batch = (len(self._batch.x), self._plan.layers[-1].output), self._batch
-        out = torch.full(shape, torch.nan, dtype=batch.dtype, device=batch.device)
-        for nodes, values in self.outputs(model):
-            out[nodes] = values
-        return out
-
     def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the same output for a chunk of nodes after another.
-
-        Raises:
-            InputError: likewise.
-        """
+        """Yield the output for a chunk of nodes after another; refuse a disk that is full."""
         gnn = cast(GNN, as_gnn(model))
         gnn.check_input(self._batch.x)
         self._check_disk()
         return_freed_memory()
-        layers = [cast(Layer, layer) for layer in gnn.convs]
-        finishes: list[Callable[[Tensor], Tensor]] = [partial(activate, norm) for norm in gnn.norms]
-        finishes.append(nn.Identity())
-        h = self._input()
+        h, norms = self._input(), list(gnn.norms)
         with ExitStack() as stack:
-            for layer, sizes, required, finish in zip(layers, self._plan.layers, self._required, finishes, strict=True):
-                step = _Pass(self._batch, self._plan, layer, sizes, required, stack)
-                if layer is layers[-1]:
-                    yield from step.outputs(h, finish)
+            for number, (layer, sizes, required) in enumerate(
+                zip(gnn.convs, self._plan.layers, self._required, strict=True)
+            ):
+                step = _Pass(self._batch, self._plan, cast(Layer, layer), sizes, required, stack)
+                if number < len(norms):
+                    h = step.run(h, norms[number])
                 else:
-                    h = step.run(h, finish)
+                    yield from step.outputs(h)
 
     def _input(self) -> NodeFeatures:
         batch, features = self._batch, self._batch.features
@@ -124,29 +96,26 @@ class _Pass:
         self._plan, self._layer, self._sizes, self._stack = plan, layer, sizes, stack
         self._row = sizes.row(batch.dtype.itemsize)
 
-    def run(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> NodeFeatures:
-        """Return the output for the input ``h``, which is closed. ``finish`` applies norm and activation."""
+    def run(self, h: NodeFeatures, norm: nn.Module) -> NodeFeatures:
+        """Return the activated output of a hidden layer for the input ``h``, which is closed."""
         received, spare = self._prepared(h)
         if spare is not None and len(spare.blocks) > 1 and spare.width == self._sizes.hidden:
             out = spare  # every row is read before it is written
         else:
             out = self._store(self._sizes.hidden, len(self._required))
-        for nodes, values in self._updated(h, received, finish):
-            out.put(nodes, values)
+        for nodes, values in self._updated(h, received):
+            out.put(nodes, activate(norm, values))
         h.close()
         if spare is not None and spare is not out:
             spare.close()
         return out
 
-    def outputs(self, h: NodeFeatures, finish: Callable[[Tensor], Tensor]) -> Iterator[Output]:
+    def outputs(self, h: NodeFeatures) -> Iterator[Output]:
         """Yield the output of the last layer for a chunk of nodes after another."""
-        received, spare = self._prepared(h)
+        received, _ = self._prepared(h)
         every = self._required.nodes
-        for nodes, values in self._updated(h, received, finish):
+        for nodes, values in self._updated(h, received):
             yield nodes if every is None else every[nodes], values
-        h.close()
-        if spare is not None:
-            spare.close()
 
     def _prepared(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
         self._no_rows = h.rows(slice(0, 0))
@@ -155,15 +124,13 @@ class _Pass:
             h.close()
         return received, spare
 
-    def _updated(
-        self, h: NodeFeatures, received: Rows, finish: Callable[[Tensor], Tensor]
-    ) -> Iterator[tuple[slice, Tensor]]:
+    def _updated(self, h: NodeFeatures, received: Rows) -> Iterator[tuple[slice, Tensor]]:
         for nodes in self._chunks():
             x = self._own(h, nodes) if self._layer.update_reads_input else self._no_rows
-            yield nodes, finish(self._layer.update(x, received(nodes)))
+            yield nodes, self._layer.update(x, received(nodes))
 
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
-        """Return the rows of the layer's input that are those of some of its nodes."""
+        """Return the rows of ``h`` that belong to some of the layer's nodes."""
         own = self._required.own
         return h.rows(nodes if own is None else own[nodes])
 
@@ -218,9 +185,9 @@ class _Pass:
         return self._plan.columns * len(self._batch.x) // max(nodes, 1)
 
     def _chunks(self) -> Iterator[slice]:
-        work, row, entry = self._plan.work, self._row, self._sizes.entry
-        if entry:
-            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // entry)
+        work, row = self._plan.work, self._row
+        if self._sizes.heads:
+            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // ENTRY)
         read = work // 2 // READ_ENTRY if self._adj.by_rows else None
         return row_chunks(self._required.rowptr, max(work // (2 if read else 1) // row, 1), read)
 

@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
-from gistgnn.evaluation.predictions import Output
-from gistgnn.graphs import CSR
+from gistgnn.evaluation.predictions import Inference, Output
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import as_gnn
-from gistgnn.sampling import Batch, forward
-from gistgnn.sampling.cluster_ranges import ClusterRanges
+from gistgnn.sampling import Batch, ClusterBatches, forward
 from gistgnn.utils.process_memory import available_bytes
 from gistgnn.utils.random_streams import generator
 
@@ -26,7 +24,7 @@ Array = npt.NDArray[Any]
 _ENTRY = 64  # bytes per edge while the operators are computed
 
 
-class ByParts:
+class ByParts(Inference):
     """Runs a model on one part of the graph after the other, without the edges between parts.
 
     The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5; see
@@ -50,6 +48,7 @@ class ByParts:
 
     def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
         count, features = batch.x.shape
+        super().__init__(count)
         if parts > count:
             raise InputError(f"parts is {parts}, expected 1 to {count}, the nodes of the graph")
         self._clusters = _parts_of(batch, parts, seed)
@@ -59,11 +58,15 @@ class ByParts:
             chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])
         self._groups = _groups(chosen, self._clusters.sizes.numpy(), at_once)
         self._sample = len(chosen)
-        self.nodes: Tensor | None = None
         if sample is not None:
-            self.nodes, self._scored = self._count(batch, chosen)
-        self._graph, edges = _ranges(batch, self._clusters)
-        size = 2 * count * features * batch.dtype.itemsize + 40 * edges  # features, their products, operators
+            self.nodes, self._scored = self._sampled(batch, chosen)
+        self._order = self._clusters.order.to(batch.device)
+        y = torch.empty(count, 0, device=batch.device)
+        unlabelled = replace(batch, y=y, product=None, sparse=batch.is_sparse)
+        clusters = self._clusters if batch.cluster_ptr is None else None
+        self._graph = ClusterBatches(unlabelled, clusters, 1, precompute=False, alone=True)
+        # features, their products, operators
+        size = 2 * count * features * batch.dtype.itemsize + 40 * batch.adj.num_edges
         share = len(chosen) / len(self._clusters)
         self._cached = list(self._batches()) if share * size < available_bytes(batch.device) // 4 else None
 
@@ -72,25 +75,16 @@ class ByParts:
         record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
         return record if self.nodes is None else {**record, "sample": self._sample, "nodes": self._scored}
 
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C], NaN for nodes outside the sample."""
-        out = torch.empty(0)
-        for index, (nodes, logits) in enumerate(self.outputs(model)):
-            if index == 0:
-                out = logits.new_full((len(self.parts), logits.shape[1]), torch.nan)
-            out[nodes] = logits
-        return out
-
     def outputs(self, model: nn.Module) -> Iterator[Output]:
         """Yield the output for some parts after another."""
-        order, ptr = self._clusters.order.to(self._graph.device), self._clusters.ptr.tolist()
+        order, ptr = self._order, self._clusters.ptr.tolist()
         for group, batch in zip(self._groups, self._cached or self._batches(), strict=True):
             yield torch.cat([order[ptr[part] : ptr[part + 1]] for part in group]), forward(model, batch)
 
     def _batches(self) -> Iterable[Batch]:
-        return (self._graph.batch(group) for group in self._groups)
+        return (self._graph.make(group) for group in self._groups)
 
-    def _count(self, batch: Batch, chosen: Array) -> tuple[Tensor, dict[str, int]]:
+    def _sampled(self, batch: Batch, chosen: Array) -> tuple[Tensor, dict[str, int]]:
         """Return the mask [N] of the nodes in the sample, and how many nodes of each split it has."""
         sampled = torch.zeros(len(self._clusters), dtype=torch.bool)
         sampled[torch.from_numpy(chosen)] = True
@@ -103,11 +97,7 @@ class ByParts:
 
 
 def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
-    """Return the METIS clusters of a graph; of one in a folder of clusters, these.
-
-    Raises:
-        InputError: METIS failed, or the folder has another number of clusters.
-    """
+    """Return the METIS clusters of a graph; of one in a folder of clusters, these."""
     ptr, count = batch.cluster_ptr, len(batch.x)
     if ptr is None:
         return cluster(batch.csr, count, parts, "metis", seed)
@@ -118,36 +108,11 @@ def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
     return Clusters(torch.arange(count), ptr)
 
 
-def _ranges(batch: Batch, clusters: Clusters) -> tuple[ClusterRanges, int]:
-    """Return the parts without the edges between them, and at most how many edges they have."""
-    unlabelled = replace(
-        batch, y=torch.empty(len(batch.x), 0, device=batch.device), product=None, sparse=batch.is_sparse
-    )
-    if batch.cluster_ptr is not None:
-        return ClusterRanges(unlabelled, batch.cluster_ptr, precompute=False, alone=True), batch.adj.num_edges
-    inside, kept = _within(batch.csr, clusters.assignment)
-    data = {name: value.cpu()[kept] for name, value in batch.entry_data.items()}
-    part = replace(unlabelled, edges=inside, edge_data=data)
-    return ClusterRanges.renumbered(part, clusters, precompute=False), inside.num_edges
-
-
-def _within(edges: CSR, part: Tensor) -> tuple[CSR, Tensor]:
-    """Return the edges that stay within a part of the graph, and the mask [E] of them. ``part``: [N] integers."""
-    part = part.to(edges.col.dtype)
-    keep = part.index_select(0, edges.col) == edges.repeated(part)
-    before = torch.cat([edges.rowptr.new_zeros(1), keep.cumsum(0, dtype=edges.rowptr.dtype)])
-    return CSR(before.index_select(0, edges.rowptr), edges.col[keep], edges.shape), keep
-
-
 def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:
-    """Return how many nodes one forward pass of a model should take, at least 1.
-
-    A model of `gistgnn.nn` takes enough nodes to keep a processor busy. Any other model takes one part at a time,
-    because it may treat a batch as a whole.
-    """
+    """Return how many nodes one forward pass of a model should take: enough to keep a processor busy."""
     gnn = as_gnn(model)
     if gnn is None:
-        return 1
+        return 1  # one part at a time: the model may treat a batch as a whole
     graph = GraphShape.of(batch)
     degree = graph.edges / graph.nodes + 1
     layers = Costs(gnn, graph, largest_cached=0).layers

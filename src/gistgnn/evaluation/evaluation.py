@@ -1,11 +1,11 @@
-"""`Evaluation`: the user's choice of how models run on a whole graph; `Inference`: that choice, prepared."""
+"""`Evaluation`: the user's choice of how models run on a whole graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.predictions import Output
+from gistgnn.evaluation.predictions import Inference
 from gistgnn.evaluation.required_nodes import required_nodes
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
 from gistgnn.nn.gnn import as_gnn
@@ -26,34 +26,12 @@ METHODS = ("auto", "whole", "layers", "parts")
 MOST_BYTES = 2**62
 
 
-class Inference(Protocol):
-    """A way to run models on one graph. Whatever depends on the graph alone is prepared once."""
-
-    @property
-    def nodes(self) -> Tensor | None:
-        """The mask [N] of the nodes with an output; None: all nodes."""
-
-    @property
-    def parts(self) -> Tensor | None:
-        """The number of each node's part, [N]; None: the graph is in one piece."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the method as in result.json: "method", "exact" and the method's own fields."""
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
-
-    def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the same output in pieces, which need not be in memory together."""
-
-
-class WholeGraph:
+class WholeGraph(Inference):
     """Runs any model on the whole graph at once."""
 
-    nodes = parts = None
-
     def __init__(self, batch: Batch) -> None:
-        self._batch, self._whole = batch.in_memory(), slice(0, len(batch.x))
+        super().__init__(len(batch.x))
+        self._batch = batch.in_memory()
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
@@ -63,18 +41,15 @@ class WholeGraph:
         """Return the output of a model in evaluation mode: [N, C]."""
         return forward(model, self._batch)
 
-    def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the output in one piece."""
-        yield self._whole, self.logits(model)
 
-
-class EnsembleAverage:
+class EnsembleAverage(Inference):
     """Runs the members of an ensemble one after another and averages their outputs.
 
-    ``prepare`` prepares the inference of a member, which serves all members of the same shapes.
+    ``prepare`` is called once per shape of members.
     """
 
-    def __init__(self, members: Sequence[nn.Module], prepare: Callable[[nn.Module], Inference]) -> None:
+    def __init__(self, members: Sequence[nn.Module], nodes: int, prepare: Callable[[nn.Module], Inference]) -> None:
+        super().__init__(nodes)
         kinds = {_shapes(member): member for member in members}
         self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
         self._first = next(iter(self._by_shapes.values()))
@@ -89,11 +64,6 @@ class EnsembleAverage:
         members = members_of(model)
         outputs = (self._by_shapes[_shapes(member)].logits(member) for member in members)
         return reduce(torch.add, outputs) / len(members)
-
-    def outputs(self, model: nn.Module) -> Iterator[Output]:
-        """Yield the mean output in one piece."""
-        logits = self.logits(model)
-        yield slice(0, len(logits)), logits
 
 
 @dataclass(frozen=True)
@@ -155,7 +125,8 @@ class Evaluation:
                 or the sample has no node to be scored.
         """
         if isinstance(model, EnsembleModel):
-            return EnsembleAverage(members_of(model), lambda member: self.prepare(member, batch, seed, wanted))
+            members = members_of(model)
+            return EnsembleAverage(members, len(batch.x), lambda member: self.prepare(member, batch, seed, wanted))
         gnn = as_gnn(model)
         if gnn is not None:
             gnn.check_input(batch.x)

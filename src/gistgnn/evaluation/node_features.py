@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -13,12 +14,9 @@ from gistgnn.utils.transfer import copied
 
 
 class NodeFeatures:
-    """The features of all nodes, in one matrix [N, f] per block of columns.
+    """The features of all nodes, in one matrix [N, f] per block of columns; a single one may be sparse.
 
-    Args:
-        parts: the matrices. Only a single one may be sparse.
-        device: where features are wanted.
-        dtype: likewise.
+    They are read on ``device`` and as ``dtype``.
     """
 
     def __init__(self, parts: list[Tensor] | list[SparseMatrix], device: torch.device, dtype: torch.dtype) -> None:
@@ -30,11 +28,7 @@ class NodeFeatures:
     def empty(
         cls, nodes: int, blocks: list[slice], device: torch.device, dtype: torch.dtype, *, in_file: bool
     ) -> NodeFeatures:
-        """Return features on the host that are still to be set; `blocks` cut their columns.
-
-        Raises:
-            InputError: the temporary file cannot be made: the disk is full.
-        """
+        """Return features on the host that are still to be set; `blocks` cut their columns."""
         size = nodes * blocks[-1].stop
         whole = temporary(size, dtype) if in_file and size else torch.empty(size, dtype=dtype)
         cuts = ((nodes * block.start, nodes * block.stop) for block in blocks)
@@ -56,8 +50,7 @@ class NodeFeatures:
 
     def block(self, index: int) -> Tensor:
         """Return a block of columns of all nodes: [N, f]; not copied where it is as it is wanted."""
-        part = self._parts[index]
-        assert isinstance(part, Tensor)
+        part = cast(Tensor, self._parts[index])
         if (part.device, part.dtype) == (self._device, self._dtype) and part.is_contiguous():
             return part
         return copied(part, self._device, self._dtype)
@@ -69,9 +62,7 @@ class NodeFeatures:
 
     def put_block(self, index: int, nodes: slice, values: Tensor) -> None:
         """Set a block of columns of some nodes: [n, f]."""
-        part = self._parts[index]
-        assert isinstance(part, Tensor)
-        part[nodes] = values
+        cast(Tensor, self._parts[index])[nodes] = values
 
     def close(self) -> None:
         """Let go of the features."""

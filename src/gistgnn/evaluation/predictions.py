@@ -1,12 +1,14 @@
-"""`Predictions`: what of a model's output its scores are computed from."""
+"""`Inference`, a way to run models on one graph; `Predictions`: what of their output scores are computed from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
 from gistgnn.training.label_metrics import predicted_labels
@@ -16,26 +18,53 @@ Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """A model's predictions for the nodes of a graph.
+class Inference(ABC):
+    """A way to run models on one graph. Whatever depends on the graph alone is prepared once.
+
+    A subclass defines `outputs`, `logits` or both.
 
     Attributes:
-        labels: classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes.
-        logits: [N, C], where a metric reads them; else None.
+        nodes: the mask [N] of the nodes with an output; None: all nodes.
+        parts: the number of each node's part, [N]; None: the graph is in one piece.
     """
 
-    labels: Tensor | None
-    logits: Tensor | None
+    nodes: Tensor | None = None
+    parts: Tensor | None = None
+
+    def __init__(self, count: int) -> None:
+        self._count = count  # N
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return the method as in result.json: "method", "exact" and the method's own fields."""
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Return the output of a model in evaluation mode: [N, C], NaN for nodes without an output."""
+        out: Tensor | None = None
+        for nodes, piece in self.outputs(model):
+            if out is None:
+                out = piece.new_full((self._count, piece.shape[1]), torch.nan)
+            out[nodes] = piece
+        assert out is not None
+        return out
+
+    def outputs(self, model: nn.Module) -> Iterator[Output]:
+        """Yield the same output in pieces, which need not be in memory together."""
+        yield slice(0, self._count), self.logits(model)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A model's predictions for the nodes of a graph."""
+
+    labels: Tensor | None  # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
+    logits: Tensor | None  # [N, C], where a metric reads them; else None
 
     @classmethod
     def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
-        """Collect a model's output for all nodes.
+        """Collect a model's output for all nodes. Nodes that are in no piece have NaN as logits, and class 0.
 
-        Args:
-            outputs: the output, in pieces. Nodes that are in no piece have NaN as logits, and class 0.
-            graph: what is predicted.
-            metric: a further score than those of the graph's task.
+        ``metric`` is a further score than those of the graph's task.
         """
         labels = logits = None
         for nodes, piece in outputs:

@@ -19,19 +19,12 @@ MOST = 0.75  # share of the nodes; above it all are computed, which reads the di
 
 @dataclass(frozen=True, eq=False)
 class RequiredNodes:
-    """The nodes that a layer computes, and the rows of operators for them.
-
-    Attributes:
-        adj: the graph.
-        nodes: [n], in ascending order; None: all.
-        place: [N] int32, the place of a node among the nodes of the layer's input; None: its number.
-        inputs: how many nodes the input has.
-    """
+    """The nodes that a layer computes, and the rows of operators for them."""
 
     adj: Adjacency
-    nodes: Tensor | None
-    place: Tensor | None
-    inputs: int
+    nodes: Tensor | None  # [n], in ascending order; None: all
+    place: Tensor | None  # [N] int32, the place of a node among the nodes of the layer's input; None: its number
+    inputs: int  # how many nodes the input has
 
     @cached_property
     def rowptr(self) -> Tensor:
@@ -50,9 +43,8 @@ class RequiredNodes:
         return self.adj.num_nodes if self.nodes is None else len(self.nodes)
 
     def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
-        """Return an operator's rows of some of these nodes: [k, inputs]."""
-        if self.nodes is None:
-            return self.adj.rows(operator, rows)
+        """Return an operator's rows of some of these nodes, which are not all: [k, inputs]."""
+        assert self.nodes is not None
         matrix = self.adj.rows(operator, self.nodes[rows])
         if self.place is None:
             return matrix
@@ -61,13 +53,7 @@ class RequiredNodes:
 
 
 def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
-    """Return the nodes that each layer of a model computes.
-
-    Args:
-        gnn: the model.
-        adj: the graph's structure.
-        wanted: mask [N] of the nodes whose output is wanted; None: all.
-    """
+    """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
     everything = RequiredNodes(adj, None, None, adj.num_nodes)
     layers = list(gnn.convs)
     if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in layers):
@@ -78,15 +64,11 @@ def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[Requ
             break
         nodes = chosen.nonzero().squeeze(1)
         chosen = _with_sources(adj, chosen, nodes)
-        required[index] = _required(adj, nodes, chosen if index else None)
+        place, inputs = None, adj.num_nodes
+        if index and int(chosen.sum()) <= MOST * inputs:
+            place, inputs = (chosen.cumsum(0) - 1).int(), int(chosen.sum())
+        required[index] = RequiredNodes(adj, nodes, place, inputs)
     return required
-
-
-def _required(adj: Adjacency, nodes: Tensor, before: Tensor | None) -> RequiredNodes:
-    """Return some nodes, given the mask of the nodes that the layer below computes; None: all."""
-    if before is None or int(before.sum()) > MOST * adj.num_nodes:
-        return RequiredNodes(adj, nodes, None, adj.num_nodes)
-    return RequiredNodes(adj, nodes, (before.cumsum(0) - 1).int(), int(before.sum()))
 
 
 def _with_sources(adj: Adjacency, chosen: Tensor, nodes: Tensor) -> Tensor:

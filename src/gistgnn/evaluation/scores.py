@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
-from gistgnn.evaluation.evaluation import Evaluation, Inference
-from gistgnn.evaluation.predictions import Predictions, reads_further, shown_metrics
+from gistgnn.evaluation.evaluation import Evaluation
+from gistgnn.evaluation.predictions import Inference, Predictions, reads_further, shown_metrics
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.label_metrics import label_scores
@@ -52,13 +52,9 @@ def selection_metric(graph: Graph) -> str:
 def mean_f1(predicted: Tensor, y: Tensor, parts: Tensor) -> float:
     """Return the mean of the micro F1 of the parts of a graph, as the paper scores ultra-wide models (appendix A.5).
 
+    ``predicted`` and ``y`` are classes [N] or labels [N, K] of 0 and 1, ``parts``: [N] the number of each node's part.
     Small parts weigh as much as large ones, and a part without a node does not count. The F1 of a part without any
     label, true or predicted, is 0.
-
-    Args:
-        predicted: classes [N], or labels [N, K] of 0 and 1.
-        y: likewise, the true ones.
-        parts: [N], the number of each node's part.
     """
     truth, guess = y.long(), predicted.long()
     if truth.dim() == 1:
@@ -112,28 +108,8 @@ def evaluate(
     """
     wanted = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0) if splits else None
     with _prepared(model, batch or whole_graph(graph), evaluation, wanted) as inference:
-        return score_predictions(
-            Predictions.of(inference.outputs(model), graph, metric), graph, splits, inference, metric
-        )
-
-
-def score(
-    logits: Tensor,
-    graph: Graph,
-    splits: Sequence[str],
-    inference: Inference | None = None,
-    metric: Metric | None = None,
-) -> dict[str, Scores]:
-    """Return the scores of a model's output ``logits``: [N, C] on the splits of a graph.
-
-    ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one. Every score
-    is computed over all nodes of a split at once, however the output was computed, but for the mean over parts.
-
-    Raises:
-        InputError: no node of a split has an output, or the metric fails.
-    """
-    whole = slice(0, len(logits))
-    return score_predictions(Predictions.of([(whole, logits)], graph, metric), graph, splits, inference, metric)
+        found = Predictions.of(inference.outputs(model), graph, metric)
+        return score_predictions(found, graph, splits, inference, metric)
 
 
 def score_predictions(
@@ -143,13 +119,16 @@ def score_predictions(
     inference: Inference | None = None,
     metric: Metric | None = None,
 ) -> dict[str, Scores]:
-    """Return the scores of predictions, as `score` does.
+    """Return the scores of predictions on the splits of a graph, each over all nodes of the split at once.
+
+    ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one.
 
     Raises:
-        InputError: as `score`.
+        InputError: no node of a split has an output, or the metric fails.
     """
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
-    further = [NAMED[name] for name in shown_metrics(graph)] if _are_numbers(found, graph) else []
+    numbers = graph.regression and found.logits is not None and found.logits.shape[1] == graph.num_classes
+    further = [NAMED[name] for name in shown_metrics(graph)] if numbers else []
     if metric is not None and metric not in further and (found.labels is None or reads_further(graph, metric)):
         further.append(metric)
     results = {}
@@ -166,11 +145,6 @@ def score_predictions(
         if guess is not None and parts is not None:
             results[split]["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
     return results
-
-
-def _are_numbers(found: Predictions, graph: Graph) -> bool:
-    """Whether these are the targets of a regression."""
-    return graph.regression and found.logits is not None and found.logits.shape[1] == graph.num_classes
 
 
 @contextmanager

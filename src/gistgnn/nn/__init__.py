@@ -10,8 +10,7 @@ from gistgnn.utils.lazy import Registry, lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.nn.adjacency import Adjacency
-    from gistgnn.nn.gat import GAT
-    from gistgnn.nn.gatv2 import GATv2
+    from gistgnn.nn.gat import GAT, GATv2
     from gistgnn.nn.gcn import GCN
     from gistgnn.nn.gin import GIN
     from gistgnn.nn.gnn import GNN, Layer
@@ -25,7 +24,7 @@ MODELS: "Registry[type[GNN]]" = Registry(
         "gcn": "gistgnn.nn.gcn:GCN",
         "graphsage": "gistgnn.nn.sage:GraphSAGE",
         "gat": "gistgnn.nn.gat:GAT",
-        "gatv2": "gistgnn.nn.gatv2:GATv2",
+        "gatv2": "gistgnn.nn.gat:GATv2",
         "gin": "gistgnn.nn.gin:GIN",
     }
 )
@@ -34,15 +33,6 @@ MODELS: "Registry[type[GNN]]" = Registry(
 WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""
 
-_HOMES = {
-    "Adjacency": "adjacency",
-    "GAT": "gat",
-    "GATv2": "gatv2",
-    "GCN": "gcn",
-    "GIN": "gin",
-    "GNN": "gnn",
-    "GraphSAGE": "sage",
-    "Layer": "gnn",
-    "SparseMatrix": "sparse",
-}
+_HOMES = {"Adjacency": "adjacency", "GCN": "gcn", "GIN": "gin", "GraphSAGE": "sage", "SparseMatrix": "sparse"}
+_HOMES |= {"GAT": "gat", "GATv2": "gat", "GNN": "gnn", "Layer": "gnn"}
 __getattr__ = lazy_attributes(__name__, _HOMES)

@@ -18,11 +18,8 @@ from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, wi
 Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
 
-ENTRIES = 2**20
-"""Entries of an operator that are computed at once, where the whole is not."""
-
-ROWS = 2**16
-"""Rows likewise, at most: where nodes have few edges, the product of many rows would be large."""
+ENTRIES = 2**20  # entries of an operator that are computed at once, where the whole is not
+ROWS = 2**16  # rows likewise, at most: where nodes have few edges, the product of many rows would be large
 
 
 class Adjacency:
@@ -52,11 +49,7 @@ class Adjacency:
     by_rows = False
 
     def __init__(
-        self,
-        edge_index: Tensor,
-        num_nodes: int,
-        dtype: torch.dtype = torch.float32,
-        edge_weight: Tensor | None = None,
+        self, edge_index: Tensor, num_nodes: int, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
     ) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index has shape {list(edge_index.shape)}: give [2, E], sources and targets")
@@ -73,12 +66,7 @@ class Adjacency:
 
     @classmethod
     def from_csr(
-        cls,
-        edges: CSR,
-        dtype: torch.dtype = torch.float32,
-        edge_weight: Tensor | None = None,
-        *,
-        by_rows: bool = False,
+        cls, edges: CSR, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None, *, by_rows: bool = False
     ) -> Adjacency:
         """Return the graph whose edges are the entries (target, source) of ``edges``: [N, N], without a copy.
 
@@ -165,19 +153,17 @@ class Adjacency:
 
         With weights, A holds them, and a given self-loop keeps its own.
         """
-        pattern, weight = self._looped(None)
-        scale = self._scale_of(pattern, weight)
-        return _normalised(pattern, weight, scale, scale)
+        return self._rows("gcn", None)
 
     @cached_property
     def mean(self) -> SparseMatrix:
         """D^-1 A: [N, N], the (weighted) mean over the incoming edges; 0 for a node without incoming edges."""
-        return self._mean(None)
+        return self._rows("mean", None)
 
     @cached_property
     def sum(self) -> SparseMatrix:
         """A + I: [N, N], the (weighted) sum over the incoming edges, and the node itself."""
-        return self._sum(None)
+        return self._rows("sum", None)
 
     @cached_property
     def attention(self) -> CSR:
@@ -186,12 +172,10 @@ class Adjacency:
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
         """Return some rows of an operator: [k, N]. ``nodes``: consecutive ones, or [k] by number."""
-        if not self.by_rows:
-            whole: SparseMatrix = getattr(self, operator)
-            return whole.rows(nodes)
-        if operator == "gcn":
-            return _normalised(*self._looped(nodes), self._scale[nodes], self._scale)
-        return self._mean(nodes) if operator == "mean" else self._sum(nodes)
+        if self.by_rows:
+            return self._rows(operator, nodes)
+        whole: SparseMatrix = getattr(self, operator)
+        return whole.rows(nodes)
 
     def attention_rows(self, nodes: slice) -> CSR:
         """Return some rows of `attention`: [k, N]."""
@@ -212,12 +196,27 @@ class Adjacency:
     @cached_property
     def _scale(self) -> Tensor:
         """D̃^-1/2: [N]."""
-        return torch.cat([self._scale_of(*self._looped(nodes)) for nodes in self.chunks()])
+        return torch.cat([self._degrees(*self._looped(nodes)).rsqrt() for nodes in self.chunks()])
 
-    def _scale_of(self, pattern: CSR, weight: Tensor | None) -> Tensor:
-        """Return D̃^-1/2 of the rows of A + I: [k]."""
-        degrees = pattern.rowptr.diff().to(self.dtype) if weight is None else without_zeros(row_sums(pattern, weight))
-        return degrees.rsqrt()
+    def _degrees(self, pattern: CSR, weight: Tensor | None) -> Tensor:
+        """Return the number, or the sum of the weights, of the entries in every row: [k]."""
+        return pattern.rowptr.diff().to(self.dtype) if weight is None else without_zeros(row_sums(pattern, weight))
+
+    def _rows(self, operator: Operator, nodes: slice | Tensor | None) -> SparseMatrix:
+        """Compute some rows of an operator: [k, N]; None: all."""
+        if operator == "gcn":
+            pattern, weight = self._looped(nodes)
+            scale = self._degrees(pattern, weight).rsqrt() if nodes is None else self._scale
+            value = pattern.repeated(scale if nodes is None else scale[nodes])
+            value = value if weight is None else weight.mul_(value)
+            return SparseMatrix.from_pattern(pattern, value.mul_(scale.index_select(0, pattern.col)))
+        pattern, weight, own = self._entries(nodes)
+        if operator == "sum":
+            return with_self(pattern, weight, self.dtype, own)
+        if weight is not None:
+            check_weights(weight)
+        value = pattern.repeated(self._degrees(pattern, weight).reciprocal())
+        return SparseMatrix.from_pattern(pattern, value if weight is None else weight * value)
 
     def _entries(self, nodes: slice | Tensor | None) -> tuple[CSR, Tensor | None, Tensor | None]:
         """Return some rows of A, their weights, and these nodes by number; the last is None for all nodes."""
@@ -236,19 +235,6 @@ class Adjacency:
         check_weights(weight)
         return looped(pattern, weight, loop_weights(pattern, weight, own), own)
 
-    def _mean(self, nodes: slice | Tensor | None) -> SparseMatrix:
-        pattern, weight, _ = self._entries(nodes)
-        if weight is None:
-            scale = pattern.rowptr.diff().to(self.dtype).reciprocal()
-            return SparseMatrix.from_pattern(pattern, pattern.repeated(scale))
-        check_weights(weight)
-        scale = without_zeros(row_sums(pattern, weight)).reciprocal()
-        return SparseMatrix.from_pattern(pattern, weight * pattern.repeated(scale))
-
-    def _sum(self, nodes: slice | Tensor | None) -> SparseMatrix:
-        pattern, weight, own = self._entries(nodes)
-        return with_self(pattern, weight, self.dtype, own)
-
     def to(self, *args: Any, **kwargs: Any) -> Adjacency:
         """Return the graph on another device or with another dtype; arguments as for ``Tensor.to``."""
         like = torch.empty(0, dtype=self.dtype, device=self.device).to(*args, **kwargs)
@@ -259,19 +245,6 @@ class Adjacency:
 
     def __repr__(self) -> str:
         return f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device='{self.device}')"
-
-
-def _normalised(pattern: CSR, weight: Tensor | None, own: Tensor, scale: Tensor) -> SparseMatrix:
-    """Return rows of D̃^-1/2 (A + I) D̃^-1/2.
-
-    Args:
-        pattern: rows of A + I, [k, N].
-        weight: [nnz], which is overwritten; None: 1.
-        own: [k], the scale of these rows.
-        scale: [N], of all nodes.
-    """
-    value = pattern.repeated(own) if weight is None else weight.mul_(pattern.repeated(own))
-    return SparseMatrix.from_pattern(pattern, value.mul_(scale.index_select(0, pattern.col)))
 
 
 def as_adjacency(adj: Adjacency | Tensor, num_nodes: int, dtype: torch.dtype = torch.float32) -> Adjacency:

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gistgnn.graphs.csr import CSR, index_dtype
-from gistgnn.nn.dropout import draw_kept, rounded, scale_of
+from gistgnn.nn.activation import draw_kept, rounded, scale_of
 from gistgnn.nn.function import Function
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
@@ -73,10 +73,7 @@ def _to_float(x: Tensor) -> Tensor:
 
 
 class _Together(Function):
-    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all sub-GCNs.
-
-    Its first result is [heads, ...]; the others are what backward needs.
-    """
+    """A function of two tensors [heads, ...] that vmap applies once, to the heads of all sub-GCNs."""
 
     @classmethod
     def vmap(
@@ -167,7 +164,7 @@ class _Attend(_Together):
         weights = _exponentials(scores, pattern)
         scale = _row_sums(pattern, weights).clamp_(min=TINY).reciprocal_().unsqueeze(2)
         used = weights * _kept(weights, dropout) if dropout else weights
-        out = _product(pattern, used, features, _scale(dropout)).mul_(scale)
+        out = _product(pattern, used, features, scale_of(rounded(dropout))).mul_(scale)
         return out, weights, used, scale
 
     @staticmethod
@@ -184,7 +181,7 @@ class _Attend(_Together):
             return None, None, None, None
         features, out, weights, used, scale = ctx.saved_tensors
         pattern: CSR = ctx.pattern
-        factor, grad = _scale(ctx.dropout), torch.mul(grad, scale, out=torch.empty_like(out))
+        factor, grad = scale_of(rounded(ctx.dropout)), torch.mul(grad, scale, out=torch.empty_like(out))
         to_features = to_scores = None
         if ctx.needs_input_grad[0]:
             transposed, order = pattern.transpose
@@ -211,13 +208,8 @@ def _exponentials(scores: Tensor, pattern: CSR) -> Tensor:
 def _kept(weights: Tensor, dropout: float) -> Tensor:
     """Draw a tensor like ``weights`` of 1 for what is kept and 0 for what is dropped."""
     if weights.device.type != "cpu":
-        return torch.empty_like(weights).bernoulli_(1 / _scale(dropout))
+        return torch.empty_like(weights).bernoulli_(1 / scale_of(rounded(dropout)))
     return draw_kept(weights, rounded(dropout))
-
-
-def _scale(dropout: float) -> float:
-    """Return the factor of the weights that are kept."""
-    return scale_of(rounded(dropout))
 
 
 def _pieces(pattern: CSR, width: int) -> Iterator[slice]:

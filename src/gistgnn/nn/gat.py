@@ -1,4 +1,4 @@
-"""The graph attention network (GAT)."""
+"""GAT, the graph attention network, and GATv2, which has dynamic attention."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ from torch.nn import functional as F
 
 from gistgnn.errors import InputError
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.attention import SLOPE, attend, edge_scores
+from gistgnn.nn.attention import SLOPE, attend, dynamic_scores, edge_scores
 from gistgnn.nn.gnn import GNN, Layer, Norm, project
 from gistgnn.nn.sparse import SparseMatrix
 
 
-class GATLayer(Layer):
+class _Heads(Layer):
+    """A layer with attention heads, which stand side by side in its output, or are averaged."""
+
+    update_reads_input = False
+    bias: nn.Parameter
+
+    def __init__(self, width: int, heads: int, *, concat: bool, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.width, self.concat, self.dropout = heads, width, concat, dropout
+        self.out_features = heads * width if concat else width
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """Return the heads of ``a``: [N, heads·width] side by side, or their mean: [N, out_features]."""
+        return (a if self.concat else a.view(len(a), self.heads, self.width).mean(dim=1)) + self.bias
+
+
+class GATLayer(_Heads):
     """Every node attends to its sources and itself, with ``heads`` heads of ``width`` channels; as PyG's GATConv.
 
     Channel c of head k is feature k·width + c. ``weight``: [heads·width, d_in] and the attention vectors ``source`` and
@@ -23,13 +39,9 @@ class GATLayer(Layer):
     side (out_features = heads·width), otherwise their mean (out_features = width).
     """
 
-    update_reads_input = False
-
     def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
-        super().__init__()
-        self.heads, self.width, self.edge_scores = heads, width, 2 * heads
-        self.concat, self.dropout = concat, dropout
-        self.out_features = heads * width if concat else width
+        super().__init__(width, heads, concat=concat, dropout=dropout)
+        self.edge_scores = 2 * heads
         self.weight = nn.Parameter(torch.empty(heads * width, in_features))
         self.source = nn.Parameter(torch.empty(heads, width))
         self.target = nn.Parameter(torch.empty(heads, width))
@@ -69,14 +81,52 @@ class GATLayer(Layer):
             out[:, channels] = attend(z[:, channels], edge_scores(source, target, pattern, SLOPE), pattern)
         return out
 
-    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
-        """Return the heads side by side, or their mean: [N, out_features]."""
-        return joined_heads(a, self.heads, concat=self.concat) + self.bias
 
+class GATv2Layer(_Heads):
+    """Every node attends to its sources and itself by ⟨a, LeakyReLU(W_s h_j + W_t h_i + b)⟩; as PyG's GATv2Conv.
 
-def joined_heads(a: Tensor, heads: int, *, concat: bool) -> Tensor:
-    """Return the features of all heads, [N, heads·d], side by side as they are, or their mean: [N, d]."""
-    return a if concat else a.view(len(a), heads, a.shape[1] // heads).mean(dim=1)
+    ``weight``: [2·heads·width, d_in] is W_s over W_t. ``score_bias``: [heads·width] is b. It is PyG's sum of the two
+    maps' biases; what the first of them adds to the output is in ``bias``. ``attention``: [heads, width] is every
+    head's a. Weights are Glorot uniform, biases zero. Heads and ``concat`` are as in `GATLayer`.
+    """
+
+    cuts_messages = False  # an edge's score is a sum over all columns of a head
+
+    def __init__(self, in_features: int, width: int, heads: int, *, concat: bool, dropout: float) -> None:
+        super().__init__(width, heads, concat=concat, dropout=dropout)
+        self.weight = nn.Parameter(torch.empty(2 * heads * width, in_features))
+        self.score_bias = nn.Parameter(torch.empty(heads * width))
+        self.attention = nn.Parameter(torch.empty(heads, width))
+        self.bias = nn.Parameter(torch.empty(self.out_features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters from torch's global generator."""
+        for weight in self.weight.data.chunk(2):
+            nn.init.xavier_uniform_(weight)
+        nn.init.xavier_uniform_(self.attention)
+        for bias in (self.score_bias, self.bias):
+            nn.init.zeros_(bias)
+
+    def message(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """Return every head's features as a source, then as a target: [N, 2·heads·width]."""
+        return project(x, self.weight, torch.cat([torch.zeros_like(self.score_bias), self.score_bias]))
+
+    def aggregate(self, z: Tensor, adj: Adjacency) -> Tensor:
+        """Sum every head's features over the neighbours, weighted by the head's attention: [N, heads·width]."""
+        pattern = adj.attention
+        source, target = z.chunk(2, dim=1)
+        scores = dynamic_scores(source, target[: pattern.shape[0]], self.attention, pattern, SLOPE)
+        return attend(source, scores, pattern, self.dropout if self.training else 0.0)
+
+    def aggregate_block(self, z: Tensor, scores: Tensor, adj: Adjacency, nodes: slice, columns: slice) -> Tensor:
+        """Return some nodes' sums, given all columns of the messages."""
+        pattern = adj.attention_rows(nodes).to(z.device)
+        out = z.new_empty(nodes.stop - nodes.start, z.shape[1] // 2)
+        source, target, each = ((x.chunk(self.heads, dim=1)) for x in (*z.chunk(2, dim=1), out))
+        for own, other, vector, part in zip(source, target, self.attention.split(1), each, strict=True):
+            part.copy_(attend(own, dynamic_scores(own, other[nodes], vector, pattern, SLOPE), pattern))
+        return out
 
 
 class GAT(GNN):
@@ -112,3 +162,11 @@ class GAT(GNN):
     def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
         """Return a `GATLayer`."""
         return GATLayer(in_features, width, self.heads, concat=not last, dropout=self.dropout)
+
+
+class GATv2(GAT):
+    """GATv2 of Brody et al.: which source a node attends to most depends on the node. Arguments: see `GAT`."""
+
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """Return a `GATv2Layer`."""
+        return GATv2Layer(in_features, width, self.heads, concat=not last, dropout=self.dropout)

@@ -118,13 +118,7 @@ class GNN(nn.Module, ABC):
     """
 
     def __init__(
-        self,
-        in_features: int,
-        widths: Sequence[int],
-        out_features: int,
-        *,
-        dropout: float = 0.0,
-        norm: Norm = "none",
+        self, in_features: int, widths: Sequence[int], out_features: int, *, dropout: float = 0.0, norm: Norm = "none"
     ) -> None:
         super().__init__()
         _check(in_features, widths, out_features, dropout, norm)

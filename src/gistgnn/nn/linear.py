@@ -16,7 +16,7 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
     """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H.
 
     It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. The inputs are not
-    joined, and neither are their gradients added up in a pass of their own. All tensors have one type.
+    joined, and their gradients are not added up in a pass of their own. All tensors have one type.
 
     Args:
         weight: W, [d_out, d], or [d_out, 2d] with a matrix.
@@ -33,8 +33,7 @@ def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None 
 def fits(weight: Tensor) -> bool:
     """Whether the products of a weight can be one function: not under autocast, which chooses types of torch's own."""
     device = weight.device.type
-    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return not autocast
+    return not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
 
 
 class _Linear(Function):

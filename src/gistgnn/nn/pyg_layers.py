@@ -31,33 +31,20 @@ _SAME: dict[tuple[Any, ...], bool] = {}  # by kind of model and layers: whether 
 
 
 class Products:
-    """The CSR matrices of a batch, each made once.
+    """The CSR matrices of a batch with the features ``x``: [N, F], each made once.
 
     PyG's layers make edges of their own from those of the batch, with self-loops and normalised weights, and make them
     anew in every layer. So they are recognised by their values.
-
-    Args:
-        x: the batch's features, [N, F], which never change.
-
-    Attributes:
-        normalised: edges and weights that layers have made of those of the batch, by what they depend on.
     """
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        self.normalised: dict[tuple[Any, ...], Any] = {}
+        self.normalised: dict[tuple[Any, ...], Any] = {}  # edges and weights made by layers, by what they depend on
         self._known: list[tuple[Tensor, Tensor | None, bool, SparseMatrix]] = []
         self._of_x: dict[SparseMatrix, Tensor] = {}
 
     def matrix(self, edges: Tensor, weight: Tensor | None, dtype: torch.dtype, *, mean: bool) -> SparseMatrix | None:
-        """Return the matrix that sums, or averages, what comes along edges; None if there are too many.
-
-        Args:
-            edges: [2, E], sources over targets.
-            weight: [E]; None: 1.
-            dtype: of the matrix.
-            mean: divide by the number of edges into a node.
-        """
+        """Return the matrix that sums, or averages, what comes along ``edges``: [2, E]; None if there are too many."""
         for others, other, averages, matrix in self._known:
             if averages == mean and matrix.dtype == dtype and _equal(edges, others) and _equal(weight, other):
                 return matrix
@@ -87,14 +74,10 @@ def sparse_layers(
     """Let PyG's layers in a model multiply by CSR matrices of a batch, within the block.
 
     A layer does so if PyG says that it may (`message_and_aggregate`), and its messages are features of the sources,
-    perhaps times a constant weight of the edge. Output and gradients of a model of this kind are compared first, on the
-    first batch that one is trained on. Where they differ, and for all other models, nothing happens.
+    perhaps times a constant weight of the edge. Output and gradients of each kind of model are compared first, on the
+    first batch. Where they differ, and for all other models, nothing happens.
 
-    Args:
-        model: any model.
-        products: of the batch.
-        positional: what its forward is called with inside the block.
-        by_name: likewise.
+    ``positional`` and ``by_name`` are what the model is called with inside the block.
     """
     layers = multiplies(model)
     if not layers or not _same(model, layers, products, positional, by_name):
@@ -167,11 +150,7 @@ def _multiplying(layers: list[Any], products: Products, edge_index: Tensor, weig
     replaced = []  # in the layers' dictionaries: a module's own way to set attributes takes longer than a small product
     for layer in layers:
         own = {"propagate": partial(_propagate, layer, products)}
-        if (
-            getattr(layer, "cached", True) is False
-            and "_cached_edge_index" in vars(layer)
-            and "forward" not in vars(layer)
-        ):
+        if not getattr(layer, "cached", True) and "_cached_edge_index" in vars(layer) and "forward" not in vars(layer):
             own["forward"] = partial(_forward, layer, products, edge_index, weight)
         vars(layer).update(own)
         replaced.append((layer, own))

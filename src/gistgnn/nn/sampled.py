@@ -121,10 +121,8 @@ class SampledAdjacency(Adjacency):
     def sum(self) -> SparseMatrix:
         """The estimate of A + I: [N_out, N_in]."""
         matrix = with_self(self.pattern, self.weight, self.dtype)
-        if self.degrees.row_sums is None:
-            return matrix
         plain = self.degrees.plain
-        return _scaled(matrix, torch.where(plain.isinf(), 0, plain) + 1)
+        return _scaled(matrix, None if self.degrees.row_sums is None else torch.where(plain.isinf(), 0, plain) + 1)
 
     @cached_property
     def attention(self) -> CSR:
@@ -141,9 +139,7 @@ class SampledAdjacency(Adjacency):
 
     @staticmethod
     def _matrix(pattern: CSR, value: Tensor, weight: Tensor | None, sums: Tensor | None) -> SparseMatrix:
-        value = value if weight is None else value.mul_(weight)
-        matrix = SparseMatrix.from_pattern(pattern, value)
-        return matrix if sums is None else _scaled(matrix, sums)
+        return _scaled(SparseMatrix.from_pattern(pattern, value if weight is None else value.mul_(weight)), sums)
 
     def _check(self, does: str) -> None:
         if self._refuses:
@@ -160,8 +156,10 @@ class SampledAdjacency(Adjacency):
         return SampledAdjacency(pattern, degrees, weight, above=above, refuses=self._refuses)
 
 
-def _scaled(matrix: SparseMatrix, sums: Tensor) -> SparseMatrix:
-    """Scale every row to its sum in ``sums``: at least [R]."""
+def _scaled(matrix: SparseMatrix, sums: Tensor | None) -> SparseMatrix:
+    """Scale every row to its sum in ``sums``: at least [R]; None: do not."""
+    if sums is None:
+        return matrix
     pattern, value = matrix.pattern, matrix.value
     sampled = row_sums(pattern, value)
     scale = torch.where(sampled > 0, sums[: len(sampled)] / sampled, 0)

@@ -82,13 +82,11 @@ class SparseMatrix:
         """The matrix as a torch CSR tensor, without a copy."""
         return self.pattern.with_values(self.value)
 
-    @cached_property
-    def _transposed(self) -> SparseMatrix:
-        pattern, order = self.pattern.transpose
-        return SparseMatrix.from_pattern(pattern, self.value.index_select(0, order))
-
     def t(self) -> SparseMatrix:
         """Return the transpose: [C, R], computed once."""
+        if "_transposed" not in self.__dict__:
+            pattern, order = self.pattern.transpose
+            self._transposed = SparseMatrix.from_pattern(pattern, self.value.index_select(0, order))
         return self._transposed
 
     def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:

@@ -11,11 +11,7 @@ from gistgnn.nn.sparse import SparseMatrix
 
 
 def check_weights(weight: Tensor) -> None:
-    """Refuse negative weights.
-
-    Raises:
-        InputError: a weight is below 0.
-    """
+    """Raise InputError if a weight is negative."""
     if weight.numel() and (least := float(weight.min())) < 0:
         raise InputError(
             f"edge_weight holds {least:g}; expected 0 or more: the models of gistgnn.nn divide by sums of weights"
@@ -41,13 +37,9 @@ def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
 
 
 def with_self(pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None) -> SparseMatrix:
-    """Return A + I: [R, C]. A given self-loop counts beside the 1 of I.
+    """Return A + I: [R, C], for A's entries and their ``weight``: [nnz]; None: 1.
 
-    Args:
-        pattern: A's entries.
-        weight: [nnz], of them; None: 1.
-        dtype: of the result.
-        own: as for `CSR.looped`.
+    A given self-loop counts beside the 1 of I. ``own`` is as for `CSR.looped`.
     """
     weight = torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device) if weight is None else weight
     given = torch.where(self_loops(pattern, own), weight, 0)
@@ -63,11 +55,7 @@ def without_zeros(degree: Tensor) -> Tensor:
 def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None) -> tuple[CSR, Tensor]:
     """Return the entries with exactly one self-loop in every row, and their weights.
 
-    Args:
-        pattern: [R, C].
-        weight: [nnz], of its entries.
-        loops: [R], of the self-loops; None: 1.
-        own: as for `CSR.looped`.
+    ``weight``: [nnz] is of the entries, ``loops``: [R] of the self-loops; None: 1. ``own`` is as for `CSR.looped`.
     """
     with_loops, keep, place = pattern.looped(own)
     value = weight.new_ones(with_loops.num_edges)

@@ -18,20 +18,16 @@ if TYPE_CHECKING:
     from gistgnn.sampling.saint import SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling
     from gistgnn.sampling.sampler import FullGraph, RandomBatches, Sampler, Sampling, expected_batch
 
-__all__ = ["Batch", "Share", "training_subgraph", "whole_graph"]
-__all__ += ["arguments", "check_fits", "forward", "multiplying"]
-__all__ += ["ClusterBatches", "ClusterSampling"]
-__all__ += ["FastGCNSampling", "LadiesSampling"]
-__all__ += ["NeighborSampling"]
-__all__ += ["SAMPLERS", "describe", "from_description", "named_sampling"]
-__all__ += ["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"]
-__all__ += ["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"]
+__all__ = ["Batch", "ClusterBatches", "ClusterSampling", "FastGCNSampling", "FullGraph", "LadiesSampling"]
+__all__ += ["SAMPLERS", "NeighborSampling", "RandomBatches", "SaintEdgeSampling", "SaintNodeSampling", "Sampler"]
+__all__ += ["SaintWalkSampling", "Sampling", "Share", "arguments", "check_fits", "describe", "expected_batch"]
+__all__ += ["forward", "from_description", "multiplying", "named_sampling", "training_subgraph", "whole_graph"]
 _HOMES = {
     **dict.fromkeys(["Batch", "Share", "training_subgraph", "whole_graph"], "batch"),
     **dict.fromkeys(["arguments", "check_fits", "forward", "multiplying"], "call"),
     **dict.fromkeys(["ClusterBatches", "ClusterSampling"], "clusters"),
     **dict.fromkeys(["FastGCNSampling", "LadiesSampling"], "ladies_fastgcn"),
-    **dict.fromkeys(["NeighborSampling"], "neighbor"),
+    "NeighborSampling": "neighbor",
     **dict.fromkeys(["SAMPLERS", "describe", "from_description", "named_sampling"], "registry"),
     **dict.fromkeys(["SaintEdgeSampling", "SaintNodeSampling", "SaintWalkSampling"], "saint"),
     **dict.fromkeys(["FullGraph", "RandomBatches", "Sampler", "Sampling", "expected_batch"], "sampler"),

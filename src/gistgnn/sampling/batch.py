@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.csr import check_sources
+from gistgnn.graphs.derived import derived
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.precomputed import product_in_folder
+from gistgnn.utils.checksums import checksum, digest_of
+from gistgnn.utils.formats import size
+from gistgnn.utils.pieces import column_blocks
+from gistgnn.utils.process_memory import available_bytes
+from gistgnn.utils.transfer import copied
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]
 """Computes tensors once for all processes on a machine (see `gistgnn.distributed.Machine.share`)."""
 
 _PIECE = 2**22  # edges
-
+_LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file
 SPARSE_BELOW = 0.1  # share of non-zero features under which the sparse product is several times faster
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +46,7 @@ class Batch:
 
     Args:
         x: node features, [N, F]; a CSR tensor where a sampler has gathered rows of a sparse matrix.
-        edges: source -> target, as an edge_index [2, E], as a CSR [N, N] of entries (target, source), or sampled.
+        edges: a CSR [N, N] of entries (target, source), or sampled edges. An edge_index [2, E] becomes a CSR.
         y: labels, [N] class indices or [N, K] multi-label targets; only of the output nodes, which come first, where a
             batch is sampled by layers.
         loss_nodes: indices of the nodes whose loss counts.
@@ -44,7 +55,7 @@ class Batch:
         sparse: whether `features` is a sparse matrix; None: x decides. Parts follow the whole graph.
         splits: the nodes whose predictions are scored, as masks [N] by the names of the splits; None: not known.
         loss_weights: a weight for every loss node's loss; the batch's loss is then the weighted sum. None: the mean.
-        edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of `edge_index`.
+        edge_data: the edges' weights, features and types, by name (see `Graph`), in the order of the edges.
         cluster_ptr: [c + 1], where each cluster begins, if the nodes are in the order of clusters; None: they are not.
         folder: of a graph in a folder of clusters. Then x and edges are mapped from files on the host, wherever y is,
             and may be larger than memory. None: they are in memory.
@@ -61,6 +72,13 @@ class Batch:
     edge_data: Mapping[str, Tensor] = field(default_factory=dict)
     cluster_ptr: Tensor | None = None
     folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.edges, Tensor):
+            source, target = self.edges
+            edges, order = CSR.from_entries(target, source, (len(self.x), len(self.x)), ("target", "source"))
+            data = {k: v if order is None else v.index_select(0, order) for k, v in self.edge_data.items()}
+            self.__dict__.update(edges=edges, edge_data=data)
 
     @property
     def is_stored(self) -> bool:
@@ -94,48 +112,35 @@ class Batch:
     @cached_property
     def edge_index(self) -> Tensor:
         """The edges as PyG's layers take them: [2, E] int64, sources over targets."""
-        if isinstance(self.edges, Tensor):
-            return self.edges
-        return self.edges.edge_index() if isinstance(self.edges, CSR) else self.edges.edge_index
+        return self.edges.edge_index if isinstance(self.edges, SampledAdjacency) else self._entries.edge_index()
+
+    @property
+    def _entries(self) -> CSR:
+        return cast(CSR, self.edges)
 
     @property
     def csr(self) -> CSR:
-        """The entries (target, source) on the host, in memory or mapped.
-
-        Raises:
-            InputError: they are mapped, and would have to be copied into memory, where they do not fit.
-        """
+        """The entries (target, source) on the host, in memory or mapped; see `in_memory` for errors."""
         if not self.is_stored:
             return self.adj.pattern.to("cpu")
-        assert isinstance(self.edges, CSR)
-        if self.edges.num_edges >= 2**31:  # torch wants int64 for the sources then
-            check_room(8 * self.edges.num_edges, f"the sources of {self.edges.num_edges:,} edges")
-        return _checked(self.edges)
+        if (count := self._entries.num_edges) >= 2**31:  # torch wants int64 for the sources then
+            check_room(8 * count, f"the sources of {count:,} edges")
+        return _checked(self._entries)
 
     @cached_property
     def adj(self) -> Adjacency:
         """The structure with its normalised operators and their products with x, computed once for all models."""
-        weight = self.edge_data.get("edge_weight")
         if isinstance(self.edges, SampledAdjacency):
             adj: Adjacency = self.edges
-        elif isinstance(self.edges, CSR):
-            adj = Adjacency.from_csr(self.edges, self.dtype, weight, by_rows=self.is_stored)
         else:
-            adj = Adjacency(self.edges, self.x.shape[0], self.x.dtype, weight)
+            weight = self.edge_data.get("edge_weight")
+            adj = Adjacency.from_csr(self._entries, self.dtype, weight, by_rows=self.is_stored)
         return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
 
     @cached_property
     def products(self) -> Products:
         """The matrices that PyG's layers multiply by."""
         return Products(self.dense)
-
-    @cached_property
-    def entry_data(self) -> Mapping[str, Tensor]:
-        """`edge_data` in the order of the entries of `adj`, which are sorted by target."""
-        if not self.edge_data or not isinstance(self.edges, Tensor) or bool((self.edges[1].diff() >= 0).all()):
-            return self.edge_data
-        order = torch.argsort(self.edges[1], stable=True)
-        return {name: value.index_select(0, order) for name, value in self.edge_data.items()}
 
     @cached_property
     def features(self) -> Tensor | SparseMatrix:
@@ -178,9 +183,8 @@ class Batch:
 
 def whole_graph(graph: Graph) -> Batch:
     """Return the whole graph as one batch with its splits; the loss is on its training nodes."""
-    splits, edges = {"train": graph.train, "validation": graph.val, "test": graph.test}, graph.edges
-    if isinstance(edges, CSR) and graph.folder is None:
-        edges = _checked(edges)
+    splits = {"train": graph.train, "validation": graph.val, "test": graph.test}
+    edges = _checked(graph.edges) if graph.folder is None else graph.edges
     batch = Batch(
         graph.x, edges, graph.y, graph.train.nonzero().squeeze(1), splits=splits, edge_data=graph.edge_data,
         cluster_ptr=graph.cluster_ptr, folder=graph.folder,
@@ -189,6 +193,35 @@ def whole_graph(graph: Graph) -> Batch:
         return batch.in_memory()
     adj = batch.adj.with_cached_products(None)
     return replace(batch, product=partial(product_in_folder, graph.folder, graph.x, adj))
+
+
+def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operator) -> Tensor:
+    """Return Ā x: [N, F] float32, mapped from the graph's folder, or from a temporary file if that cannot be written.
+
+    If it is missing, it is computed first: as many columns of x at once as fit into half of the available memory.
+    """
+    nodes, features = x.shape
+
+    def fill(out: npt.NDArray[np.float32]) -> None:
+        blocks = column_blocks(features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1))
+        times = "once" if len(blocks) == 1 else f"{len(blocks)} times"
+        log.info(
+            f"the product of the edges with the features is computed once and kept: {size(out.nbytes)} in {folder}"
+        )
+        log.info(f"for it the features are read {times}")
+        for columns in blocks:
+            block = copied(x[:, columns], torch.device("cpu"), torch.float32)
+            for rows in adj.chunks():
+                out[rows, columns] = (adj.rows(operator, rows) @ block).numpy()
+            del block  # before the next one is read
+
+    return derived(folder, f"product-{operator}-{_identity(folder, x, adj)}", (nodes, features), fill)
+
+
+def _identity(folder: Path, x: Tensor, adj: Adjacency) -> str:
+    """Return a digest of the graph's files, and of features that are scaled or changed otherwise."""
+    facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:: max(len(x) // _LOOKED_AT, 1)])]
+    return digest_of(facts + [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))])[:16]
 
 
 def unshared(compute: Compute) -> dict[str, Tensor]:
@@ -201,37 +234,22 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
 
     def compute() -> dict[str, Tensor]:
         train = graph.train.to(graph.x.device)  # those of a folder stay on the host
-        nodes = train.nonzero().squeeze(1)
-        number = train.cumsum(0) - 1  # of a training node in the subgraph
-        if isinstance(graph.edges, CSR):
-            edges, inside = _induced(_checked(graph.edges), train, number)
-        else:
-            inside = train[graph.edges].all(dim=0)
-            edges = {"edges": number[graph.edges[:, inside]]}
-        x = graph.x[nodes]
+        edges, inside = _induced(_checked(graph.edges), train)
+        x = graph.x[train.nonzero().squeeze(1)]
         part = {"x": x.to(torch.promote_types(x.dtype, torch.float32)), "y": graph.y[graph.train], **edges}
         part |= {name: value[inside] for name, value in graph.edge_data.items()}
         return {name: value.to(graph.y.device) for name, value in part.items()}
 
     part = share(compute)
-    nodes = len(part["x"])
-    edges = part["edges"] if "edges" in part else CSR(part["rowptr"], part["col"])
-    everyone = torch.arange(nodes, device=graph.y.device)
-    return Batch(part["x"], edges, part["y"], everyone, edge_data={name: part[name] for name in graph.edge_data})
+    everyone, data = torch.arange(len(part["x"]), device=graph.y.device), {name: part[name] for name in graph.edge_data}
+    return Batch(part["x"], CSR(part["rowptr"], part["col"]), part["y"], everyone, edge_data=data)
 
 
-def _induced(edges: CSR, kept: Tensor, number: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    """Return ``rowptr`` and ``col`` of the edges between some nodes, and the mask [E] of these edges.
-
-    The edges are looked at in pieces: all of them at once would take several times the memory of the result.
-
-    Args:
-        edges: all edges.
-        kept: [N] bool, the nodes.
-        number: [N], the nodes' new numbers.
-    """
+def _induced(edges: CSR, kept: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Return ``rowptr`` and ``col`` of the edges between the nodes of a mask [N], and the mask [E] of these edges."""
+    number = kept.cumsum(0) - 1  # of a kept node in the subgraph
     col, inside, degrees = [], [], number.new_zeros(len(kept))
-    for piece, _ in edges.pieces(_PIECE):
+    for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
         inside.append(kept[piece.col] & kept[piece.row])
         col.append(number[piece.col[inside[-1]]].to(edges.col.dtype))
         degrees += torch.bincount(piece.row[inside[-1]], minlength=len(kept))

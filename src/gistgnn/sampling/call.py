@@ -4,7 +4,6 @@ import inspect
 import logging
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.edge_data import EDGE_DATA
-from gistgnn.nn.ensemble_model import EnsembleModel, members_of
+from gistgnn.nn.ensemble_model import members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pyg_layers import sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
@@ -32,21 +31,13 @@ class Arguments(NamedTuple):
     by_name: dict[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What a model's forward takes beside x.
+class Signature(NamedTuple):
+    """What a model's forward takes beside x."""
 
-    Attributes:
-        structure: "adj", "edge_index", or None.
-        edge_data: the edge data that it takes, by name.
-        required: those of them without a default.
-        ignored: those that it takes, and makes no use of.
-    """
-
-    structure: str | None
-    edge_data: tuple[str, ...]
-    required: frozenset[str]
-    ignored: frozenset[str] = frozenset()
+    structure: str | None  # "adj", "edge_index", or None
+    edge_data: tuple[str, ...]  # that it takes, by name
+    required: frozenset[str]  # edge data without a default
+    ignored: frozenset[str]  # edge data that it takes, and makes no use of
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
@@ -112,13 +103,12 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
 
     `forward(x, adj)`, as in `gistgnn.nn`, gets the prepared `Adjacency`, and features that may be a `SparseMatrix`. Any
     other required second argument gets PyG's `edge_index` [2, E]. `forward(x)` gets the features alone. Arguments
-    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data, in the order of the edges, where it has them.
+    `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data where it has them.
 
     Raises:
         InputError: as `signature`, or the forward needs edge data that the batch does not have.
     """
-    takes = signature(model)
-    data = batch.entry_data if takes.structure == "adj" else batch.edge_data
+    takes, data = signature(model), batch.edge_data
     if lacking := takes.required - data.keys():
         name = min(lacking)
         raise InputError(
@@ -161,19 +151,15 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of edge data it does not use.
 
-    It runs a model that is not of `gistgnn.nn` once, or a few times if there is edge data. It checks every member of an
-    ensemble.
+    It runs a model that is not of `gistgnn.nn` once, or a few times if there is edge data.
 
     Args:
-        model: the model.
+        model: the model, or an ensemble.
         batch: the graph, or a part of it.
         classes: the number of classes; None: any number of outputs is fine.
         edge_data: the names of the graph's edge data; None: those of the batch.
-
-    Raises:
-        InputError: the model's input or output size does not fit the graph.
     """
-    members = members_of(model) if isinstance(model, EnsembleModel) else [model]
+    members = members_of(model)
     for member in members:
         outputs = _try(member, batch)
         if classes is not None and outputs != classes:

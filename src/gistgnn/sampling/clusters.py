@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
+from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
+from gistgnn.graphs.csr import check_sources, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
+from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.cluster_ranges import ClusterRanges
-from gistgnn.sampling.expected import Expected
-from gistgnn.sampling.sampler import Array, RandomBatches, Sampling
+from gistgnn.sampling.sampler import Array, Expected, RandomBatches, Sampling
 from gistgnn.utils.checks import check_count, check_flag, shown
+from gistgnn.utils.transfer import to_device
+
+Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
 
 # Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
 METIS_INSIDE = 0.6
@@ -66,24 +73,22 @@ class ClusterSampling(Sampling):
             InputError: more clusters than nodes, or METIS failed.
         """
 
-        def compute() -> dict[str, Tensor]:
-            clusters = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
-            return {"order": clusters.order, "ptr": clusters.ptr}
+        clusters, ptr = None, whole.cluster_ptr
+        if ptr is None:
 
-        options = {"independent": self.independent, "precompute": self.precompute}
-        if whole.cluster_ptr is not None:
-            self._require_same_clusters(len(whole.cluster_ptr) - 1)
-            return ClusterBatches(whole, None, self.clusters_per_batch, seed, **options, share=share)
-        shared = share(compute)
-        clusters = Clusters(shared["order"], shared["ptr"])
-        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
+            def compute() -> dict[str, Tensor]:
+                found = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
+                return {"order": found.order, "ptr": found.ptr}
 
-    def _require_same_clusters(self, there: int) -> None:
-        if self.clusters != there:
+            shared = share(compute)
+            clusters = Clusters(shared["order"], shared["ptr"])
+        elif (there := len(ptr) - 1) != self.clusters:
             raise InputError(
                 f"clusters is {self.clusters}, but the folder of the graph has {there} clusters: set clusters to "
                 f"{there}, or cut the graph anew"
             )
+        options = {"independent": self.independent, "precompute": self.precompute}
+        return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
         """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch.
@@ -107,7 +112,8 @@ class ClusterBatches(RandomBatches):
     pass messages like the others. A batch may hold no training node (see `gistgnn.subtrain`).
 
     The graph is copied once and renumbered, so that every cluster is a contiguous range and a batch is made of slices.
-    A graph in a folder of clusters is so already: its batches are read from the files.
+    The edges into a node keep their order, so that its row of Ā x has the same bits. A graph in a folder of clusters is
+    so already: its batches are read from the files.
 
     Args:
         whole: the whole graph, on the device where the models run.
@@ -116,6 +122,7 @@ class ClusterBatches(RandomBatches):
         seed: of the order of the clusters.
         independent: see `Sampling`.
         precompute: see `ClusterSampling`.
+        alone: leave out the edges between clusters.
         share: see `Sampling.sampler`.
 
     Raises:
@@ -131,24 +138,133 @@ class ClusterBatches(RandomBatches):
         *,
         independent: bool = False,
         precompute: bool = True,
+        alone: bool = False,
         share: Share = unshared,
     ) -> None:
-        nodes = whole.x.shape[0]
         check_count("clusters_per_batch", per_batch)
-        if clusters is not None and clusters.order.numel() != nodes:
-            raise InputError(f"the clusters are of {clusters.order.numel()} nodes, the graph has {nodes}")
         super().__init__(seed, independent=independent)
-        self._per_batch = per_batch
-        if clusters is None:
-            assert whole.cluster_ptr is not None
-            self._graph = ClusterRanges(whole, whole.cluster_ptr, precompute=precompute)
-        else:
-            self._graph = ClusterRanges.renumbered(whole, clusters, precompute=precompute, share=share)
-        self.steps_per_epoch = -(-self._graph.clusters // per_batch)
+        ptr = cast(Tensor, whole.cluster_ptr)
+        if clusters is not None:
+            if (nodes := clusters.order.numel()) != len(whole.x):
+                raise InputError(f"the clusters are of {nodes} nodes, the graph has {len(whole.x)}")
+            whole, ptr = _renumbered(whole, clusters, share), clusters.ptr
+        edges = cast(CSR, whole.edges)
+        self._whole, self._device, self._ptr, self._clusters = whole, whole.device, ptr.numpy(), len(ptr) - 1
+        self._per_batch, self._precompute, self._alone = per_batch, precompute, alone
+        self._rowptr, self._col = edges.rowptr.cpu().numpy(), edges.col.cpu().numpy()
+        self._cluster_of = np.arange(self._clusters, dtype=np.int32).repeat(np.diff(self._ptr))
+        self._train = torch.zeros(len(whole.x), dtype=torch.bool)  # counting nodes on a GPU would wait for it
+        self._train[whole.loss_nodes.cpu()] = True
+        self._aggregated: dict[Operator, Tensor] = {}
+        self.steps_per_epoch = -(-self._clusters // per_batch)
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[Array]:
         """Yield the clusters of every batch, ascending."""
-        return (np.sort(group) for _, group in self._shuffled(self._graph.clusters, self._per_batch, first_step, steps))
+        return (np.sort(group) for _, group in self._shuffled(self._clusters, self._per_batch, first_step, steps))
 
-    def _make(self, group: Array) -> Batch:
-        return self._graph.batch(group)
+    def make(self, group: Array) -> Batch:
+        """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
+        ranges = list(zip(self._ptr[group].tolist(), self._ptr[group + 1].tolist(), strict=True))
+        pattern, data = self._induced(group, ranges)
+        return Batch(
+            self._features(self._whole.x, ranges),
+            pattern.to(self._device),
+            joined(self._whole.y, ranges),
+            to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
+            self._products(ranges),
+            self._whole.is_sparse,
+            edge_data={name: to_device(value, self._device) for name, value in data.items()},
+        )
+
+    def _features(self, x: Tensor, ranges: Ranges) -> Tensor:
+        return to_device(joined(x, ranges).to(self._whole.dtype), self._device)
+
+    def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor] | None:
+        """Return a function that gives the ranges' rows of Ā x of the whole graph; None: a batch has its own.
+
+        The whole product is computed once, at the function's first call.
+        """
+        if not self._precompute:
+            return None
+        ready = {operator: self._features(product, ranges) for operator, product in self._aggregated.items()}
+
+        def product(operator: Operator) -> Tensor:
+            if operator not in self._aggregated:
+                self._aggregated[operator] = self._product(operator)
+            return ready[operator] if operator in ready else self._features(self._aggregated[operator], ranges)
+
+        return product
+
+    def _product(self, operator: Operator) -> Tensor:
+        """Return Ā x. In memory, nothing holds the whole graph's operators afterwards: they take much memory."""
+        whole = self._whole
+        if whole.product is not None:
+            return whole.product(operator)
+        edges = cast(CSR, whole.edges).for_products().to(self._device)
+        weight = whole.edge_data.get("edge_weight")
+        adj = Adjacency.from_csr(edges, whole.dtype, None if weight is None else weight.to(self._device))
+        return adj.aggregate(operator, whole.x)
+
+    def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
+        cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
+        source = np.concatenate([self._col[begin:end] for begin, end in cuts])
+        if self._whole.is_stored:
+            check_sources(torch.from_numpy(source), len(self._cluster_of))
+        bounds, entries = self._bounds(ranges, cuts)
+        # A cluster moves as a whole from its place in the graph to its place in the batch.
+        sizes = self._ptr[group + 1] - self._ptr[group]
+        move = np.full(self._clusters, -len(self._cluster_of), source.dtype)  # below 0: not in the batch
+        move[group] = sizes.cumsum() - sizes - self._ptr[group]
+        local = source + move[self._cluster_of[source]]
+        inside = local >= 0
+        if self._alone:
+            inside &= self._cluster_of[source] == np.repeat(group, [end - begin for begin, end in cuts])
+        before = np.zeros(entries + 1, np.int64)
+        np.cumsum(inside, out=before[1:])
+        rowptr, col, nodes = before[bounds], local[inside], int(sizes.sum())
+        dtype = index_dtype(nodes, len(col))
+        pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
+        return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}
+
+    def _bounds(self, ranges: Ranges, cuts: Ranges) -> tuple[Array, int]:
+        """Return where the edges of each node of the ranges begin and end among these nodes' edges, and their number.
+
+        ``cuts`` are the ranges of these edges.
+        """
+        bounds, before = [np.zeros(1, np.int64)], 0
+        for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
+            bounds.append(self._rowptr[start + 1 : stop + 1] + (before - begin))
+            before += end - begin
+        return np.concatenate(bounds), before
+
+
+def _renumbered(whole: Batch, clusters: Clusters, share: Share) -> Batch:
+    """Return a copy of a graph with its nodes in the order of its clusters."""
+    copy = share(lambda: _in_order(whole, clusters))
+    data = {name: copy[name] for name in whole.edge_data}
+    edges, nodes = CSR(copy["rowptr"], copy["col"]), copy["train"].nonzero().squeeze(1)
+    return Batch(copy["x"], edges, copy["y"], nodes, sparse=whole.is_sparse, edge_data=data)
+
+
+def _in_order(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
+    nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
+    train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
+    train[whole.loss_nodes] = True
+    pattern = whole.csr
+    entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[clusters.order.numpy()]
+    place = np.empty(nodes, rows.indices.dtype)
+    place[clusters.order.numpy()] = np.arange(nodes)
+    return {
+        "x": whole.x.index_select(0, order).to(whole.dtype),
+        "y": whole.y.index_select(0, order),
+        "train": train.index_select(0, order).cpu(),
+        "rowptr": torch.from_numpy(rows.indptr),
+        "col": torch.from_numpy(place[rows.indices]),
+        **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()},
+    }
+
+
+def joined(values: Tensor, ranges: Ranges) -> Tensor:
+    """Return the rows of some ranges, one after another."""
+    return torch.cat([values[start:stop] for start, stop in ranges])

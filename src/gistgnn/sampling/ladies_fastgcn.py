@@ -13,9 +13,8 @@ import torch
 
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
-from gistgnn.sampling.sampler import Array
+from gistgnn.sampling.sampler import Array, Expected
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import check_flag
 
@@ -57,10 +56,9 @@ class ImportanceBatches(LayeredBatches):
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw nodes with probabilities p in proportion to weights.
+    """Draw nodes with probabilities p in proportion to weights, whose cumulated sums are ``cumulated``: [N] float64.
 
-    ``cumulated`` is the sums of the weights, [N] float64. Return the distinct nodes that were drawn, and for each of
-    them (times drawn) / (count · p).
+    Return the distinct nodes, and for each of them (times drawn) / (count · p).
     """
     drawn = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right")
     nodes, times = np.unique(drawn, return_counts=True)
@@ -68,10 +66,10 @@ def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.rando
 
 
 def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw nodes without replacement, each time in proportion to the weights of the nodes that are left.
+    """Draw nodes without replacement, each time in proportion to the weights that are left; more than ``count`` > 0.
 
-    More than ``count`` weights must not be 0. It first draws from all nodes and ignores repetitions. Where few nodes
-    have most of the weight, that takes too long; then it draws the rest by exponential clocks of these rates.
+    It first draws from all nodes and ignores repetitions. Where few nodes have most of the weight, that takes too long;
+    then it draws the rest by exponential clocks of these rates.
     """
     found = np.empty(0, np.int64)
     for _ in range(_TRIES):
@@ -113,9 +111,9 @@ class ImportanceSampling(LayeredSampling):
         return Expected.layered(graph, nodes, edges)
 
     @staticmethod
-    @abstractmethod
     def candidates(graph: GraphSizes, linked: float) -> float:
         """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
+        return graph.nodes
 
 
 class LadiesBatches(ImportanceBatches):
@@ -191,8 +189,3 @@ class FastGCNSampling(ImportanceSampling):
 
     name = "fastgcn"
     made = FastGCNBatches
-
-    @staticmethod
-    def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return the number of all nodes."""
-        return graph.nodes

@@ -26,7 +26,7 @@ class LayeredBatches(RandomBatches):
 
     An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
     nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
-    own output nodes are the first of them. ``numbers`` is the setting `LayeredSampling.per_layer` of each layer.
+    own output nodes are the first of them. ``numbers`` has the setting `per_layer` of each layer.
     """
 
     refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
@@ -39,15 +39,13 @@ class LayeredBatches(RandomBatches):
 
     @abstractmethod
     def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
-        """Return the input nodes of the first layer, the edges of every layer, and the edge data of the first layer.
-
-        The first layer comes first. There is no edge data where layers do not share their edges.
-        """
+        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
 
     def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
         return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
 
-    def _make(self, drawn: tuple[int, Array]) -> Batch:
+    def make(self, drawn: tuple[int, Array]) -> Batch:
+        """Return the batch of a group of training nodes."""
         step, places = drawn
         outputs = self.structure.train[places]
         nodes, (first, *above), edge_data = self._layers(outputs, self._generator("layers", step))
@@ -64,7 +62,7 @@ class LayeredBatches(RandomBatches):
 
 
 class LayeredSampling(Sampling):
-    """Settings of which one, named by `per_layer`, is a number for each layer of the model, or one for all."""
+    """Settings with one, named by `per_layer`, that is a number for each layer of the model, or one for all."""
 
     made: ClassVar[type[LayeredBatches]]
     per_layer: ClassVar[str]
@@ -87,11 +85,7 @@ class LayeredSampling(Sampling):
         object.__setattr__(self, self.per_layer, value if isinstance(value, int) else numbers)
 
     def numbers(self, layers: int | None) -> tuple[int, ...]:
-        """Return the setting's number for each layer of a model; None: how many it has is not known.
-
-        Raises:
-            InputError: there are more or fewer numbers than layers, or one number and ``layers`` is not known.
-        """
+        """Return the setting's number for each layer of a model; None: how many it has is not known."""
         name, value = self.per_layer, getattr(self, self.per_layer)
         if isinstance(value, int):
             if layers is None:

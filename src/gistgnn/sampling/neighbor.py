@@ -13,9 +13,8 @@ from torch import Tensor
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.expected import Expected
 from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
-from gistgnn.sampling.sampler import Array
+from gistgnn.sampling.sampler import Array, Expected
 from gistgnn.sampling.structure import Structure
 
 ALL = -1  # neighbours
@@ -47,12 +46,8 @@ class NeighborBatches(LayeredBatches):
     ) -> list[SampledAdjacency]:
         """Return every layer's edges: all edges into its output nodes, which are the first nodes of the batch.
 
-        Args:
-            nodes: of the batch.
-            reached: number of nodes that are reached after each hop.
-            kept: number of edges into each node, without the nodes of the last hop.
-            sources: of these edges, as places in the batch.
-            data: of these edges.
+        ``reached`` is the number of nodes after each hop, ``kept`` the number of edges into each node but those of the
+        last hop. ``sources`` and ``data`` are of these edges; sources are places in the batch.
         """
         where, each = torch.from_numpy(nodes), torch.from_numpy(kept)
         degrees, counts = self.degrees.of(where), self.structure.counts[where[: len(each)]]
@@ -91,8 +86,8 @@ def draw_edges(structure: Structure, nodes: Array, fanout: int, rng: np.random.G
 def _distinct(sizes: Array, count: int, rng: np.random.Generator) -> Array:
     """Draw for each size n > count a random set of ``count`` distinct numbers in 0..n-1: [., count].
 
-    This is Floyd's algorithm for all sizes at once: the t-th number is one of 0..n-count+t, or the largest of these if
-    the number has been drawn before.
+    Floyd's algorithm for all sizes at once: the t-th number is one of 0..n-count+t; the largest of these where the
+    number has been drawn before.
     """
     chosen = np.empty((len(sizes), count), np.int64)
     for t in range(count):

@@ -31,18 +31,10 @@ NODES_PER_CLUSTER, FEWEST_CLUSTERS = 200, 20  # of the sampler "clusters", given
 
 
 def named_sampling(sampling: Sampling | str | None, nodes: int, clusters_there: int | None = None) -> Sampling | None:
-    """Return the settings of a sampler that is given by its name, such as "clusters"; other settings as they are.
+    """Return the default settings of a sampler given by its name, such as "full" or "clusters"; settings as they are.
 
-    They are the defaults. "clusters" makes clusters of about `NODES_PER_CLUSTER` nodes, at least `FEWEST_CLUSTERS`, and
-    joins 10 of them to a batch.
-
-    Args:
-        sampling: a name of `SAMPLERS`, or "full"; or the settings, or None.
-        nodes: N of the graph.
-        clusters_there: that the graph has already, which are then taken.
-
-    Raises:
-        InputError: there is no sampler of that name, or it is no sampler.
+    "clusters" takes the clusters that the graph of ``nodes`` nodes has already, or makes clusters of about
+    `NODES_PER_CLUSTER` nodes, at least `FEWEST_CLUSTERS`. It joins 10 of them to a batch.
     """
     if sampling is None or (not isinstance(sampling, str) and hasattr(type(sampling), "sampler")):
         return sampling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -14,7 +14,6 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.sampling.batch import Batch, Share, unshared
-from gistgnn.sampling.expected import Expected
 from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.prefetch import prefetch
 from gistgnn.utils.random_streams import generator
@@ -23,6 +22,43 @@ Array = npt.NDArray[Any]
 
 BATCHES = ("shared", "independent")
 DRAWS_PER_NODE, DRAWS = 100, 1_000_000  # see `check_draws`
+
+
+@dataclass(frozen=True)
+class Expected:
+    """About how large a batch is, before there is a graph."""
+
+    nodes: tuple[int, ...]  # where every layer has its own edges: each layer's input nodes, then the output nodes
+    edges: tuple[int, ...]  # of every layer; one number where all layers have the same
+    loss_nodes: int  # training nodes
+    steps: int  # of an epoch
+    sampled: bool = False  # edges are sampled and have weights; else the batch has all edges between its nodes
+    precomputed: bool = False  # the first layer's sums over neighbours are computed once, for the whole graph
+
+    @classmethod
+    def whole(cls, graph: GraphSizes) -> Expected:
+        """Return the size of the whole graph, an upper bound for any batch."""
+        return cls((graph.nodes,), (graph.edges,), graph.train, 1)
+
+    @classmethod
+    def subgraph(cls, graph: GraphSizes, nodes: float, edges: float, steps: int = 0, **kind: bool) -> Expected:
+        """Return the size of a subgraph that has its share of the training nodes."""
+        share = min(nodes / graph.nodes, 1)
+        count = max(1, round(graph.nodes * share))
+        steps = steps or max(1, round(graph.nodes / count))
+        return cls((count,), (max(1, round(edges)),), round(graph.train * share), steps, **kind)
+
+    @classmethod
+    def layered(cls, graph: GraphSizes, nodes: list[float], edges: list[float]) -> Expected:
+        """Return the size of layers, from the output nodes down: the nodes that each reaches, the edges of each."""
+        counts = [min(round(count), graph.nodes) for count in nodes]
+        numbers = tuple(max(1, min(round(count), graph.edges)) for count in reversed(edges))
+        steps = max(1, -(-graph.train // counts[0]))
+        return cls(tuple(reversed(counts)), numbers, min(counts[0], graph.train), steps, sampled=True)
+
+    def sizes(self, graph: GraphSizes) -> GraphSizes:
+        """Return the sizes of a batch of the graph, or of its first layer, the largest."""
+        return replace(graph, nodes=self.nodes[0], edges=self.edges[0], train=self.loss_nodes)
 
 
 class Sampler(Protocol):
@@ -86,7 +122,6 @@ class Sampling(ABC):
 
     name: ClassVar[str]
     counts: ClassVar[tuple[str, ...]] = ("batch_size",)  # the settings that are integers >= 1
-
     most: ClassVar[Mapping[str, int]] = {}  # the largest values of settings that have another limit than `MOST`
 
     batches: str = "shared"
@@ -118,10 +153,7 @@ class Sampling(ABC):
         """
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Return about how large batches will be, for plans: as large as the graph, unless a subclass knows better.
-
-        ``graph`` is what training sees; ``layers`` is as for `sampler`.
-        """
+        """Return about how large batches will be: as large as the graph, unless a subclass knows better."""
         return Expected.whole(graph)
 
 
@@ -131,27 +163,14 @@ def expected_batch(sampling: Sampling | None, graph: GraphSizes, layers: int) ->
 
 
 def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
-    """Refuse settings by which a batch would draw far more nodes than the graph has.
-
-    Args:
-        name: of the setting.
-        setting: how often a batch draws.
-        nodes: N of the graph.
-        each: how many nodes one draw reads.
-
-    Raises:
-        InputError: the batch draws more than `DRAWS_PER_NODE` times N, and more than `DRAWS`.
-    """
+    """Raise InputError if a batch would draw far more nodes than the graph has; one draw reads ``each`` nodes."""
     most = max(DRAWS_PER_NODE * nodes, DRAWS) // each
     if setting > most:
         raise InputError(f"{name} is {setting}, expected at most {most:,} for a graph of {nodes:,} nodes")
 
 
 class RandomBatches(ABC):
-    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead.
-
-    If they are ``independent``, every sub-GCN draws its own; otherwise all see the same ones.
-    """
+    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead."""
 
     steps_per_epoch: int
 
@@ -177,7 +196,7 @@ class RandomBatches(ABC):
         """Yield for every step what was drawn for its batch, such as some clusters."""
 
     @abstractmethod
-    def _make(self, drawn: Any) -> Batch:
+    def make(self, drawn: Any) -> Batch:
         """Return the batch of what was drawn."""
 
     def _generator(self, purpose: str, *key: int) -> np.random.Generator:
@@ -194,7 +213,7 @@ class RandomBatches(ABC):
             yield step, order[group * per_batch : (group + 1) * per_batch]
 
     def _prepared(self, drawn: Any) -> Batch:
-        batch = self._make(drawn)
+        batch = self.make(drawn)
         return batch if self._columns is None else batch.select_columns(self._columns)
 
     def _changed(self, **attributes: Any) -> Self:

@@ -22,13 +22,6 @@ from gistgnn.utils.transfer import to_device
 class Structure:
     """A graph's edges on the host, and its features and labels on their device.
 
-    Attributes:
-        edges: A, [N, N] in CSR form: 1 at (target, source).
-        values: the same with the edges' weights; `edges` if they have none.
-        degrees: of every node; sums of weights if there are weights.
-        edge_data: weights, features and types of the edges, by name, in the order of the entries of `edges`.
-        sparse: whether features are gathered as sparse matrices.
-
     Raises:
         InputError: an edge has a negative weight.
     """
@@ -37,14 +30,16 @@ class Structure:
         host = share(lambda: _on_host(whole))
         rowptr, col = host["rowptr"].numpy(), host["col"].numpy()
         self.nodes = whole.x.shape[0]
+        # A: 1 at (target, source); `values` has the edges' weights instead
         self.edges = sp.csr_matrix((host["ones"].numpy(), col, rowptr), shape=(self.nodes, self.nodes))
-        self.edge_data = {name: host[name] for name in whole.edge_data}
+        self.edge_data = {name: host[name] for name in whole.edge_data}  # in the order of the entries of `edges`
         self.values, weight = self.edges, host.get("weight")
         if weight is not None:
             self.values = sp.csr_matrix((weight.numpy(), col, rowptr), shape=self.edges.shape)
         self.degrees = Degrees(host["own"], host["looped"], loops=host.get("loops"))
         self.y, self.train = whole.y, whole.loss_nodes.cpu().numpy()
-        self._device, self._dtype, self.sparse = whole.device, whole.dtype, whole.is_sparse
+        self._device, self._dtype = whole.device, whole.dtype
+        self.sparse = whole.is_sparse  # features are gathered as sparse matrices
         self._features = whole.x if whole.is_stored else whole.features
 
     @cached_property
@@ -85,17 +80,13 @@ class Structure:
     @cached_property
     def column_squares(self) -> Array:
         """Σ_i Ā_ij² of every node j, with Ā of eq. 1: [N] float32."""
-        return self.squares(self.values, np.arange(self.nodes))
-
-    def squares(self, rows: sp.csr_matrix, nodes: Array) -> Array:
-        """Return Σ_i Ā_ij² of every node j over the rows i in ``nodes``: [N] float32.
-
-        ``rows`` are these rows of `values`.
-        """
-        return self._weighted_squares(rows, nodes) * self._inverse
+        return self._weighted_squares(self.values, np.arange(self.nodes)) * self._inverse
 
     def squares_above_zero(self, rows: sp.csr_matrix, nodes: Array) -> tuple[Array, Array]:
-        """Return the nodes for which `squares` are not 0, ascending, and these squares."""
+        """Return the nodes j, ascending, whose Σ_i Ā_ij² over ``nodes`` i is not 0, and these sums: [n] float32.
+
+        ``rows`` are the rows of `values` at ``nodes``.
+        """
         sums = self._weighted_squares(rows, nodes)
         found = np.flatnonzero(sums > 0)  # a mask: numpy finds the true entries several times faster than the others
         return found, sums[found] * self._inverse[found]
@@ -141,16 +132,12 @@ def _on_host(whole: Batch) -> dict[str, Tensor]:
     edges = sp.csr_matrix((ones.numpy(), pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)
     looped = own - torch.from_numpy(edges.diagonal()).to(own.dtype) + 1
     degrees = {"own": own.to(whole.dtype), "looped": looped.to(whole.dtype)}
-    data = {name: value.cpu() for name, value in whole.entry_data.items()}
-    if "edge_weight" in data:
-        degrees = _weighted(pattern, data["edge_weight"].to(whole.dtype))
+    data = {name: value.cpu() for name, value in whole.edge_data.items()}
+    if "edge_weight" in data:  # degrees are sums of weights
+        weight = data["edge_weight"].to(whole.dtype)
+        check_weights(weight)
+        sums, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
+        others = sums - row_sums(pattern, weight * given)
+        degrees = {"own": without_zeros(sums), "looped": without_zeros(others + loops)}
+        degrees |= {"weight": weight, "loops": loops}
     return {"rowptr": pattern.rowptr, "col": pattern.col, "ones": ones, **degrees, **data}
-
-
-def _weighted(pattern: CSR, weight: Tensor) -> dict[str, Tensor]:
-    """Return the weights, and the degrees that are their sums."""
-    check_weights(weight)
-    own, loops, given = row_sums(pattern, weight), loop_weights(pattern, weight), self_loops(pattern)
-    others = own - row_sums(pattern, weight * given)
-    degrees = {"own": without_zeros(own), "looped": without_zeros(others + loops)}
-    return {"weight": weight, "loops": loops, **degrees}

@@ -30,7 +30,7 @@ class Recent:
         """Return the matrices of a batch; ``tensors``: its features, edges and edge data."""
         versions = [tensor._version for tensor in tensors]
         for others, known, products in self._known:
-            if known == versions and len(others) == len(tensors) and all(map(_is, others, tensors)):
+            if known == versions and list(map(id, others)) == list(map(id, tensors)):
                 return products
         self._known = [*self._known[1 - KEPT :], (tensors, versions, Products(tensors[0]))]
         return self._known[-1][-1]
@@ -39,8 +39,7 @@ class Recent:
 def multiply_when_called(model: nn.Module, recent: Recent) -> None:
     """Let PyG's layers in a model multiply (see `sparse_layers`) whenever it is called with features and edges.
 
-    So a loop of the user's own takes the steps of `fit`, bit for bit, and is as fast. Copies of the model, and a model
-    from a file, pass messages. Nothing happens to a model without such layers.
+    So a loop of the user's own takes the steps of `fit`, bit for bit. Copies of the model pass messages.
     """
     if model not in _CALLED and signature(model).structure == "edge_index" and multiplies(model):
         calls = _CALLED[model] = _Calls(recent)
@@ -89,7 +88,3 @@ def _is_batch(given: Mapping[str, Any]) -> bool:
         and values[0].is_floating_point()
         and not values[1].is_floating_point()
     )
-
-
-def _is(one: Tensor, other: Tensor) -> bool:
-    return one is other

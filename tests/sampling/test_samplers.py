@@ -1,0 +1,111 @@
+"""What holds for every sampler: seeds and steps, sub-GCNs, columns, and refused settings."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gistgnn.sampling import (
+    Batch,
+    ClusterSampling,
+    FastGCNSampling,
+    LadiesSampling,
+    NeighborSampling,
+    SaintEdgeSampling,
+    SaintNodeSampling,
+    SaintWalkSampling,
+    Sampling,
+    whole_graph,
+)
+from gistgnn.sampling.sampler import RandomBatches
+from tests.helpers.models import tiny_graph
+from tests.helpers.refusals import refused
+
+WHOLE = whole_graph(tiny_graph(60))
+SAMPLERS: dict[str, Sampling] = {
+    "clusters": ClusterSampling(10, 3, "random"),
+    "ladies": LadiesSampling(batch_size=7, nodes_per_layer=5),
+    "ladies, unbiased": LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
+    "fastgcn": FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
+    "neighbor": NeighborSampling(2, batch_size=7),
+    "saint-node": SaintNodeSampling(batch_size=12),
+    "saint-edge": SaintEdgeSampling(batch_size=7),
+    "saint-rw": SaintWalkSampling(batch_size=5, sample_coverage=20),
+}
+each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def content(batch: Batch) -> list[object]:
+    """All that a batch holds, to compare."""
+    found = [batch.x, batch.y, batch.loss_nodes]
+    for layer in (batch.adj, *getattr(batch.adj, "above", ())):
+        found += [layer.pattern.rowptr, layer.pattern.col, getattr(layer, "weight", None)]
+    return [None if tensor is None else tensor.tolist() for tensor in found]
+
+
+def listed(sampler: RandomBatches, first: int, steps: int) -> list[list[object]]:
+    with closing(sampler.batches(first, steps)) as batches:
+        return [content(batch) for batch in batches]
+
+
+@each_sampling
+def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
+    sampler, again = (sampling.sampler(WHOLE, 4, layers=2) for _ in range(2))
+    expected = listed(sampler, 0, 6)
+    with closing(again.batches(0, 100)) as left_early:
+        next(left_early)
+    torch.manual_seed(5)
+    assert listed(again, 4, 2) + [one for step in range(4) for one in listed(again, step, 1)] == (
+        expected[4:] + expected[:4]
+    )
+    assert listed(again, 2, 0) == []
+    assert len({str(one) for one in expected}) == 6  # also across epochs
+    assert listed(sampling.sampler(WHOLE, 5, layers=2), 0, 6) != expected
+
+
+@each_sampling
+def test_sub_gcns_share_their_batches_or_not(sampling: Sampling) -> None:
+    shared = sampling.sampler(WHOLE, 0, layers=2)
+    assert shared.for_sub_gcn(1) is shared
+    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2)
+    first, second = (listed(own.for_sub_gcn(i), 0, 3) for i in (1, 2))
+    assert first != second
+    assert first == listed(own.for_sub_gcn(1), 0, 1) + listed(own.for_sub_gcn(1), 1, 2)
+
+
+@each_sampling
+def test_some_columns_of_the_same_batches(sampling: Sampling) -> None:
+    columns = torch.tensor([4, 1])
+    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2).for_sub_gcn(2)
+    for some, whole in zip(own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True):
+        assert torch.equal(some.x, whole.x[:, columns])
+        assert content(some)[1:] == content(whole)[1:]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "options", "said"),
+    [
+        (ClusterSampling, {"clusters": 5, "clusters_per_batch": 11}, "clusters_per_batch is 11, more than the 5"),
+        (ClusterSampling, {"clusters": 0}, "clusters is 0"),
+        (ClusterSampling, {"clusters": 10, "clusters_per_batch": 0}, "clusters_per_batch is 0"),
+        (ClusterSampling, {"clusters": 10, "method": "best"}, "expected one of metis, stream, random"),
+        (ClusterSampling, {"clusters": 10, "batches": "own"}, "expected one of shared, independent"),
+        (ClusterSampling, {"clusters": 40, "precompute": "shared"}, "precompute is 'shared'"),
+        (LadiesSampling, {"batch_size": 0}, "batch_size is 0"),
+        (LadiesSampling, {"nodes_per_layer": 0}, "nodes_per_layer is 0"),
+        (LadiesSampling, {"nodes_per_layer": (5, True)}, "nodes_per_layer is True"),
+        (LadiesSampling, {"row_normalise": 1}, "row_normalise is 1"),
+        (FastGCNSampling, {"row_normalise": float("-inf")}, "row_normalise is -inf"),
+        (FastGCNSampling, {"nodes_per_layer": ()}, "nodes_per_layer is ()"),
+        (NeighborSampling, {"fanouts": (10, -2)}, "fanouts is -2"),
+        (NeighborSampling, {"fanouts": 0}, "fanouts is 0"),
+        (NeighborSampling, {"batch_size": 2.5}, "batch_size is 2.5"),
+        (SaintEdgeSampling, {"batch_size": "many"}, "batch_size is 'many'"),
+        (SaintWalkSampling, {"walk_length": 0}, "walk_length is 0"),
+        (SaintWalkSampling, {"sample_coverage": -1}, "sample_coverage is -1"),
+    ],
+)
+def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
+    with refused(said, "expected"):
+        sampling(**options)  # type: ignore[arg-type]
