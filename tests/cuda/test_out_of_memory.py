@@ -39,7 +39,7 @@ def test_a_model_that_is_too_wide_is_refused_before_it_is_made(gpu: str, store: 
 def test_a_step_that_is_too_wide_is_refused_before_it_is_taken(gpu: str, tmp_path: Path) -> None:
     build = make("gcn none 2", "cuda").build
     wide = GIST(build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta"))
-    with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory; .* are free"):
+    with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory, .* are free"):
         fit(wide)
 
 

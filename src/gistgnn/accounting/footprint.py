@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -10,44 +11,24 @@ import torch
 from gistgnn.distributed import Costs, World, costs
 from gistgnn.errors import InputError
 from gistgnn.graphs import Graph
-from gistgnn.partition import Blocks, Partition
+from gistgnn.partition import Partition
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.registry import Place
-from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import Store
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
 
 
 def memory_of(
-    graph: Graph,
-    training: Training,
-    place: Place,
-    device: torch.device,
-    ranks: World,
-    *,
-    theta: int,
-    slices: Sequence[int],
+    graph: Graph, training: Training, place: Place, device: torch.device, ranks: World, theta: int, slices: list[int]
 ) -> dict[str, int]:
-    """Bytes that a process holds from the beginning of a run to its end.
+    """Bytes that a process holds from the beginning of a run to its end, by what holds them.
 
-    Args:
-        graph: the graph.
-        training: says how many moments the optimiser keeps, and whether they are carried.
-        place: where Θ lies.
-        device: where the sub-GCNs train.
-        ranks: the processes of the run.
-        theta: bytes of Θ.
-        slices: bytes of every sub-GCN's parameters and buffers.
-
-    Returns:
-        "graph"; "sub_gcns", with gradients and the optimiser's state; and "theta", "best", "moments" where these are in
-        the memory of the device.
+    Sub-GCNs count with gradients and the optimiser's state; Θ, the best Θ and moments where the device holds them.
     """
+    moments, own = moments_of(training), slices[ranks.rank :: ranks.count] or slices
     held = {"graph": graph.held_bytes}
-    moments = moments_of(training)
-    own = slices[ranks.rank :: ranks.count] or slices
     if place.holds == "device" or (place.holds == "host" and device.type == "cpu"):
         share = ranks.count if place.shared else 1
         carried = moments * theta if training.keeps_moments or len(slices) == 1 else 0
@@ -68,13 +49,11 @@ def theta_bytes(spec: ModelSpec) -> int:
     return sum(own.nbytes for own in spec.tensor_specs().values())
 
 
-def slice_bytes(spec: ModelSpec, blocks: Sequence[Blocks]) -> list[int]:
-    """Bytes of every sub-GCN's parameters and buffers."""
-    specs, slices = spec.tensor_specs(), Slices(spec.layout, spec.widths)
-    return [
-        sum(slices.shape(name, shape, own).numel() * dtype.itemsize for name, (shape, dtype) in specs.items())
-        for own in blocks
-    ]
+def slice_bytes(spec: ModelSpec, counts: Sequence[Sequence[int]]) -> list[int]:
+    """Bytes of every sub-GCN's parameters and buffers, by its number of features on each axis."""
+    widths = [spec.layout.widths(own) for own in counts]
+    known = {each: theta_bytes(replace(spec, widths=each)) for each in {*widths}}
+    return [known[each] for each in widths]
 
 
 def moments_of(training: Training) -> int:
@@ -83,58 +62,35 @@ def moments_of(training: Training) -> int:
 
 
 def require_theta_fits(spec: ModelSpec, store: Store, ranks: int) -> None:
-    """Refuse a Θ that takes more than is free of the memory or the disk where the store keeps it.
-
-    Args:
-        spec: the model.
-        store: where Θ is.
-        ranks: how many processes share it, where the store shares it.
-
-    Raises:
-        InputError: it takes more.
-    """
-    theta, place = theta_bytes(spec), store.place
+    """Refuse a Θ, or a rank's share of it, that takes more than is free where the store keeps it."""
+    needed, place, advice = theta_bytes(spec), store.place, "make the widths smaller"
     if place.holds == "disk":
         assert store.folder is not None
-        where, needed = "disk", theta // 2 if store.precision == "bf16" else theta
-        there = free_disk(store.folder)
-        advice = "make room, or make the widths smaller"
+        needed = needed // 2 if store.precision == "bf16" else needed
+        where, there, advice = "disk", free_disk(store.folder), f"make room, or {advice}"
     else:
         device = spec.device if place.holds == "device" else torch.device("cpu")
-        where, needed = _memory(device), theta // ranks if place.shared else theta
         # The memory that this process holds may be that of a Θ that is replaced.
         held = psutil.Process().memory_info().rss if device.type == "cpu" else torch.cuda.memory_allocated(device)
-        there = available_bytes(device) + int(held)
-        advice = "make the widths smaller" + (
-            "" if place.shared else ", or keep the parameters in files, by the store disk"
-        )
-    if needed > there:
-        raise InputError(
-            f"the model of widths {spec.widths} takes {size(needed)} of {where}, {size(there)} are free: {advice}"
-        )
+        where, there = _memory(device), available_bytes(device) + int(held)
+        needed = needed // ranks if place.shared else needed
+        advice += "" if place.shared else ", or keep the parameters in files, by the store disk"
+    _require(f"the model of widths {spec.widths}", needed, where, there, advice)
 
 
 def require_step_fits(spec: ModelSpec, partition: Partition, input_axis: int | None, nodes: int) -> None:
-    """Refuse sub-GCNs if one of them, with the hidden features of some nodes, takes more memory than is free.
-
-    Args:
-        spec: the full model.
-        partition: its blocks.
-        input_axis: the axis of the input features, which are in memory already.
-        nodes: the nodes whose features a step computes.
-
-    Raises:
-        InputError: it takes more.
-    """
+    """Refuse sub-GCNs if one of them, with the hidden features of some nodes, takes more memory than is free."""
     counts = partition.sizes(0)[0]
-    features = sum(count for axis, count in enumerate(counts) if axis != input_axis)
-    needed = slice_bytes(spec, [tuple(map(torch.arange, counts))])[0] + 4 * nodes * features
-    there = available_bytes(spec.device)
+    features = sum(count for axis, count in enumerate(counts) if axis != input_axis)  # the input is in memory already
+    needed = slice_bytes(spec, [counts])[0] + 4 * nodes * features
+    what = f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which"
+    advice = "make the widths smaller, or raise sub_gcns"
+    _require(what, needed, _memory(spec.device), available_bytes(spec.device), advice)
+
+
+def _require(what: str, needed: int, where: str, there: int, advice: str) -> None:
     if needed > there:
-        raise InputError(
-            f"a step of one sub-GCN computes {features:,} features of {nodes:,} nodes, which takes {size(needed)} of "
-            f"{_memory(spec.device)}; {size(there)} are free: make the widths smaller, or raise sub_gcns"
-        )
+        raise InputError(f"{what} takes {size(needed)} of {where}, {size(there)} are free: {advice}")
 
 
 def free_disk(folder: Path) -> int:

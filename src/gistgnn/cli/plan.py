@@ -18,7 +18,7 @@ from gistgnn.cli.options import (
 from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
-from gistgnn.errors import InputError, printable
+from gistgnn.errors import InputError
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
@@ -97,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print_graph(plan)
     _print_phases(plan) if plan.phased else _print_options(plan)
-    _print_reading(plan)
     print(f"\n{plan.advice}")
     if ranks:
         _print_ranks(ranks)
@@ -136,8 +135,8 @@ def _print_graph(plan: "Plan") -> None:
     graph, batch, there = plan.graph, plan.batch, plan.resources
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.edges:,} edges")
     if stored := graph.stored:
-        files = size(stored.x + stored.edges + stored.edge_data)
-        print(f"in files: {files} of features and edges, {stored.clusters:,} clusters")
+        rate = f"; its disk gives {size(round(plan.disk_rate))} a second" if plan.disk_rate else ""
+        print(f"in files: {size(stored.size)} of features and edges, {stored.clusters:,} clusters{rate}")
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
@@ -182,22 +181,6 @@ def _print_phases(plan: "Plan") -> None:
     _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
 
 
-def _print_reading(plan: "Plan") -> None:
-    """Print what is read from the folder of the graph, where the graph stays there."""
-    stored, rate, rows = plan.graph.stored, plan.disk_rate, []
-    if stored is None:
-        return
-    for each in plan.options:
-        reads = (each.epoch_reads, each.evaluation_reads)
-        least = [_time(count / rate) for count in reads] if rate else []
-        rows.append((f"{each.number if plan.phased else each.sub_gcns}", each.store, *map(size, reads), *least))
-    first = "phase" if plan.phased else "m"
-    columns = (first, "store", "an epoch", "an evaluation", *(["epoch takes", "evaluation takes"] if rate else []))
-    measured = f"; its disk gives {size(round(rate))} a second" if rate else ""
-    print()
-    _table(f"read from {printable(stored.folder)}{measured}", columns, rows)
-
-
 def _times(seconds: Mapping[str, float]) -> list[str]:
     return [_time(seconds[name]) for name in ("step", "round", "epoch", "evaluation", "total")]
 
@@ -211,7 +194,7 @@ def _time(seconds: float) -> str:
 
 def _peaks(planned: "Option | Total") -> tuple[int, int]:
     """Return the most that memory holds, and the most that the disk holds."""
-    return max(size for place, size in planned.peaks.items() if place != "disk"), planned.peaks["disk"]
+    return planned.memory, planned.peaks["disk"]
 
 
 def _print_ranks(ranks: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ import torch
 
 from gistgnn.distributed import costs
 from gistgnn.errors import InputError
-from gistgnn.estimate.memory import DISK, Memory, MemoryOfRun
-from gistgnn.estimate.resources import Resources
-from gistgnn.estimate.shapes import PhaseShape, RunShape, possible_sub_gcns
-from gistgnn.estimate.time import Rates, TimeOfRun, bytes_of_batch, bytes_of_evaluation, reading_rate
+from gistgnn.estimate.memory import Memory
+from gistgnn.estimate.resources import DISK, Resources
+from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.estimate.time import Rates, seconds_of
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
@@ -27,12 +27,32 @@ _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
 
 
-@dataclass(frozen=True)
-class Option:
-    """What a run, or one of its phases, takes with one m and one store; sizes in bytes."""
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """What a run or one of its phases takes with one m and one store; sizes in bytes."""
 
     sub_gcns: int
     store: str
+    peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
+    lacking: tuple[str, ...]  # the places that have too little
+    rounds: int
+    evaluations: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether every place has enough."""
+        return not self.lacking
+
+    @property
+    def memory(self) -> int:
+        """The most that the memory of the device or of the host holds."""
+        return max(taken for place, taken in self.peaks.items() if place != DISK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option(Planned):
+    """A phase; a run without phases has one."""
+
     parameters: int  # of the largest sub-GCN, a number
     slice: int  # the largest sub-GCN's parameters and buffers
     training: int  # the same with gradients and the optimiser's state
@@ -42,24 +62,13 @@ class Option:
     moved: int  # from and to Θ in a round, by the sub-GCN that moves most
     moved_by_all: int  # the same, by all sub-GCNs
     data_parallel: int  # what m processes that train all of Θ send in as many steps: 2 (m - 1) |Θ| for a step
-    peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     phase: str  # the stage, such as "training", in which the device holds most
-    lacking: tuple[str, ...]  # the places that have too little
-    epoch_reads: int  # bytes that all sub-GCNs read from the files of the graph in an epoch; 0: it is in memory
-    evaluation_reads: int  # likewise, an evaluation
     number: int  # of the phase, from 1
     copies: bool
     epochs: float
-    rounds: int
-    evaluations: int
     phased: bool  # it is a phase of a run
     local_steps: int  # ζ
-    seconds: dict[str, float] | None = None  # of a step, a round, an epoch, an evaluation, and of all of them
-
-    @property
-    def fits(self) -> bool:
-        """Whether every place has enough."""
-        return not self.lacking
+    seconds: dict[str, float] | None  # of a step, a round, an epoch, an evaluation, and of all of them
 
     @property
     def name(self) -> str:
@@ -68,29 +77,12 @@ class Option:
         return f"phase {self.number} ({m}{', copies' if self.copies else ''})" if self.phased else m
 
 
-@dataclass(frozen=True)
-class Total:
-    """What all phases of a run take with one m and one store; sizes in bytes."""
+@dataclass(frozen=True, kw_only=True)
+class Total(Planned):
+    """All phases of a run."""
 
-    sub_gcns: int
-    store: str
-    peaks: dict[str, int]  # the most that each place holds in any phase
-    lacking: tuple[str, ...]  # the places that have too little in some phase
-    rounds: int
     moved: int  # from and to Θ
-    evaluations: int
     seconds: float | None  # of all phases and evaluations
-
-    @property
-    def fits(self) -> bool:
-        """Whether every place has enough in every phase."""
-        return not self.lacking
-
-    @property
-    def costs(self) -> str:
-        """The time of the run, and the memory that it takes on its device."""
-        memory = size(max(taken for place, taken in self.peaks.items() if place != DISK))
-        return f"about {rough_duration(self.seconds)} and {memory}" if self.seconds else memory
 
     @classmethod
     def of(cls, phases: Sequence[Option]) -> Total:
@@ -115,11 +107,11 @@ class Plan:
     graph: GraphSizes
     batch: GraphSizes  # the sizes of a step's batch
     parameters: int  # of the full model, a number
-    theta: int  # bytes of Θ
+    theta: int  # bytes of Θ in the first store
     resources: Resources
     disk_rate: float | None  # bytes that the disk of the graph's folder gives in a second, if it was measured
-    options: tuple[Option, ...]  # every m, or every phase, in every store
-    totals: tuple[Total, ...]  # every m, with all its phases, in every store
+    options: list[Option]  # every m, or every phase, in every store
+    totals: list[Total]  # every m, with all its phases, in every store
 
     @property
     def phased(self) -> bool:
@@ -132,48 +124,38 @@ class Plan:
 
         A larger m has to be clearly faster than a smaller one. Without times it is the smallest m.
         """
-        fitting = sorted(self._fitting, key=lambda total: 0 if self.phased else total.sub_gcns)
-        times = [total.seconds for total in fitting if total.seconds is not None]
-        if self.phased or len(times) < len(fitting):
-            return next(iter(fitting), None)
-        return next((each for each, time in zip(fitting, times, strict=True) if time <= _CLEARLY * min(times)), None)
-
-    @property
-    def _fitting(self) -> list[Total]:
-        """What fits with Θ in memory, or, if nothing does, elsewhere."""
         fitting = [total for total in self.totals if total.fits]
-        return [total for total in fitting if total.store == "memory"] or fitting
+        fitting = [total for total in fitting if total.store == "memory"] or fitting
+        if not self.phased:
+            fitting.sort(key=lambda total: total.sub_gcns)
+        times = [total.seconds or 0.0 for total in fitting[: 1 if self.phased else None]]
+        return next((each for each, time in zip(fitting, times, strict=False) if time <= _CLEARLY * min(times)), None)
 
     @property
     def advice(self) -> str:
         """A sentence that says what to choose."""
-        chosen, first = self.choice, _PLACES[STORES[self.totals[0].store].holds]
+        chosen, m = self.choice, min(total.sub_gcns for total in self.totals)
         if chosen is None:
-            return self._nothing_fits
-        where = f"{_PLACES[STORES[chosen.store].holds]} (--store {chosen.store})"
+            least = min(self.totals, key=lambda total: max(total.peaks.values()))
+            own = [each for each in self.options if each.store == least.store and not each.fits]
+            short = next(each for each in own if self.phased or each.sub_gcns == least.sub_gcns)
+            lacks = " and ".join(_LACKING[place] for place in short.lacking)
+            more = "give it more sub-GCNs, or " * self.phased
+            batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
+            said = f"with the parameters in {_place(least.store)}, {short.name} lacks {lacks}; {more}"
+            return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
+        where = f"{_place(chosen.store)} (--store {chosen.store})"
         if self.phased:
             return f"every phase fits with the parameters in {where}"
-        smallest = min(self._fitting, key=lambda total: total.sub_gcns)
-        why = "no smaller m fits"
+        why = "it is the smallest m that fits"
         if chosen.store != self.totals[0].store:
-            why = f"no m fits with the parameters in {first}"
-        elif chosen.sub_gcns == min(total.sub_gcns for total in self.totals):
+            why = f"no m fits with the parameters in {_place(self.totals[0].store)}"
+        elif chosen.sub_gcns == m:
             why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * bool(chosen.seconds)
-        elif smallest.sub_gcns < chosen.sub_gcns:
-            why = f"m = {smallest.sub_gcns} takes {smallest.costs}"
-        return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {chosen.costs}: {why}"
-
-    @property
-    def _nothing_fits(self) -> str:
-        least = min(self.totals, key=lambda total: max(total.peaks.values()))
-        of_least = [each for each in self.options if each.store == least.store and not each.fits]
-        short = next(each for each in of_least if self.phased or each.sub_gcns == least.sub_gcns)
-        where, lacks = _PLACES[STORES[least.store].holds], " and ".join(_LACKING[place] for place in short.lacking)
-        said = f"the least is {short.name} with the parameters in {where}, and it lacks {lacks}; "
-        if self.phased:
-            said = f"with the parameters in {where}, {short.name} lacks {lacks}; give it more sub-GCNs, or "
-        batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
-        return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
+        elif chosen.seconds:
+            why = "no smaller m that fits is as fast"
+        taken = f"about {rough_duration(chosen.seconds)} and " if chosen.seconds else ""
+        return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {taken}{size(chosen.memory)}: {why}"
 
     def traffic(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
         """Count the bytes that a rank holds of Θ, sharded over W ranks, and sends in a round, for every W and m >= W.
@@ -226,49 +208,51 @@ def make_plan(
     Raises:
         InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
     """
-    phased = bool(config.training.phases)
-    every = [config.sub_gcns] if phased else sub_gcns or possible_sub_gcns(config, sizes, _SUB_GCNS) or [1]
-    runs = [RunShape(replace(config, sub_gcns=m), sizes) for m in every]
-    rates = Rates(torch.device(config.device)) if timed else None
-    disk = reading_rate(Path(sizes.stored.folder) / "x.npy") if timed and sizes.stored else None
-    options, totals = list[Option](), list[Total]()
-    theta = 0
-    for store in stores:
-        for run in runs:
-            memory = MemoryOfRun(run, store, resources.base, resources.limits, resources.kept)
-            theta = theta or memory.theta
-            found = [(phase, memory.of(phase)) for phase in run.phases]
-            times = TimeOfRun(run, rates, disk) if rates else None
-            own = [_option(run, n, *each, store, resources.limits, times) for n, each in enumerate(found, 1)]
-            options += own
-            totals.append(Total.of(own))
-    first = runs[0]
-    batch = first.expected.sizes(first.seen)
-    return Plan(sizes, batch, first.full, theta, resources, disk, tuple(options), tuple(totals))
+    runs = list[RunShape]()
+    for m in [config.sub_gcns] if config.training.phases else sub_gcns or _SUB_GCNS:
+        try:
+            runs.append(RunShape(replace(config, sub_gcns=m), sizes))
+        except InputError:
+            if sub_gcns or not runs:
+                raise
+    file = Path(sizes.stored.folder) / "x.npy" if sizes.stored else None
+    rates = Rates(torch.device(config.device), file) if timed else None
+    planned = [
+        [_option(run, n, phase, store, resources, rates) for n, phase in enumerate(run.phases, 1)]
+        for store in stores
+        for run in runs
+    ]
+    first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
+    return Plan(
+        graph=sizes,
+        batch=first.expected.sizes(first.seen),
+        parameters=first.full,
+        theta=first.theta // 2 if half else first.theta,
+        resources=resources,
+        disk_rate=rates.disk if rates else None,
+        options=[option for options in planned for option in options],
+        totals=[Total.of(options) for options in planned],
+    )
+
+
+def plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
+    """Plan a run with the m and the store that it has, without times."""
+    return make_plan(config, sizes, resources, [config.sub_gcns], [config.store], timed=False)
 
 
 def peak_bytes(config: RunConfig, sizes: GraphSizes) -> int:
     """Return the most memory that a run takes on its device, beside the process itself."""
     resources = replace(Resources.here(config.device), base=0)
-    run = config.planned
-    plan = make_plan(run, sizes, resources, [run.sub_gcns], [run.store], timed=False)
-    return plan.totals[0].peaks["cuda" if config.device != "cpu" else "cpu"]
+    return plan_of(config.planned, sizes, resources).totals[0].peaks[resources.device]
 
 
 def _option(
-    run: RunShape,
-    number: int,
-    phase: PhaseShape,
-    memory: Memory,
-    store: str,
-    limits: Mapping[str, int],
-    times: TimeOfRun | None,
+    run: RunShape, number: int, phase: PhaseShape, store: str, resources: Resources, rates: Rates | None
 ) -> Option:
-    """Return what a phase takes; ``times``: None leaves the seconds out."""
-    first = phase.first
+    """Return what a phase takes; ``rates``: None leaves the seconds out."""
+    first, memory = phase.first, Memory(run, phase, store, resources)
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
-    passes = first.stretch.total * (1 if memory.together else phase.trained) / phase.epochs
     on_disk = STORES[store].holds == DISK
     return Option(
         sub_gcns=len(held),
@@ -284,9 +268,7 @@ def _option(
         data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
         peaks=memory.peaks,
         phase=memory.stage,
-        lacking=tuple(place for place, limit in limits.items() if memory.peaks[place] > limit),
-        epoch_reads=round(passes * bytes_of_batch(run)),
-        evaluation_reads=bytes_of_evaluation(run, memory),
+        lacking=tuple(place for place, limit in resources.limits.items() if memory.peaks[place] > limit),
         number=number,
         copies=first.copies,
         epochs=phase.epochs,
@@ -294,5 +276,9 @@ def _option(
         evaluations=phase.evaluations,
         phased=bool(run.config.training.phases),
         local_steps=first.local_steps,
-        seconds=times.of(phase, memory, sum(moved), on_disk=on_disk) if times else None,
+        seconds=seconds_of(run, phase, memory, rates, sum(moved), on_disk=on_disk) if rates else None,
     )
+
+
+def _place(store: str) -> str:
+    return _PLACES[STORES[store].holds]

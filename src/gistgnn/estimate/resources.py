@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from gistgnn.accounting.footprint import free_disk
-from gistgnn.estimate.memory import DISK
 from gistgnn.runs.config import THETA
 from gistgnn.utils.process_memory import Kept, available_bytes, held_bytes
 
+DISK = "disk"
 _LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
 
 
@@ -31,15 +31,16 @@ class Resources:
 
         ``out`` is the run's folder, which need not exist; None: this one.
         """
-        base, gpu = held_bytes() + _LOADED, None
+        base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
         host = available_bytes(torch.device("cpu")) + base
-        on_gpu = torch.device(device).type == "cuda"
-        if on_gpu:
-            gpu = memory or available_bytes(torch.device(device))
-        else:
-            host = memory or host
-        disk = free_disk((out or Path()) / THETA)  # the files of a resumed run's Θ are replaced
-        return cls(host, gpu, disk, base, memory is not None and not on_gpu)
+        if torch.device(device).type == "cuda":
+            return cls(host, memory or available_bytes(torch.device(device)), disk, base)
+        return cls(memory or host, None, disk, base, memory is not None)
+
+    @property
+    def device(self) -> str:
+        """The place where sub-GCNs train: "cpu" or "cuda"."""
+        return "cpu" if self.gpu is None else "cuda"
 
     @property
     def kept(self) -> Kept:

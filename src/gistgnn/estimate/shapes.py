@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import NamedTuple
 
 from torch import nn
 
-from gistgnn.accounting.footprint import moments_of, theta_bytes
+from gistgnn.accounting.footprint import moments_of, slice_bytes, theta_bytes
 from gistgnn.accounting.operations import Operations
-from gistgnn.errors import InputError
 from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.partition import Partition
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import expected_batch
 from gistgnn.sampling.batch import SPARSE_BELOW
@@ -23,23 +18,14 @@ from gistgnn.schedule import RoundPlan, Schedule, check_phases
 
 
 class Factors(NamedTuple):
-    """Measured factors of a kind of model: how many numbers a training step holds (`benchmarks/plan.py` checks them).
+    """How many numbers a training step of a kind of model holds, measured (`benchmarks/plan.py` checks them)."""
 
-    Attributes:
-        kept: of each node and output feature of a hidden layer, until the gradient has passed.
-        norm: more of them in a layer with a norm.
-        passing: of each node and feature of the layer that the gradient passes.
-        attending: of each edge and head of a layer.
-        product: of each node and input feature, for the first layer's sums of neighbours.
-        entry: bytes of each edge and self-loop in the operators, and in their transposes.
-    """
-
-    kept: float
-    norm: float
-    passing: float
-    attending: float
-    product: float
-    entry: int
+    kept: float  # of each node and output feature of a hidden layer, until the gradient has passed
+    norm: float  # more of them in a layer with a norm
+    passing: float  # of each node and feature of the layer that the gradient passes
+    attending: float  # of each edge and head of a layer
+    product: float  # of each node and input feature, for the first layer's sums of neighbours
+    entry: int  # bytes of each edge and self-loop in the operators, and in their transposes
 
 
 FACTORS = {
@@ -54,29 +40,16 @@ FACTORS = {
 
 @dataclass(frozen=True)
 class PhaseShape:
-    """A phase of a run; a run without phases has one. Sizes are in bytes.
+    """A phase of a run; a run without phases has one."""
 
-    Attributes:
-        first: the plan of its first round.
-        rounds: the numbers of its rounds.
-        epochs: its epochs.
-        slices: parameters and buffers of every sub-GCN.
-        parameters: numbers in every sub-GCN's parameters.
-        matrix: the largest parameter of the first sub-GCN.
-        hidden: features of the hidden layers of every sub-GCN.
-        moments: moments of each parameter that the optimiser keeps.
-        keeps: whether moments stay with Θ between rounds.
-    """
-
-    first: RoundPlan
+    first: RoundPlan  # of its first round
     rounds: range
     epochs: float
-    slices: list[int]
-    parameters: list[int]
-    matrix: int
-    hidden: list[tuple[int, ...]]
-    moments: int
-    keeps: bool
+    slices: list[int]  # bytes of every sub-GCN's parameters and buffers
+    parameters: list[int]  # how many numbers they have
+    hidden: list[tuple[int, ...]]  # features of their hidden layers
+    narrow: nn.Module  # the first sub-GCN, without values
+    keeps: bool  # moments stay with Θ between rounds
 
     @property
     def trained(self) -> int:
@@ -84,9 +57,19 @@ class PhaseShape:
         return 1 if self.first.copies else len(self.slices)
 
     @property
+    def moments(self) -> int:
+        """Moments of each parameter that the optimiser keeps."""
+        return moments_of(self.first.training)
+
+    @property
     def carried(self) -> list[int]:
         """Bytes of every sub-GCN's moments that stay with Θ."""
         return [4 * self.keeps * self.moments * count for count in self.parameters]
+
+    @property
+    def widest(self) -> int:
+        """Features of the widest hidden layer."""
+        return max(map(max, self.hidden))
 
     @property
     def evaluations(self) -> int:
@@ -113,58 +96,30 @@ class RunShape:
     def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
         self.config, self.sizes = config, sizes
         alike = replace(config, store="memory", store_precision="float32", device="cpu")
-        self._gist = alike.trainer(sizes.features, sizes.classes)
-        self._spec = self._gist._full_spec
-        self.theta, self.full = theta_bytes(self._spec), _count(self.model)
+        self._gist = gist = alike.trainer(sizes.features, sizes.classes)
+        self._spec = spec = gist._full_spec
+        self.theta, self.model = theta_bytes(spec), spec.on_meta()
+        self.full = _count(self.model)
         self.seen = sizes.training() if config.inductive else sizes
         self.expected = expected_batch(config.sampler, self.seen, config.model.layers)
-        check_phases(config.training.phases, self._gist.partition)
+        self.factors = FACTORS.get(config.model.name, FACTORS["gcn"])
+        self.heads = config.model.heads if self.factors.attending else 0  # 0: the model does not attend
+        self.hidden = tuple(max(self.heads, 1) * width for width in config.model.hidden)
+        self.standardised = sizes.nonzero >= SPARSE_BELOW if config.standardise is None else config.standardise
+        self.sparse = sizes.nonzero < SPARSE_BELOW and not self.standardised  # features are multiplied as such a matrix
+        independent = config.sampler is not None and config.sampler.independent
+        self.shares_batches = not independent and gist.input_axis is None  # all sub-GCNs see the same batches
+        check_phases(config.training.phases, gist.partition)
         counted = Operations.of_run(
-            self._spec, self._gist.partition, sizes, config.sampler, config.evaluation, inductive=config.inductive
+            spec, gist.partition, sizes, config.sampler, config.evaluation, inductive=config.inductive
         )
-        self.schedule = Schedule(config.training, self.expected.steps, self._gist.workers, counted)
-
-    @cached_property
-    def model(self) -> nn.Module:
-        """The full model, without values."""
-        return self._spec.on_meta()
+        self.schedule = Schedule(config.training, self.expected.steps, gist.workers, counted)
 
     @cached_property
     def phases(self) -> list[PhaseShape]:
         """The phases of the run."""
         epochs = [phase.epochs for phase in self.config.training.phases] or [self.config.training.epochs]
         return [self._phase(*each) for each in zip(self.schedule.phases, epochs, strict=True)]
-
-    def narrow_model(self, phase: PhaseShape) -> nn.Module:
-        """Return the first sub-GCN of a phase, without values."""
-        counts = self._gist._partition_of(phase.first).sizes(phase.first.draw)[0]
-        return replace(self._spec, widths=self._gist.layout.widths(counts)).on_meta()
-
-    @property
-    def splits_inputs(self) -> bool:
-        """Whether every sub-GCN sees features of its own."""
-        return self._gist.input_axis is not None
-
-    @property
-    def shares_batches(self) -> bool:
-        """Whether all sub-GCNs see the same batches."""
-        return not (self.config.sampler is not None and self.config.sampler.independent) and not self.splits_inputs
-
-    @property
-    def factors(self) -> Factors:
-        """The factors of its kind of model."""
-        return FACTORS.get(self.config.model.name, FACTORS["gcn"])
-
-    @property
-    def sparse(self) -> bool:
-        """Whether the features are multiplied as a sparse matrix."""
-        return self.sizes.nonzero < SPARSE_BELOW and not self.standardised
-
-    @property
-    def standardised(self) -> bool:
-        """Whether the features are scaled."""
-        wanted = self.config.standardise
-        return self.sizes.nonzero >= SPARSE_BELOW if wanted is None else wanted
 
     def activations(self, phase: PhaseShape, sub: int = 0) -> int:
         """Bytes that a step of a sub-GCN holds, beside parameters: features for the gradient, and the gradient.
@@ -183,47 +138,23 @@ class RunShape:
         outputs = 3 * batch.nodes[-1] * self.sizes.classes
         return round(4 * (most + attending + first * self.sizes.features + outputs))
 
-    @property
-    def hidden(self) -> tuple[int, ...]:
-        """Features of the full model's hidden layers."""
-        return tuple(max(self.heads, 1) * width for width in self.config.model.hidden)
-
-    @property
-    def heads(self) -> int:
-        """Attention heads; 0: the model does not attend."""
-        return self.config.model.heads if self.factors.attending else 0
-
     def _phase(self, rounds: range, epochs: float) -> PhaseShape:
         gist, first = self._gist, self.schedule.plan(rounds.start)
         counts = gist._partition_of(first).sizes(first.draw)
         widths = [gist.layout.widths(each) for each in counts]
-        specs = {each: replace(self._spec, widths=each) for each in {*widths}}
-        models = {each: spec.on_meta() for each, spec in specs.items()}
-        sizes = {each: theta_bytes(spec) for each, spec in specs.items()}
-        begin, per_head = int(self.splits_inputs), max(self.heads, 1)
+        models = {each: replace(self._spec, widths=each).on_meta() for each in {*widths}}
+        begin, per_head = int(gist.input_axis is not None), max(self.heads, 1)
         return PhaseShape(
             first=first,
             rounds=rounds,
             epochs=epochs,
-            slices=[sizes[each] for each in widths],
+            slices=slice_bytes(self._spec, counts),
             parameters=[_count(models[each]) for each in widths],
-            matrix=max(4 * prod(each.shape) for each in models[widths[0]].parameters()),
             hidden=[tuple(per_head * width for width in each[begin:]) for each in widths],
-            moments=moments_of(first.training),
+            narrow=models[widths[0]],
             keeps=first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1,
         )
 
 
 def _count(model: nn.Module) -> int:
     return sum(each.numel() for each in model.parameters())
-
-
-def possible_sub_gcns(config: RunConfig, sizes: GraphSizes, candidates: Sequence[int]) -> list[int]:
-    """Return those of some m into which the run's widths can be split."""
-    widths = enumerate((sizes.features, *config.model.hidden))
-    split, possible = [width for dim, width in widths if dim in config.partitioned_dims], []
-    for m in candidates:
-        with suppress(InputError):
-            Partition(split, m, kind=config.partition)
-            possible.append(m)
-    return possible

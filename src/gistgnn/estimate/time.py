@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gistgnn.errors import InputError, reason
 from gistgnn.estimate.memory import Memory
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.nn import Adjacency
@@ -30,31 +29,40 @@ _SCORING = 200  # operations on small tensors while predictions are scored
 
 
 class Rates:
-    """What a device does in a second. Each is measured when it is first asked for, in a few milliseconds."""
+    """What a machine does in a second. Products are measured when they are first asked for, in a few milliseconds.
 
-    def __init__(self, device: torch.device) -> None:
+    Args:
+        device: the device of the run.
+        file: of a graph that stays in its folder, the features; None: the graph is in memory.
+    """
+
+    def __init__(self, device: torch.device, file: Path | None = None) -> None:
         self._device = device
+        self.disk = reading_rate(file) if file else None
         keep_freed_memory()  # as in a run
-        self.dense, self.sparse = lru_cache(self._dense), lru_cache(self._sparse)
+        self._dense, self._sparse = lru_cache(self._measure_dense), lru_cache(self._measure_sparse)
         source = torch.zeros(_COPIED // 4, device=device)
         target = torch.ones_like(source)
         self.copied = 2 * _COPIED / self._seconds(lambda: target.copy_(source))  # bytes read and written
         tiny, layer = torch.zeros(2, 2, device=device), nn.Linear(2, 2, device=device).requires_grad_(False)
         self.calls = 3 / self._seconds(lambda: torch.relu(layer(tiny)))  # operations on tiny tensors
 
-    def product(self, rows: float, inner: float, columns: float) -> float:
-        """Return the multiplications and additions of a dense product, [rows, inner] [inner, columns]."""
-        return self.dense(*(min(_power(side), _SIDE) for side in (rows, inner, columns)))
+    def dense(self, weights: int, nodes: float, hidden: tuple[int, ...]) -> float:
+        """Return the seconds in which every weight multiplies a feature of every node."""
+        width = sum(hidden) / len(hidden)
+        sides = (nodes, weights / (width * (len(hidden) + 1)), width)
+        return 2 * weights * nodes / self._dense(*(_power(side, _SIDE) for side in sides))
 
-    def aggregation(self, entries: float, inputs: float, columns: float) -> float:
-        """Return those of a sparse matrix with some entries times a dense one, [inputs, columns]."""
-        return self.sparse(min(_power(entries), _ENTRIES), min(_power(inputs), _INPUTS), min(_power(columns), _COLUMNS))
+    def sparse(self, entries: float, nodes: float, columns: int) -> float:
+        """Return the seconds in which features of nodes go along every entry of a sparse matrix."""
+        rate = self._sparse(_power(entries, _ENTRIES), _power(nodes, _INPUTS), _power(columns, _COLUMNS))
+        return 2 * entries * columns / rate
 
-    def _dense(self, rows: int, inner: int, columns: int) -> float:
+    def _measure_dense(self, rows: int, inner: int, columns: int) -> float:
         left, right = (torch.ones(*shape, device=self._device) for shape in ((rows, inner), (inner, columns)))
         return 2 * rows * inner * columns / self._seconds(lambda: left @ right)
 
-    def _sparse(self, entries: int, inputs: int, columns: int) -> float:
+    def _measure_sparse(self, entries: int, inputs: int, columns: int) -> float:
         ends = torch.randint(inputs, (2, entries), generator=torch.Generator().manual_seed(0))
         adj, h = Adjacency(ends.to(self._device), inputs), torch.ones(inputs, columns, device=self._device)
         return 2 * entries * columns / self._seconds(lambda: adj.aggregate("mean", h))
@@ -71,120 +79,76 @@ class Rates:
 
 
 def reading_rate(path: Path) -> float:
-    """Return the bytes a second at which a file is read from its disk; its cached pages are dropped first.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    try:
-        with path.open("rb", buffering=0) as file:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, _READ, os.POSIX_FADV_DONTNEED)
-            begun, count = time.perf_counter(), 0
-            while count < _READ and time.perf_counter() - begun < _SECONDS and (piece := file.read(_PIECE)):
-                count += len(piece)
-            return max(count, 1) / max(time.perf_counter() - begun, 1e-6)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or reason(error)})") from error
+    """Return the bytes a second at which a file is read from its disk; its cached pages are dropped first."""
+    with path.open("rb", buffering=0) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, _READ, os.POSIX_FADV_DONTNEED)
+        begun, count = time.perf_counter(), 0
+        while count < _READ and time.perf_counter() - begun < _SECONDS and (piece := file.read(_PIECE)):
+            count += len(piece)
+        return max(count, 1) / max(time.perf_counter() - begun, 1e-6)
 
 
-class TimeOfRun:
-    """Estimates the seconds of a run's phases.
+def seconds_of(
+    run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, moved: int, *, on_disk: bool
+) -> dict[str, float]:
+    """Return the seconds of a step, a round, an epoch, an evaluation, the phase, and the phase with evaluations.
 
     Args:
         run: the run's sizes.
-        rates: of the device.
-        disk: bytes that are read from the graph's folder in a second; None: the graph is in memory.
+        phase: the phase's sizes.
+        memory: what it takes.
+        rates: of this machine.
+        moved: bytes from and to Θ in a round.
+        on_disk: whether Θ lies in files.
     """
-
-    def __init__(self, run: RunShape, rates: Rates, disk: float | None) -> None:
-        self._run, self._rates, self._disk = run, rates, disk
-
-    def of(self, phase: PhaseShape, memory: Memory, moved: int, *, on_disk: bool) -> dict[str, float]:
-        """Return the seconds of a step, a round, an epoch, an evaluation, the phase, and the phase with evaluations.
-
-        Args:
-            phase: the phase.
-            memory: what it takes.
-            moved: bytes from and to Θ in a round.
-            on_disk: whether Θ lies in files.
-        """
-        stretch = phase.first.stretch
-        every = sum(self._step(phase, memory, sub) for sub in range(phase.trained))
-        if self._disk:
-            reads = bytes_of_batch(self._run) * (1 if memory.together else phase.trained)
-            every = max(every, reads / self._disk)
-        exchange = moved / _FILES if on_disk else 2 * moved / self._rates.copied  # read and written
-        epoch = (stretch.total * every + stretch.total / stretch.count * exchange) / phase.epochs
-        evaluation = self._evaluation(phase, memory)
-        return {
-            "step": every if memory.fused else every / phase.trained,
-            "round": stretch.count * every + exchange,
-            "epoch": epoch,
-            "evaluation": evaluation,
-            "phase": phase.epochs * epoch,
-            "total": phase.epochs * epoch + phase.evaluations * evaluation,
-        }
-
-    def _step(self, phase: PhaseShape, memory: Memory, sub: int) -> float:
-        """Seconds of a sub-GCN's step: the backward pass multiplies twice as much as the forward pass."""
-        run, rates = self._run, self._rates
-        nodes, edges = run.expected.nodes[0], max(run.expected.edges)
-        hidden, weights = phase.hidden[sub], phase.parameters[sub]
-        dense = 3 * self._products(weights, nodes, hidden)
-        sparse = 2 * self._sums(hidden, nodes, edges)
-        moved = 3 * run.activations(phase, sub) + 4 * weights * (4 + 4 * phase.moments)
-        layers = run.config.model.layers
-        shared = phase.trained if memory.fused else 1  # one operation for all sub-GCNs
-        calls = layers * (_CALLS + 2 * _UPDATES) / shared
-        return dense + sparse + moved / rates.copied + calls / rates.calls
-
-    def _evaluation(self, phase: PhaseShape, memory: Memory) -> float:
-        run, sizes, rates = self._run, self._run.sizes, self._rates
-        wanted, copies = run.config.evaluation, phase.first.copies
-        model = phase.hidden[0] if copies else run.hidden
-        share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
-        nodes, edges = share * sizes.nodes, share * sizes.edges
-        dense = self._products(phase.parameters[0] if copies else run.full, nodes, model)
-        sparse = self._sums(model, nodes, edges)
-        features = 4 * nodes * sum(model)
-        moved = (6 + 4 * (memory.method == "layers")) * features / rates.copied
-        read = bytes_of_evaluation(run, memory) / self._disk if self._disk else 0.0
-        return dense + sparse + moved + read + (_SCORING + _CALLS * run.config.model.layers) / rates.calls
-
-    def _products(self, weights: int, nodes: float, hidden: tuple[int, ...]) -> float:
-        """Seconds in which every weight multiplies a feature of every node."""
-        width = sum(hidden) / len(hidden)
-        inner = weights / (width * (len(hidden) + 1))
-        return 2 * weights * nodes / self._rates.product(nodes, inner, width)
-
-    def _sums(self, hidden: tuple[int, ...], nodes: float, edges: float) -> float:
-        """Seconds in which hidden features go along every edge, and along self-loops."""
-        entries, per_edge = edges + nodes, 4 if self._run.heads else 1  # attention also scores every edge
-        each = [2 * entries * width / self._rates.aggregation(entries, nodes, width) for width in hidden]
-        return per_edge * sum(each)
+    stretch = phase.first.stretch
+    every = sum(_step(run, phase, memory, rates, sub) for sub in range(phase.trained))
+    if run.sizes.stored and rates.disk:  # the next batch is read beside the step
+        read = run.sizes.stored.size * run.expected.nodes[0] / run.sizes.nodes
+        every = max(every, read * (1 if memory.together else phase.trained) / rates.disk)
+    exchange = moved / _FILES if on_disk else 2 * moved / rates.copied  # read and written
+    epoch = (stretch.total * every + stretch.total / stretch.count * exchange) / phase.epochs
+    evaluation = _evaluation(run, phase, memory, rates)
+    return {
+        "step": every if memory.fused else every / phase.trained,
+        "round": stretch.count * every + exchange,
+        "epoch": epoch,
+        "evaluation": evaluation,
+        "phase": phase.epochs * epoch,
+        "total": phase.epochs * epoch + phase.evaluations * evaluation,
+    }
 
 
-def bytes_of_batch(run: RunShape) -> int:
-    """Return the bytes of a graph's files that are read for a batch; 0: the graph is in memory."""
-    stored, sizes, batch = run.seen.stored, run.sizes, run.expected
-    if stored is None or run.config.sampler is None:
-        return 0
-    if batch.sampled:  # a page of the disk for every node
-        return batch.nodes[0] * 4096 * -(-stored.x // (4096 * sizes.nodes))
-    product = 4 * sizes.nodes * sizes.features if batch.precomputed and run.factors.product else 0
-    return round((stored.x + product + stored.edges + stored.edge_data) * batch.nodes[0] / sizes.nodes)
+def _step(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, sub: int) -> float:
+    """Seconds of a sub-GCN's step: the backward pass multiplies twice as much as the forward pass."""
+    nodes, edges = run.expected.nodes[0], max(run.expected.edges)
+    hidden, weights = phase.hidden[sub], phase.parameters[sub]
+    products = 3 * rates.dense(weights, nodes, hidden) + 2 * _sums(run, rates, hidden, nodes, edges)
+    moved = 3 * run.activations(phase, sub) + 4 * weights * (4 + 4 * phase.moments)
+    shared = phase.trained if memory.fused else 1  # one operation for all sub-GCNs
+    calls = run.config.model.layers * (_CALLS + 2 * _UPDATES) / shared
+    return products + moved / rates.copied + calls / rates.calls
 
 
-def bytes_of_evaluation(run: RunShape, memory: Memory) -> int:
-    """Return the bytes of a graph's files that are read for an evaluation; 0: the graph is in memory."""
-    stored, layers = run.sizes.stored, run.config.model.layers
-    if stored is None:
-        return 0
-    edges = stored.edges + stored.edge_data
-    return 2 * stored.x + edges * (1 if memory.method == "parts" else layers * memory.blocks)
+def _evaluation(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates) -> float:
+    wanted, copies, layers = run.config.evaluation, phase.first.copies, run.config.model.layers
+    hidden, weights = (phase.hidden[0], phase.parameters[0]) if copies else (run.hidden, run.full)
+    share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
+    nodes, edges = share * run.sizes.nodes, share * run.sizes.edges
+    products = rates.dense(weights, nodes, hidden) + _sums(run, rates, hidden, nodes, edges)
+    moved = (6 + 4 * (memory.method == "layers")) * 4 * nodes * sum(hidden)
+    read = 0.0
+    if run.sizes.stored and rates.disk:
+        read = run.sizes.stored.size * (1 if memory.method == "parts" else layers * memory.blocks) / rates.disk
+    return products + moved / rates.copied + read + (_SCORING + _CALLS * layers) / rates.calls
 
 
-def _power(size: float) -> int:
+def _sums(run: RunShape, rates: Rates, hidden: tuple[int, ...], nodes: float, edges: float) -> float:
+    """Seconds in which hidden features go along every edge, and along self-loops; attention also scores every edge."""
+    return (4 if run.heads else 1) * sum(rates.sparse(edges + nodes, nodes, width) for width in hidden)
+
+
+def _power(size: float, most: int) -> int:
     """Round a size to a power of 2, so that few products are measured."""
-    return int(2 ** round(log2(max(size, 1))))
+    return min(int(2 ** round(log2(max(size, 1)))), most)

@@ -21,19 +21,13 @@ class StoredSizes:
         folder: where its files lie.
         clusters: c, a number.
         inside: the share of the edges that lie inside clusters, of some clusters.
-        degree: the most edges into a node.
-        x: of the features.
-        edges: of the edges' sources.
-        edge_data: of the edges' weights, features and types.
+        size: of the features, the edges and their data.
     """
 
     folder: str
     clusters: int
     inside: float
-    degree: int
-    x: int
-    edges: int
-    edge_data: int = 0
+    size: int
 
     @classmethod
     def of(cls, graph: Graph) -> StoredSizes | None:
@@ -45,10 +39,8 @@ class StoredSizes:
             start, stop = int(ptr[cluster]), int(ptr[cluster + 1])
             source = edges.col[int(edges.rowptr[start]) : int(edges.rowptr[stop])]
             inside, found = inside + int(((source >= start) & (source < stop)).sum()), found + len(source)
-        degree = int(edges.rowptr.diff().max())
-        data = sum(tensor.nbytes for tensor in graph.edge_data.values())
-        share = inside / max(found, 1)
-        return cls(str(graph.folder), len(ptr) - 1, share, degree, graph.x.nbytes, edges.col.nbytes, data)
+        size = sum(tensor.nbytes for tensor in (graph.x, edges.col, *graph.edge_data.values()))
+        return cls(str(graph.folder), len(ptr) - 1, inside / max(found, 1), size)
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,6 @@ class GraphSizes:
         multi_label: whether a node has several labels.
         nonzero: share of the features that are not 0.
         reader: the module that reads a named data set; "file" for a user's graph.
-        by_target: the edges are held by target (`CSR`), not as an ``edge_index``.
         scored: validation and test nodes; None: all nodes that are not training nodes.
         stored: of a graph in a folder of clusters, the sizes of its files; None: the graph is in memory.
     """
@@ -79,7 +70,6 @@ class GraphSizes:
     multi_label: bool = False
     nonzero: float = 1.0
     reader: str = "file"
-    by_target: bool = False
     scored: int | None = None
     stored: StoredSizes | None = None
 
@@ -97,7 +87,6 @@ class GraphSizes:
             multi_label=graph.multi_label,
             nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
             scored=int(graph.val.sum()) + int(graph.test.sum()),
-            by_target=True,
             stored=StoredSizes.of(graph),
         )
 
@@ -114,7 +103,6 @@ class GraphSizes:
             info.task == "multi-label",
             info.nonzero,
             info.reader,
-            by_target=True,
         )
 
     @property

@@ -152,7 +152,8 @@ class Session:
         plan = self.schedule.plan(max(progress.rounds - 1, 0))
         partition = trainer._partition_of(plan)
         blocks = partition.blocks(plan.draw)
-        theta, slices = theta_bytes(trainer._spec), slice_bytes(trainer._full_spec, blocks)
+        theta = theta_bytes(trainer._spec)
+        slices = slice_bytes(trainer._full_spec, partition.sizes(plan.draw))
         place = trainer.store.place
         return Result(
             self._running.best(),
@@ -163,7 +164,7 @@ class Session:
             trainer.theta.communication(plan.local_steps),
             self._scorer.seconds,
             {"workers": trainer.workers, **self._traffic(plan.training, theta, slices)},
-            memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta=theta, slices=slices),
+            memory_of(self._graph, plan.training, place, trainer.device, trainer.ranks, theta, slices),
             partition_of(partition, blocks),
             coverage_of(trainer._full_spec, trainer.partition, self.schedule.draws(progress.rounds)),
             progress.chosen,
