@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.cache import cached
+from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
 from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law, weighted_place
