@@ -254,13 +254,13 @@ def test_a_failure_of_metis_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends it so")
 def test_metis_ends_with_its_parent_process(tmp_path: Path) -> None:
     """The child waits for ever: its input is a pipe that nobody writes to."""
-    os.mkfifo(tmp_path / "rowptr.npy")
+    os.mkfifo(tmp_path / "graph.npz")
     wait = f"import subprocess; p = subprocess.Popen([{sys.executable!r}, {str(Path(metis.__file__).parent)!r}, "
     wait += f"{str(tmp_path)!r}, '2', '0']); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = Path("/proc") / parent.stdout.readline().strip()
-    opened = os.open(tmp_path / "rowptr.npy", os.O_WRONLY)  # returns when the child has opened it
+    opened = os.open(tmp_path / "graph.npz", os.O_WRONLY)  # returns when the child has opened it
     assert child.exists()
     parent.send_signal(signal.SIGKILL)
     parent.wait()

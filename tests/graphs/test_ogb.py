@@ -79,23 +79,6 @@ def test_changed_raw_files_are_parsed_again(tmp_path: Path) -> None:
     assert load("ogbn-arxiv", tmp_path).num_nodes == 12
 
 
-@pytest.mark.parametrize("keep", [0, 100, 1000])
-def test_a_damaged_cache_is_built_again(keep: int, tmp_path: Path, cache_folder: Path) -> None:
-    _write("ogbn-arxiv", tmp_path)
-    first = load("ogbn-arxiv", tmp_path)
-    (file,) = cache_folder.glob("*/x.npy")
-    whole = file.read_bytes()
-    file.write_bytes(whole[:keep])
-    assert_equal(load("ogbn-arxiv", tmp_path), first)
-    assert file.read_bytes() == whole
-
-
-def test_an_unwritable_cache_is_skipped(tmp_path: Path, cache_folder: Path) -> None:
-    cache_folder.write_text("not a folder")
-    _write("ogbn-arxiv", tmp_path)
-    assert load("ogbn-arxiv", tmp_path).num_nodes == 10
-
-
 def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def home() -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,17 +13,11 @@ from hypothesis import strategies as st
 from gistgnn.graphs import load, metis, streaming
 from gistgnn.graphs.clustering import cluster
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.metis.__main__ import partition as metis_in_process
+from gistgnn.graphs.metis.__main__ import partition as in_process
 from gistgnn.graphs.streaming import stages
 from gistgnn.graphs.streaming.propagation import Labels, packed
 from gistgnn.graphs.streaming.rows import Rows, row_blocks
 from tests.helpers.logs import logged
-
-
-def in_process(rowptr: Any, col: Any, count: int, seed: int, nodes: Any = None, edges: Any = None) -> Any:
-    """METIS without a process of its own, which would take half a second to start."""
-    values = np.ones(len(col), bool) if edges is None else edges
-    return metis_in_process(sp.csr_matrix((values, col, rowptr), (len(rowptr) - 1,) * 2), count, seed, nodes)
 
 
 @pytest.fixture

@@ -10,22 +10,24 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.archive import check_room
 from gistgnn.utils.checks import check_count
+from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import available_bytes
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
 
-_MOST = 2**63 - 1
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
+_DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED}
+_DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
-KINDS = "biuf"
-"""The kinds of NumPy's dtypes that are accepted: bools, integers, unsigned integers and floats."""
 
-DTYPES = {torch.bool, torch.int8, torch.int16, torch.int32, torch.int64}
-DTYPES |= {torch.uint8, torch.uint16, torch.uint32, torch.uint64}
-DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-"""The dtypes of tensors that are accepted: no complex, quantised or 8-bit floating numbers."""
+def check_room(needed: int, what: str = "") -> None:
+    """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes them."""
+    available = available_bytes(torch.device("cpu"))
+    if needed > available:
+        text = f"takes {size(needed)} of memory, {size(available)} are available"
+        raise InputError(f"{what} {text}" if what else text)
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
@@ -41,14 +43,13 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
         array = np.asarray(value)
     except Exception as error:  # rows of different lengths, or an object whose own code fails
         raise InputError(f"{name} cannot be converted to an array; expected rows of equal length") from error
-    kind = array.dtype.kind
-    if kind not in KINDS:
-        raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
-    if array.dtype == np.uint64 and array.size and array.max() > _MOST:
-        raise InputError(f"{name} holds {array.max()}; expected integers below 2^63")
     # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders or negative strides.
     plain = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32 if array.dtype == np.float32 else np.float64}
-    return torch.from_numpy(np.require(array, dtype=plain[kind], requirements=["C", "W"]))
+    if array.dtype.kind not in plain:
+        raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
+    if array.dtype == np.uint64 and array.size and array.max() >= 2**63:
+        raise InputError(f"{name} holds {array.max()}; expected integers below 2^63")
+    return torch.from_numpy(np.require(array, dtype=plain[array.dtype.kind], requirements=["C", "W"]))
 
 
 def _plain(value: Tensor, name: str) -> Tensor:
@@ -57,7 +58,7 @@ def _plain(value: Tensor, name: str) -> Tensor:
         kind = "nested" if value.is_nested else "sparse"
         hint = "to_padded_tensor" if value.is_nested else "to_dense"
         raise InputError(f"{name} is a {kind} tensor ({value.layout}); expected a dense one: call .{hint}() on it")
-    if value.dtype not in DTYPES:
+    if value.dtype not in _DTYPES:
         raise InputError(
             f"{name} has dtype {value.dtype}; expected real numbers: bools, integers, or floats of 16 bits up"
         )
@@ -84,7 +85,7 @@ def check_features(value: ArrayLike, first: int = 0) -> Tensor:
         raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
-        row, column = _first(~torch.isfinite(x))
+        row, column = first_of(~torch.isfinite(x))
         raise InputError(
             f"x[{first + row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
             f"clean or impute the features of node {first + row} (the first such row)"
@@ -125,7 +126,7 @@ def valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     edges = edges.to(torch.int64)
     lowest, highest = edges.aminmax()  # masks of all edges only for the error message
     if lowest < 0 or highest >= num_nodes:
-        row, column = _first((edges < 0) | (edges >= num_nodes))
+        row, column = first_of((edges < 0) | (edges >= num_nodes))
         raise InputError(
             f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
             f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
@@ -133,60 +134,45 @@ def valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     return edges
 
 
-def check_labels(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
-    """Check the labels of `Graph.build`; return ``y``, [N] int64 or [N, K] float32, and the number of classes.
+def check_labels(
+    value: ArrayLike, num_nodes: int, num_classes: int | None, *, regression: bool = False
+) -> tuple[Tensor, int]:
+    """Check the labels or targets of `Graph.build`.
+
+    Returns:
+        ``y``, [N] int64 or [N, K] float32; and the number of classes, or K.
 
     Raises:
-        InputError: another shape, another number of nodes, or a label out of range.
+        InputError: another shape, another number of nodes or classes, or a label out of range.
     """
     y = to_tensor(value, "y")
     if y.ndim not in (1, 2) or y.numel() == 0:
-        expected = "[nodes], or [nodes, labels] for several labels per node"
-        raise InputError(f"y has shape {list(y.shape)}; expected {expected}")
+        several = "[nodes, targets]" if regression else "[nodes, labels] for several labels per node"
+        raise InputError(f"y has shape {list(y.shape)}; expected [nodes], or {several}")
     if y.shape[0] != num_nodes:
         raise InputError(f"y has {y.shape[0]} rows and x has {num_nodes}; expected one row of each per node")
-    if num_classes is not None:
+    if num_classes is not None and not regression:
         check_count("num_classes", num_classes, least=2)
-    if y.ndim == 2 and y.shape[1] > 1:
-        return _multi_label(y, num_classes), y.shape[1]
-    return _single_label(y.reshape(-1), num_classes)
-
-
-def check_targets(value: ArrayLike, num_nodes: int, num_classes: int | None) -> tuple[Tensor, int]:
-    """Check the targets of a regression; return them as [N, K] float32, and K.
-
-    Raises:
-        InputError: another shape, another number of nodes, or a number of outputs that is not K.
-    """
-    y = to_tensor(value, "y")
-    if y.ndim not in (1, 2) or y.numel() == 0 or y.shape[0] != num_nodes:
-        raise InputError(f"y has shape {list(y.shape)}; expected [{num_nodes} nodes] or [{num_nodes} nodes, targets]")
+    if not regression and y.numel() == num_nodes:
+        return _single_label(y.reshape(-1), num_classes)
     y = y.reshape(num_nodes, -1)
     if num_classes not in (None, y.shape[1]):
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
+    if not regression and (at := first_of((y != 0) & (y != 1))):
+        raise InputError(f"y{at} is {y[tuple(at)].item()}; expected 0 or 1 in labels of shape [nodes, labels]")
     return y.to(torch.float32).contiguous(), y.shape[1]
 
 
-def _multi_label(y: Tensor, num_classes: int | None) -> Tensor:
-    if num_classes is not None and num_classes != y.shape[1]:
-        raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
-    if at := _first((y != 0) & (y != 1)):
-        raise InputError(f"y{at} is {y[tuple(at)].item()}; expected 0 or 1 in labels of shape [nodes, labels]")
-    return y.to(torch.float32).contiguous()
-
-
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    if y.is_floating_point() and (at := _first(~torch.isfinite(y) | (y != torch.floor(y)))):
+    if y.is_floating_point() and (at := first_of(~torch.isfinite(y) | (y != torch.floor(y)))):
         raise InputError(f"y{at} is {y[at].item()}; expected an integer label, or -1 for an unlabelled node")
     y = y.to(torch.int64).contiguous()
-    node = int(y.argmin())
-    if y[node] < -1:
-        raise InputError(f"y[{node}] is {int(y[node])}; expected labels from 0 up, or -1 for an unlabelled node")
-    node = int(y.argmax())
-    largest = int(y[node])
+    (lowest, low), (largest, node) = ((int(y[at]), at) for at in (int(y.argmin()), int(y.argmax())))
+    if lowest < -1:
+        raise InputError(f"y[{low}] is {lowest}; expected labels from 0 up, or -1 for an unlabelled node")
+    if num_classes is not None and largest >= num_classes:
+        raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
     if num_classes is not None:
-        if largest >= num_classes:
-            raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
         return y, num_classes
     if largest >= y.shape[0]:
         raise InputError(
@@ -208,21 +194,20 @@ def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor
     """
     masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
     for name, mask in masks.items():
-        unlabelled = mask & (y == -1) if y.ndim == 1 else torch.zeros_like(mask)
-        if y.ndim == 2 and (at := _first(mask & ~torch.isfinite(y).all(dim=1))):
+        unusable = mask & (y == -1 if y.ndim == 1 else ~torch.isfinite(y).all(dim=1))
+        at = first_of(unusable)
+        if at and y.ndim == 2:
             raise InputError(f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}")
-        if at := _first(unlabelled):
+        if at:
             raise InputError(
-                f"{name} holds {int(unlabelled.sum())} unlabelled nodes (y = -1), the first is node {at[0]}; "
+                f"{name} holds {int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}; "
                 f"expected labelled nodes only: take them out of {name}"
             )
     for one, other in combinations(masks, 2):
         both = masks[one] & masks[other]
-        if at := _first(both):
-            shared = int(both.sum())
-            raise InputError(
-                f"{one} and {other} share {shared} nodes, the first is node {at[0]}; expected disjoint splits"
-            )
+        if at := first_of(both):
+            shared = f"share {int(both.sum())} nodes, the first is node {at[0]}"
+            raise InputError(f"{one} and {other} {shared}; expected disjoint splits")
     return masks
 
 
@@ -237,24 +222,22 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
         raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
     if not (tensor.any() if is_mask else len(tensor)):
         raise InputError(f"{name} is empty; expected at least one node")
-    return tensor.contiguous() if is_mask else _mask_of(tensor, name, num_nodes)
-
-
-def _mask_of(indices: Tensor, name: str, num_nodes: int) -> Tensor:
-    if indices.is_floating_point():
-        raise InputError(f"{name} has dtype {indices.dtype}; expected a bool mask or integer node numbers")
-    indices = indices.to(torch.int64)
-    if at := _first((indices < 0) | (indices >= num_nodes)):
+    if is_mask:
+        return tensor.contiguous()
+    if tensor.is_floating_point():
+        raise InputError(f"{name} has dtype {tensor.dtype}; expected a bool mask or integer node numbers")
+    indices = tensor.to(torch.int64)
+    if at := first_of((indices < 0) | (indices >= num_nodes)):
         raise InputError(f"{name}{at} is {int(indices[at])}; expected node numbers from 0 to {num_nodes - 1}")
     times = torch.bincount(indices, minlength=num_nodes)
-    if at := _first(times > 1):
+    if at := first_of(times > 1):
         raise InputError(
             f"{name} holds node {at[0]} more than once; expected distinct node numbers (if it is a mask, make it bool)"
         )
     return times > 0
 
 
-def _first(bad: Tensor) -> list[int]:
+def first_of(bad: Tensor) -> list[int]:
     """Return the indices of the first True; none if all are False."""
     first: list[int] = bad.nonzero()[0].tolist() if bad.any() else []
     return first

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,15 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError
+from gistgnn.errors import InputError, reason
 from gistgnn.graphs import metis, streaming
 from gistgnn.graphs.cache import cache_folder
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.npz import read_npz
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.formats import size
 from gistgnn.utils.random_streams import check_seed, generator
+
+Part = npt.NDArray[np.integer]
 
 METHODS = ("metis", "stream", "random")
 
@@ -102,38 +102,34 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         edges = CSR.of(torch.stack([key % num_nodes, key // num_nodes]), num_nodes)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
-    return (_by_stream if method == "stream" else _by_metis)(edges, count, seed)
-
-
-def _by_stream(edges: CSR, count: int, seed: int) -> Clusters:
-    path = _path("stream", edges.rowptr.numpy(), edges.col.numpy(), count, seed)
-    if cached := _read(path, edges.num_nodes, count):
-        return _clusters(cached[0], path, count)
-    part = streaming.partition(edges, count, seed)
-    return _clusters(part, _write(path, part, symmetric=True), count)
-
-
-def _by_metis(edges: CSR, count: int, seed: int) -> Clusters:
-    structure = _without_loops(edges)
-    path = _path("metis", structure.indptr, structure.indices, count, seed)
-    cached = _read(path, edges.num_nodes, count)
-    symmetric = cached[1] if cached else _is_symmetric(structure)
-    if not symmetric:
+    if method == "stream":
+        path = _path(method, edges.rowptr.numpy(), edges.col.numpy(), count, seed)
+        found = _read(path, num_nodes, count) or _write(path, streaming.partition(edges, count, seed), symmetric=True)
+    else:
+        structure = _without_loops(edges)
+        path = _path(method, structure.indptr, structure.indices, count, seed)
+        found = _read(path, num_nodes, count) or _write(path, *_by_metis(structure, count, seed))
+    if not found[1]:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
-    if cached:
-        return _clusters(cached[0], path, count)
-    structure = structure if symmetric else (structure + structure.T).tocsr()
+    return _clusters(found[0], path if path and path.exists() else None, count)
+
+
+def _by_metis(structure: sp.csr_matrix, count: int, seed: int) -> tuple[Part, bool]:
+    """Return every node's cluster, and whether the graph is symmetric."""
+    reverse = structure.T.tocsr()
+    symmetric = np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
+    if not symmetric:
+        structure = (structure + reverse).tocsr()
     nodes, entries = structure.shape[0], structure.nnz
+    del reverse
     log.info(
         f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: a separate process takes "
         f"about {size(metis.metis_bytes(nodes, entries))} of memory"
     )
-    random_seed = int(generator(seed, "metis").integers(2**31))
-    part = metis.partition(structure.indptr, structure.indices, count, random_seed)
-    return _clusters(part, _write(path, part, symmetric), count)
+    return metis.partition(structure, count, int(generator(seed, "metis").integers(2**31))), symmetric
 
 
-def _clusters(part: npt.NDArray[np.integer], path: Path | None, count: int) -> Clusters:
+def _clusters(part: Part, path: Path | None, count: int) -> Clusters:
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
     if (made := len(ptr) - 1) < count:
@@ -141,7 +137,7 @@ def _clusters(part: npt.NDArray[np.integer], path: Path | None, count: int) -> C
     return Clusters(torch.from_numpy(part.argsort(kind="stable")), torch.from_numpy(ptr), path)
 
 
-def _without_loops(edges: CSR) -> Any:
+def _without_loops(edges: CSR) -> sp.csr_matrix:
     """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
     targets = edges.targets()
     keep = edges.col != targets
@@ -155,40 +151,34 @@ def _without_loops(edges: CSR) -> Any:
     return structure
 
 
-def _is_symmetric(structure: Any) -> bool:
-    reverse = structure.T.tocsr()
-    return np.array_equal(structure.indptr, reverse.indptr) and np.array_equal(structure.indices, reverse.indices)
-
-
 def _path(
     method: str, rowptr: npt.NDArray[np.integer], col: npt.NDArray[np.integer], count: int, seed: int
 ) -> Path | None:
     folder = cache_folder()
     digest = hashlib.sha256(f"{_VERSION} {method} {len(rowptr) - 1} {count} {seed}".encode())
-    digest.update(np.ascontiguousarray(rowptr).data)
-    digest.update(np.ascontiguousarray(col).data)
+    for array in (rowptr, col):
+        digest.update(np.ascontiguousarray(array).data)
     return folder / f"clusters-{digest.hexdigest()[:16]}.npz" if folder else None
 
 
-def _read(path: Path | None, nodes: int, count: int) -> tuple[npt.NDArray[np.int64], bool] | None:
+def _read(path: Path | None, nodes: int, count: int) -> tuple[Part, bool] | None:
     """Read every node's cluster, and whether the graph was symmetric."""
     if path is None or not path.exists():
         return None
     try:
-        arrays = read_npz(path, ("part", "symmetric"))
-        part = arrays["part"].astype(np.int64)
+        with np.load(path) as arrays:
+            part, symmetric = arrays["part"].astype(np.int64), bool(arrays["symmetric"])
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise InputError("is of another graph")
-        return part, bool(arrays["symmetric"])
-    except (InputError, OSError) as error:
-        log.warning("%s %s: its clusters are computed again", path, error)
+        return part, symmetric
+    except Exception as error:  # damaged bytes raise anything
+        log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
         return None
 
 
-def _write(path: Path | None, part: npt.NDArray[np.integer], symmetric: bool) -> Path | None:
-    """Write the clusters to the cache and return the file; None if that is not possible."""
+def _write(path: Path | None, part: Part, symmetric: bool) -> tuple[Part, bool]:
+    """Write the clusters to the cache, if that is possible, and return them."""
     if path:
         with contextlib.suppress(InputError), replacing(path) as temporary:
             np.savez(temporary, part=part.astype(np.int32), symmetric=symmetric)
-            return path
-    return None
+    return part, symmetric

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gistgnn.graphs.files import read_npz
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.npz import read_npz
 
 FILE = Path(__file__).with_name("digits.npz")  # importing scikit-learn takes longer than the first run
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_edges, to_tensor, valid_edges
+from gistgnn.graphs.checks import ArrayLike, check_edges, first_of, to_tensor, valid_edges
 
 EDGE_DATA = ("edge_weight", "edge_attr", "edge_type")
 """The names of edge data, in `Graph`, in PyG's `Data` and among the arguments of a model's forward."""
@@ -54,25 +54,13 @@ def _check(name: str, value: ArrayLike, edges: int) -> Tensor:
         tensor = tensor[:, 0]
     fits = tensor.ndim == 1 or (name == "edge_attr" and tensor.ndim == 2 and tensor.shape[1] > 0)
     if not fits or tensor.shape[0] != edges:
-        expected = (
-            f"[{edges}, features], one row per edge" if name == "edge_attr" else f"[{edges}], one number per edge"
-        )
-        raise InputError(f"{name} has shape {list(tensor.shape)}; expected {expected}")
-    if name == "edge_type":
-        return _types(tensor)
-    if name == "edge_attr" and not tensor.is_floating_point():
-        return tensor.to(torch.int64).contiguous()
-    tensor = tensor.to(torch.float32).contiguous()
-    if not torch.isfinite(tensor).all():
-        first = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-        raise InputError(f"{name}{first} is {tensor[tuple(first)].item()}; expected finite float32 values")
-    return tensor
-
-
-def _types(tensor: Tensor) -> Tensor:
-    if tensor.is_floating_point() or tensor.dtype == torch.bool:
+        expected = f"[{edges}, features], one row" if name == "edge_attr" else f"[{edges}], one number"
+        raise InputError(f"{name} has shape {list(tensor.shape)}; expected {expected} per edge")
+    if name == "edge_type" and (tensor.is_floating_point() or tensor.dtype == torch.bool):
         raise InputError(f"edge_type has dtype {tensor.dtype}; expected integers from 0 up")
-    if tensor.numel() and int(tensor.min()) < 0:
-        edge = int(tensor.argmin())
-        raise InputError(f"edge_type[{edge}] is {int(tensor[edge])}; expected integers from 0 up")
-    return tensor.to(torch.int64).contiguous()
+    is_integer = name == "edge_type" or (name == "edge_attr" and not tensor.is_floating_point())
+    tensor = tensor.to(torch.int64 if is_integer else torch.float32).contiguous()
+    if at := first_of(tensor < 0 if name == "edge_type" else ~torch.isfinite(tensor)):
+        expected = "integers from 0 up" if name == "edge_type" else "finite float32 values"
+        raise InputError(f"{name}{at} is {tensor[tuple(at)].item()}; expected {expected}")
+    return tensor

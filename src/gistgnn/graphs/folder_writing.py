@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -65,15 +66,12 @@ class ArrayWriter:
     def _write_header(self) -> bytes:
         """Write a header of `HEADER` bytes: NumPy leaves room for the number of rows to grow."""
         facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.columns)}
-        buffer = _Buffer()
+        buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, facts)
-        assert len(buffer) == HEADER
-        self._file.write(buffer)
-        return bytes(buffer)
-
-
-class _Buffer(bytearray):
-    write = bytearray.extend
+        header = buffer.getvalue()
+        assert len(header) == HEADER
+        self._file.write(header)
+        return header
 
 
 def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
@@ -110,19 +108,14 @@ def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
     split = np.zeros(graph.num_nodes, np.uint8)
     for name, number in SPLITS.items():
         split[getattr(graph, name).numpy()] = number
-    arrays = {name: write_array(folder, name, values) for name, values in edge_arrays(graph).items()}
+    values = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
+    arrays = {name: write_array(folder, name, tensor.numpy()) for name, tensor in values.items()}
     arrays["x"] = write_array(folder, "x", stored_features(graph.x.numpy(), dtype))
     arrays["y"] = write_array(folder, "y", graph.y.numpy())
     arrays["split"] = write_array(folder, "split", split)
     task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
     Manifest(graph.name, task, *sizes, arrays).write(folder)
-
-
-def edge_arrays(graph: Graph) -> dict[str, Array]:
-    """Return ``rowptr``, ``col`` and the edge data of a graph, as a folder holds them."""
-    edges = {"rowptr": graph.edges.rowptr.long().numpy(), "col": graph.edges.col.int().numpy()}
-    return edges | {name: value.numpy() for name, value in graph.edge_data.items()}
 
 
 @contextlib.contextmanager

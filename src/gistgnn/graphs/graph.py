@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits, check_targets
+from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
 from gistgnn.utils.checks import check_flag, check_kind
@@ -102,8 +102,7 @@ class Graph:
         check_kind("name", name, str, "a text")
         check_flag("regression", regression)
         features = check_features(x)
-        check = check_targets if regression else check_labels
-        labels, classes = check(y, features.shape[0], num_classes)
+        labels, classes = check_labels(y, features.shape[0], num_classes, regression=regression)
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
         sorted_edges, data = check_edge_data(edge_index, given, features.shape[0])
         edges = CSR.of(sorted_edges, features.shape[0])

@@ -1,20 +1,16 @@
 """A user's graph in a ``.npz`` or ``.pt`` file. Nothing is ever unpickled."""
 
-import contextlib
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from gistgnn.errors import InputError, printable, reason
+from gistgnn.errors import InputError, printable
 from gistgnn.graphs.checks import check_features
 from gistgnn.graphs.edge_data import EDGE_DATA, check_edge_data
+from gistgnn.graphs.files import read_npz, read_pt, reading_file
 from gistgnn.graphs.graph import DATA_KEYS, Graph
-from gistgnn.graphs.npz import read_npz
-from gistgnn.graphs.pt import read_pt
 from gistgnn.storage.whole_files import replacing
 
 SUFFIXES = (".npz", ".pt")
@@ -34,8 +30,8 @@ def load_file(path: str | Path) -> Graph:
         InputError: the file is missing, damaged, of another kind, or has wrong values; the message names the file.
     """
     path = Path(path)
-    with reading_file(path) as is_npz:
-        name = printable(path.stem)
+    is_npz, name = _is_npz(path), printable(path.stem)
+    with reading_file(path):
         if not is_npz:
             from torch_geometric.data import Data
 
@@ -57,10 +53,16 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     Raises:
         InputError: as `load_file`.
     """
-    path = Path(path)
-    with reading_file(path) as is_npz:
-        keys = ("edge_index", "x")
+    path, keys = Path(path), ("edge_index", "x")
+    is_npz = _is_npz(path)
+    with reading_file(path):
         return _check_nodes(**(read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))))
+
+
+def _is_npz(path: Path) -> bool:
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
+    return path.suffix.lower() == ".npz"
 
 
 def _check_nodes(x: Any = None, edge_index: Any = None, **edge_data: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -92,23 +94,3 @@ def save_file(graph: Graph, path: str | Path) -> None:
     arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
     with replacing(path) as temporary:
         np.savez(temporary, num_classes=np.asarray(graph.num_classes), **arrays)
-
-
-@contextlib.contextmanager
-def reading_file(path: Path) -> Iterator[bool]:
-    """Yield whether the file is a ``.npz``, and name the file in every error of the block."""
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
-    try:
-        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device not end
-            raise InputError("is a pipe, a socket or a device; expected a file: write the graph to a disk first")
-        yield suffix == ".npz"
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; expected a graph in a .npz or a .pt file") from error
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({reason(error)}); expected a readable file") from error
-    except MemoryError as error:
-        raise InputError(f"{path}: does not fit in memory, or is damaged ({reason(error)})") from error

@@ -16,11 +16,10 @@ from gistgnn.errors import InputError, printable
 from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.checks import check_splits
 from gistgnn.graphs.duck import block_rows, columns_of, database, table
+from gistgnn.graphs.files import read_npz, reading_file, reading_raw
 from gistgnn.graphs.folder import SPLITS
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.npz import read_npz
-from gistgnn.graphs.raw_files import reading
 from gistgnn.graphs.splits import draw_split
 
 Array = npt.NDArray[Any]
@@ -56,7 +55,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     except InputError as error:
         url = _URL.format(name.removeprefix("ogbn-"))
         raise InputError(f"{info.name}: {error}; unpack {url} as the folder {folder}") from error
-    with reading(info, folder):
+    with reading_raw(info, folder):
         graph = cached(name, fingerprint(files.paths), partial(files.graph, info.classes))
     if info.name != "amazon2m":
         return replace(graph, name=info.name)
@@ -156,7 +155,8 @@ class OgbFiles:
         return "SELECT source, target FROM given"
 
     def _member(self, file: str, name: str) -> Array:
-        return read_npz(self._raw[file], (name,))[name]
+        with reading_file(self._raw[file]):
+            return read_npz(self._raw[file], (name,))[name]
 
     def _table(self, path: Path, kind: str) -> Array:
         blocks = list(self._blocks(path, kind))

@@ -1,8 +1,12 @@
 """Data sets of PyTorch Geometric: its classes and downloads are used, but none of its processed files."""
 
+import contextlib
 import os
+import shutil
+import socket
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,10 @@ from torch_geometric import datasets
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.transforms import NormalizeFeatures
 
+from gistgnn.errors import InputError, reason
+from gistgnn.graphs.files import reading_raw
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.raw_files import downloading, move_missing, reading, require_files
 from gistgnn.graphs.splits import draw_split
 
 
@@ -31,7 +36,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
         InputError: raw files are missing and cannot be downloaded, or are damaged.
     """
     graphs = _read(info, data_root)
-    with reading(info, data_root / info.source[0]):
+    with reading_raw(info, data_root / info.source[0]):
         data = _join(graphs) if info.name == "ppi" else graphs[0][0]
         if info.row_normalised:
             data = NormalizeFeatures()(data)
@@ -80,8 +85,9 @@ class _FromRaw(InMemoryDataset):
         pass  # self.graphs has the result
 
     def process(self) -> None:
-        with reading(self.info, Path(self.raw_dir)):
-            require_files(map(Path, self.raw_paths))
+        with reading_raw(self.info, Path(self.raw_dir)):
+            if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:  # a pipe would be waited for
+                raise InputError(f"{odd[0].name} is no regular file")
             super().process()
 
     def _process(self) -> None:
@@ -89,8 +95,7 @@ class _FromRaw(InMemoryDataset):
         super()._process()
 
     def _download(self) -> None:
-        files = self.raw_file_names
-        with downloading(self.info, Path(self.raw_dir), [files] if isinstance(files, str) else files):
+        with _downloading(self.info, Path(self.raw_dir), [Path(path).name for path in self.raw_paths]):
             super()._download()
 
     def download(self) -> None:
@@ -101,6 +106,36 @@ class _FromRaw(InMemoryDataset):
             try:
                 os.makedirs(self.raw_dir)
                 super().download()
-                move_missing(Path(self.raw_dir), target)
+                shutil.copytree(self.raw_dir, target, copy_function=_move_missing, dirs_exist_ok=True)
             finally:
                 self.root = root
+
+
+def _move_missing(one: str, other: str) -> None:
+    if not os.path.exists(other):
+        os.replace(one, other)
+
+
+@contextlib.contextmanager
+def _downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterator[None]:
+    """Download missing ``files`` of a folder inside the block; new folders that stay empty are removed.
+
+    Raises:
+        InputError: any error of the block; the message says which files to put where.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except Exception as error:  # HTTP, archives and file systems each have their own errors
+        raise InputError(
+            f"{info.name}: raw files are missing in {folder} and cannot be downloaded ({reason(error)}); "
+            f"put {', '.join(files)} there"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(before)
+        for place in missing:
+            with contextlib.suppress(OSError):  # it is not empty: something was downloaded
+                place.rmdir()

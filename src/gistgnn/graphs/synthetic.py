@@ -4,7 +4,7 @@ docs/explanation/synthetic-graphs.md says which properties of the real graphs th
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from gistgnn.utils.random_streams import generator
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
 
 log = logging.getLogger(__name__)
 
 # The seed belongs to the graph, not to a run: every run sees the same graph.
-_SEED = 2020
+SEED = 2020
 
 # Part of the cache's key: raise it when the same recipe makes another graph.
 _VERSION = 2
@@ -39,6 +40,8 @@ _POWER = 11 / 4
 
 # Edges and rows of features that are drawn at once. Changing one changes the graph: they consume the streams.
 _CHUNK, _ROWS = 4_000_000, 100_000
+
+_CACHED = 1024  # rows of features that stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -103,17 +106,23 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
     bounds = community_bounds(info.nodes, communities)
     of_community = community_classes(communities, info.classes)
-    place = generator(_SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
+    place = generator(SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
     community[place] = np.arange(communities).repeat(np.diff(bounds))
-    ends = draw_edges(generator(_SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
+    ends = draw_edges(generator(SEED, "synthetic edges"), _levels(recipe, bounds), info.edges // 2)
     edges = _both_ways(place, *ends)
     del ends  # makes room for the features
     train, val, test = draw_split(info.nodes, round(part * recipe.train), round(part * recipe.val))
+    rng, x = generator(SEED, "synthetic features"), np.empty((info.nodes, info.features), np.float32)
+    centres = draw_centres(rng, recipe, of_community, info.classes)
+    views = draw_views(rng, recipe, info.features)
+    for start in range(0, len(x), _ROWS):
+        rows = slice(start, start + _ROWS)
+        draw_features(rng, recipe, centres[community[rows]], views, x[rows])
     return Graph.build(
-        _features(recipe, community, of_community, info.features),
+        x,
         edges,
-        _labels(recipe, community, of_community),
+        draw_labels(generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes),
         train=train,
         val=val,
         test=test,
@@ -124,14 +133,14 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
 
 def community_bounds(nodes: int, communities: int) -> Ints:
     """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
-    sizes = 0.5 + generator(_SEED, "synthetic communities").random(communities)
+    sizes = 0.5 + generator(SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
     return np.rint(cumulated / cumulated[-1] * nodes).astype(np.int64)
 
 
 def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     nodes = int(bounds[-1])
-    weights = power_law(generator(_SEED, "synthetic weights"), nodes, cap=1000.0)
+    weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
     wide = cumulate(weights)
     # A hub's edges leave its community, which has too few nodes for them.
     inside = cumulate(np.minimum(weights, 8.0))
@@ -153,39 +162,44 @@ def _both_ways(place: Ints, one: Ints, other: Ints) -> Tensor:
 
 def community_classes(communities: int, classes: int) -> Ints:
     """Draw the class of every community: [communities]. Every class has at least one community."""
-    rng = generator(_SEED, "synthetic classes")
+    rng = generator(SEED, "synthetic classes")
     weights = cumulate(1 / np.sqrt(np.arange(1.0, classes + 1)))  # classes have unequal sizes
     drawn = np.searchsorted(weights, rng.random(communities - classes) * weights[-1], "right") - 1
     return rng.permutation(np.concatenate([np.arange(classes), drawn]))
 
 
-def _labels(recipe: Recipe, community: Ints, of_community: Ints) -> Ints:
-    """Return the class of every node's community, or a random class for mislabelled nodes: [N]."""
-    rng = generator(_SEED, "synthetic labels")
-    labels = of_community[community]
+def draw_labels(rng: np.random.Generator, recipe: Recipe, labels: Ints, classes: int) -> Ints:
+    """Give some of the nodes a random class; return ``labels``: [n]."""
     wrong = rng.random(len(labels)) < recipe.mislabelled
-    labels[wrong] = rng.integers(of_community.max() + 1, size=int(wrong.sum()))
+    labels[wrong] = rng.integers(classes, size=int(wrong.sum()))
     return labels
 
 
-def _features(recipe: Recipe, community: Ints, of_community: Ints, features: int) -> npt.NDArray[np.float32]:
-    """Draw places in the latent space, map them with a random matrix, and add noise: [N, F]."""
-    rng = generator(_SEED, "synthetic features")
-    means = rng.standard_normal((int(of_community.max()) + 1, recipe.latent), np.float32)
+def draw_centres(rng: np.random.Generator, recipe: Recipe, of_community: Ints, classes: int) -> Singles:
+    """Draw the place of every community in the latent space: [communities, latent]."""
+    means = rng.standard_normal((classes, recipe.latent), np.float32)
     centres = rng.standard_normal((len(of_community), recipe.latent), np.float32)
     centres *= np.float32((1 - recipe.between) ** 0.5)
     centres += np.float32(recipe.between**0.5) * means[of_community]
-    views = rng.standard_normal((recipe.latent, features), np.float32) / np.float32(recipe.latent**0.5)
-    x = np.empty((len(community), features), np.float32)
-    for start in range(0, len(x), _ROWS):
-        rows = x[start : start + _ROWS]
-        rng.standard_normal(out=rows, dtype=np.float32)
+    return centres
+
+
+def draw_views(rng: np.random.Generator, recipe: Recipe, features: int) -> Singles:
+    """Draw the map of the latent space to features: [latent, F]."""
+    return rng.standard_normal((recipe.latent, features), np.float32) / np.float32(recipe.latent**0.5)
+
+
+def draw_features(rng: np.random.Generator, recipe: Recipe, centres: Singles, views: Singles, x: Singles) -> None:
+    """Draw places in the latent space around ``centres``: [n, latent], and write their features to ``x``: [n, F]."""
+    rng.standard_normal(out=x, dtype=np.float32)
+    latent = rng.standard_normal((len(x), recipe.latent), np.float32)
+    latent = latent * np.float32(recipe.spread) + centres
+    for start in range(0, len(x), _CACHED):
+        rows = x[start : start + _CACHED]
         rows *= np.float32(recipe.noise)
-        latent = rng.standard_normal((len(rows), recipe.latent), np.float32)
-        latent = latent * np.float32(recipe.spread) + centres[community[start : start + _ROWS]]
-        for place, view in zip(latent.T, views, strict=True):  # a matrix product rounds differently on other machines
+        # A product of matrices would round differently on other machines.
+        for place, view in zip(latent[start : start + _CACHED].T, views, strict=True):
             rows += place[:, None] * view
-    return x
 
 
 def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
@@ -234,20 +248,20 @@ def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) ->
         The lower and the higher end of every edge, in ascending order: [count] each.
     """
     nodes = len(levels[0].cumulated) - 1
-    keys = np.empty(0, np.int64)
-    while (missing := count - len(keys)) > 0:
-        sizes = [min(_CHUNK, missing - done) for done in range(0, missing, _CHUNK)]
-        keys = np.concatenate([keys, *(_keys(*_draw(rng, levels, size), nodes) for size in sizes)])
-        keys.sort(kind="stable")  # fast on sorted runs
-        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+    keys = distinct_edges(lambda size: _draw(rng, levels, size), count, nodes)
     return keys // nodes, keys % nodes
 
 
-def _keys(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Return one number per distinct edge, in ascending order, without self-loops."""
-    proper = one != other
-    one, other = one[proper], other[proper]
-    keys: Ints = np.unique(np.minimum(one, other) * nodes + np.maximum(one, other))
+def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: int) -> Ints:
+    """Draw edges until ``count`` are distinct: [count] the lower end times ``nodes`` and the higher end, ascending."""
+    keys = np.empty(0, np.int64)
+    while (missing := count - len(keys)) > 0:
+        for done in range(0, missing, _CHUNK):
+            one, other = draw(min(_CHUNK, missing - done))
+            low, high = np.minimum(one, other), np.maximum(one, other)
+            keys = np.concatenate([keys, (low * nodes + high)[low != high]])
+        keys.sort(kind="stable")  # fast on sorted runs
+        keys = keys[np.diff(keys, prepend=-1) > 0]
     return keys
 
 

@@ -8,7 +8,6 @@ own edges; few nodes have a label. docs/explanation/synthetic-graphs.md describe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,27 +15,35 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gistgnn.graphs.archive import check_room
 from gistgnn.graphs.cache import cached
+from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.synthetic import Recipe, community_bounds, community_classes, cumulate, power_law, weighted_place
+from gistgnn.graphs.synthetic import (
+    SEED,
+    Floats,
+    Ints,
+    Recipe,
+    Singles,
+    community_bounds,
+    community_classes,
+    cumulate,
+    distinct_edges,
+    draw_centres,
+    draw_features,
+    draw_labels,
+    draw_views,
+    power_law,
+    weighted_place,
+)
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-# The seed belongs to the graph, not to a run: every run sees the same graph.
-_SEED = 2020
 
 VERSION = 1
 """Raise it when the same recipe makes another graph."""
 
 ROWS = 2**16
 """Nodes that share a random stream for their features, labels and splits."""
-
-_CACHED = 1024  # rows of features that stay in the processor's cache
 
 _CAPS = {"inside": 8.0, "wide": 1000.0}
 _FULL = 0.4  # share of all pairs in a part that may be edges; what is beyond goes to the wider level
@@ -124,35 +131,26 @@ class Blocks:
         No other group owns one of them: an edge between two groups is owned by the one from which the other is at most
         half of all groups ahead.
         """
-        rng = generator(_SEED, "block edges", group)
-        ahead = (self.groups - 1) // 2
+        rng, nodes = generator(SEED, "block edges", group), self.info.nodes
         inside, nearby, anywhere = self._counts(group)
         keys = [
-            self._distinct(inside, lambda count: self._within_community(rng, group, count)),
-            self._distinct(nearby, lambda count: self._within_group(rng, group, count)),
-            self._distinct(anywhere, lambda count: self._to_other_groups(rng, group, ahead, count)),
+            distinct_edges(lambda count: self._within_community(rng, group, count), inside, nodes),
+            distinct_edges(lambda count: self._within_group(rng, group, count), nearby, nodes),
+            distinct_edges(lambda count: self._to_other_groups(rng, group, count), anywhere, nodes),
         ]
         all_keys = np.concatenate(keys)
-        return self._number(all_keys // self.info.nodes), self._number(all_keys % self.info.nodes)
+        return self._number(all_keys // nodes), self._number(all_keys % nodes)
 
-    def nodes(self, block: int) -> tuple[npt.NDArray[np.float32], Ints, npt.NDArray[np.uint8]]:
+    def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
         """Draw the features [n, F], labels [n] and splits [n] of a block of nodes."""
         info, recipe = self.info, self.recipe
         numbers = np.arange(block * ROWS, min((block + 1) * ROWS, info.nodes))
         community = np.searchsorted(self.bounds, self._place(numbers), "right") - 1
-        rng = generator(_SEED, "block nodes", block)
+        rng = generator(SEED, "block nodes", block)
         split = self._splits(rng, numbers)
-        labels = self._classes[community]
-        wrong = rng.random(len(labels)) < recipe.mislabelled
-        labels[wrong] = rng.integers(info.classes, size=int(wrong.sum()))
-        x = rng.standard_normal((len(numbers), info.features), np.float32)
-        latent = rng.standard_normal((len(numbers), recipe.latent), np.float32)
-        latent = latent * np.float32(recipe.spread) + self._centres[community]
-        for start in range(0, len(x), _CACHED):
-            rows, places = x[start : start + _CACHED], latent[start : start + _CACHED]
-            rows *= np.float32(recipe.noise)
-            for place, view in zip(places.T, self._views, strict=True):  # products of matrices would round differently
-                rows += place[:, None] * view
+        labels = draw_labels(rng, recipe, self._classes[community], info.classes)
+        x = np.empty((len(numbers), info.features), np.float32)
+        draw_features(rng, recipe, self._centres[community], self._views, x)
         return x, np.where(split > 0, labels, -1), split
 
     def _counts(self, group: int) -> tuple[int, int, int]:
@@ -178,17 +176,6 @@ class Blocks:
         first = group * self.recipe.group
         return np.diff(self.bounds[first : first + self.recipe.group + 1])
 
-    def _distinct(self, count: int, draw: Callable[[int], tuple[Ints, Ints]]) -> Ints:
-        """Draw until there are ``count`` distinct keys of edges."""
-        keys = np.empty(0, np.int64)
-        while (missing := count - len(keys)) > 0:
-            one, other = draw(missing)
-            low, high = np.minimum(one, other), np.maximum(one, other)
-            keys = np.concatenate([keys, (low * self.info.nodes + high)[low != high]])
-            keys.sort()
-            keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-        return keys
-
     def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
         community = self._drawn(rng, group, count)
         return self._pick(rng, community, "inside"), self._pick(rng, community, "inside")
@@ -198,8 +185,8 @@ class Blocks:
         apart = one != other
         return self._pick(rng, one[apart], "wide"), self._pick(rng, other[apart], "wide")
 
-    def _to_other_groups(self, rng: np.random.Generator, group: int, ahead: int, count: int) -> tuple[Ints, Ints]:
-        one = self._drawn(rng, group, count)
+    def _to_other_groups(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
+        one, ahead = self._drawn(rng, group, count), (self.groups - 1) // 2
         first, last = self._popular[self._first(group + 1)], self._popular[self._first(group + ahead + 1)]
         other = np.searchsorted(self._popular, first + rng.random(count) * (last - first), "right") - 1
         return self._pick(rng, one, "wide"), self._pick(rng, other % (len(self.bounds) - 1), "wide")
@@ -214,7 +201,7 @@ class Blocks:
     def _popular(self) -> Floats:
         """The cumulated weights by which edges from other groups choose a community, twice around."""
         sizes = np.diff(self.bounds)
-        weights = sizes * power_law(generator(_SEED, "block popularity"), len(sizes), cap=1000.0)
+        weights = sizes * power_law(generator(SEED, "block popularity"), len(sizes), cap=1000.0)
         return cumulate(np.tile(weights, 2))
 
     def _drawn(self, rng: np.random.Generator, group: int, count: int) -> Ints:
@@ -248,20 +235,12 @@ class Blocks:
         return community_classes(len(self.bounds) - 1, self.info.classes)
 
     @cached_property
-    def _centres(self) -> npt.NDArray[np.float32]:
-        """The place of every community in the latent space: [communities, latent]."""
-        rng, recipe = generator(_SEED, "block centres"), self.recipe
-        means = rng.standard_normal((self.info.classes, recipe.latent), np.float32)
-        centres = rng.standard_normal((len(self._classes), recipe.latent), np.float32)
-        centres *= np.float32((1 - recipe.between) ** 0.5)
-        centres += np.float32(recipe.between**0.5) * means[self._classes]
-        return centres
+    def _centres(self) -> Singles:
+        return draw_centres(generator(SEED, "block centres"), self.recipe, self._classes, self.info.classes)
 
     @cached_property
-    def _views(self) -> npt.NDArray[np.float32]:
-        """The map of the latent space to features: [latent, F]."""
-        rng, shape = generator(_SEED, "block views"), (self.recipe.latent, self.info.features)
-        return rng.standard_normal(shape, np.float32) / np.float32(self.recipe.latent**0.5)
+    def _views(self) -> Singles:
+        return draw_views(generator(SEED, "block views"), self.recipe, self.info.features)
 
     @cached_property
     def _stride(self) -> int:
@@ -280,15 +259,3 @@ class Blocks:
 
     def _place(self, number: Ints) -> Ints:
         return number * self._inverse % self.info.nodes
-
-
-def edge_chunks(blocks: Blocks, rows: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the undirected edges of all groups, in blocks of at most ``rows``."""
-    held: list[tuple[Ints, Ints]] = []
-    for group in range(blocks.groups):
-        held.append(blocks.edges(group))
-        if sum(len(one) for one, _ in held) >= rows or group + 1 == blocks.groups:
-            one, other = (np.concatenate(side) for side in zip(*held, strict=True))
-            held = []
-            for start in range(0, len(one), rows):
-                yield one[start : start + rows], other[start : start + rows]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.archive import check_room
+from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.csr import check_sources
 from gistgnn.graphs.derived import derived
 from gistgnn.graphs.standardise import sample_of

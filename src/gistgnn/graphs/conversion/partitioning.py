@@ -99,29 +99,20 @@ def partition_folder(
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
     room, label = room_within(memory), f"partitioning {graph.name}"
-    with whole_folder(target) as made:
-        method = _chosen(method, graph.edges, room)
-        with TaskProgress(label, 2) if progress else nullcontext() as shown:
-            return _partition(source, made, graph.edges, clusters, method, seed, room, shown)
-
-
-def _partition(
-    source: Path, folder: Path, edges: CSR, clusters: int, method: str, seed: int, room: int, shown: TaskProgress | None
-) -> Partitioned:
-    """Write the folder of clusters."""
-    start = time.perf_counter()
-    part = _clusters_of(edges, clusters, method, seed, shown)
-    found, inside = time.perf_counter(), _inside(edges, part)
-    sizes = np.bincount(part)
-    sizes = sizes[sizes > 0]
-    order, ptr = np.argsort(part, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
-    manifest, arrays = open_arrays(source)
-    block = min(max((room - _RENUMBERED * len(order)) // 4, _LEAST), _MOST)
-    made = _Renumbering(arrays, order, block).write(folder, manifest, ptr)
-    if shown:
-        shown.advance()
-    seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
-    return Partitioned(made, method, sizes, inside, seconds)
+    with whole_folder(target) as made, TaskProgress(label, 2) if progress else nullcontext() as shown:
+        method, start = _chosen(method, graph.edges, room), time.perf_counter()
+        part = _clusters_of(graph.edges, clusters, method, seed, shown)
+        found, inside = time.perf_counter(), _inside(graph.edges, part)
+        sizes = np.bincount(part)
+        sizes = sizes[sizes > 0]
+        order, ptr = np.argsort(part, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
+        manifest, arrays = open_arrays(source)
+        block = min(max((room - _RENUMBERED * len(order)) // 4, _LEAST), _MOST)
+        manifest = _Renumbering(arrays, order, block).write(made, manifest, ptr)
+        if shown:
+            shown.advance()
+        seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
+        return Partitioned(manifest, method, sizes, inside, seconds)
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:

@@ -1,10 +1,15 @@
-"""What a graph is converted from: its nodes in blocks, and a query for its edges."""
+"""What a graph is converted from, if it need not fit in memory: its nodes in blocks, and a query for its edges.
+
+A source has the method ``node_blocks``, which yields features [n, F], labels [n] or [n, K] and splits [n] (see
+`gistgnn.graphs.folder.SPLITS`), and the method ``edges``, which returns SQL for all edges with the columns source and
+target. In messages, its nodes are at ``nodes_in`` and its edges at ``edges_in``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,38 +25,6 @@ from gistgnn.graphs.ogb import OgbFiles, is_ogb
 from gistgnn.graphs.synthetic_blocks import Blocks
 
 Array = npt.NDArray[Any]
-
-
-class Source(Protocol):
-    """A graph that need not fit in memory.
-
-    Attributes:
-        name: of the graph.
-        classes: C, or K labels; None: found from the labels.
-        undirected: whether the reverse of every edge is added, unless the user says otherwise.
-        nodes_in: the place of the nodes, for messages.
-        edges_in: the place of the edges, likewise.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def classes(self) -> int | None: ...  # noqa: D102
-    @property
-    def undirected(self) -> bool: ...  # noqa: D102
-    @property
-    def nodes_in(self) -> str: ...  # noqa: D102
-    @property
-    def edges_in(self) -> str: ...  # noqa: D102
-
-    def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
-
-        For splits see `gistgnn.graphs.folder.SPLITS`.
-        """
-
-    def edges(self, connection: Any, folder: Path) -> str:
-        """Return SQL for all edges, with the columns source and target. Files for it may be put into ``folder``."""
 
 
 class BlocksSource:
@@ -81,6 +54,9 @@ class BlocksSource:
             start = stop
         connection.register("drawn", {"one": ends[0], "other": ends[1]})
         return "SELECT one AS source, other AS target FROM drawn UNION ALL SELECT other, one FROM drawn"
+
+
+Source = BlocksSource | TablesSource | OgbFiles
 
 
 def find_source(name_or_path: str | Path, nodes: Path | None, data_root: str | Path) -> Source | Graph:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from gistgnn.errors import InputError
 from gistgnn.utils.formats import size
@@ -27,18 +28,19 @@ def metis_bytes(nodes: int, edges: int) -> int:
 
 
 def partition(
-    rowptr: npt.NDArray[Any],
-    col: npt.NDArray[Any],
-    count: int,
-    seed: int,
-    node_weight: npt.NDArray[Any] | None = None,
-    edge_weight: npt.NDArray[Any] | None = None,
+    graph: sp.csr_matrix, count: int, seed: int, weight: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[np.int64]:
     """Assign every node to a part, with few edges between parts and parts of about equal size.
 
-    ``rowptr``: [N + 1] and ``col``: [E] are the CSR structure of a symmetric graph without self-loops. The result: [N]
-    is the part of every node, from 0 to count − 1; METIS may leave some parts empty. 0 <= seed < 2^31. ``node_weight``:
-    [N] and ``edge_weight``: [E] are positive integers, both or none; the size of a part is then its nodes' weight.
+    Args:
+        graph: [N, N], symmetric, without self-loops.
+        count: of the parts.
+        seed: from 0 to 2^31 − 1.
+        weight: [N] positive integers: the size of a part is the sum of its nodes' weights, and the values of ``graph``
+            are the weights of its edges. None: all weights are 1.
+
+    Returns:
+        The part of every node, from 0 to count − 1: [N]. METIS may leave some parts empty.
 
     Raises:
         InputError: METIS failed, for example for lack of memory, or there is no space for its files.
@@ -46,11 +48,9 @@ def partition(
     with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name:
         folder = Path(name)
         try:
-            np.save(folder / "rowptr.npy", rowptr)
-            np.save(folder / "col.npy", col)
-            if node_weight is not None and edge_weight is not None:
-                np.save(folder / "node_weight.npy", node_weight)
-                np.save(folder / "edge_weight.npy", edge_weight)
+            sp.save_npz(folder / "graph.npz", graph, compressed=False)
+            if weight is not None:
+                np.save(folder / "weight.npy", weight)
         except OSError as error:
             raise InputError(f"no room for the graph in {folder}: {error.strerror}; set TMPDIR to another") from None
         command = [sys.executable, str(Path(__file__).parent), name, str(count), str(seed)]
@@ -58,7 +58,7 @@ def partition(
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, start_new_session=True)
         if done.returncode:
             error_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            nodes, edges = len(rowptr) - 1, len(col)
+            nodes, edges = graph.shape[0], graph.nnz
             raise InputError(
                 f"METIS failed on {nodes:,} nodes and {edges:,} edges ({error_line[:160]}): it needs about "
                 f"{size(metis_bytes(nodes, edges))} of free memory; the random method needs none"

@@ -94,14 +94,10 @@ def _end_with_parent() -> None:
 
 
 def main(folder: Path, count: int, seed: int) -> None:
-    """Read rowptr.npy and col.npy, and the weights if there are any, and write part.npy: [N] int64."""
-    rowptr, col = (np.load(folder / f"{name}.npy") for name in ("rowptr", "col"))
-    weighted = (folder / "edge_weight.npy").exists()
-    values = np.load(folder / "edge_weight.npy") if weighted else np.ones(len(col), bool)
-    graph = sp.csr_matrix((values, col, rowptr), (len(rowptr) - 1,) * 2)
-    np.save(
-        folder / "part.npy", partition(graph, count, seed, np.load(folder / "node_weight.npy") if weighted else None)
-    )
+    """Read graph.npz, and weight.npy if there is one, and write part.npy: [N] int64."""
+    weight = folder / "weight.npy"
+    found = partition(sp.load_npz(folder / "graph.npz"), count, seed, np.load(weight) if weight.exists() else None)
+    np.save(folder / "part.npy", found)
 
 
 if __name__ == "__main__":

@@ -114,13 +114,9 @@ class Labels:
         return self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
 
     def spread(self) -> int:
-        """Move nodes out of clusters that have too many, to those with most room, whatever edges are lost.
-
-        Return how many moved.
-        """
+        """Move nodes out of clusters that have too many, to those with most room. Return how many moved."""
         excess = np.maximum(self.sizes - self.most, 0)
-        full = np.flatnonzero(excess)
-        if not len(full):
+        if not excess.any():
             return 0
         members = np.flatnonzero(excess[self.of])
         members = members[np.argsort(self.of[members], kind="stable")]

@@ -103,8 +103,7 @@ class _Stages:
         """Return the clusters of METIS, which does not divide small ones."""
         sizes = np.bincount(part)
         graph = contracted(self._blocks(), part, len(sizes), PAIRS, rng)
-        random_seed = int(rng.integers(2**31))
-        cut = metis.partition(graph.indptr, graph.indices, self._count, random_seed, sizes, graph.data)
+        cut = metis.partition(graph, self._count, int(rng.integers(2**31)), sizes)
         return cut.astype(np.int32)[part]
 
     def _random(self) -> np.random.Generator:
