@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
+import mmap
 import os
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,20 @@ def mapped(path: Path) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
+
+
+def read_ahead(array: Tensor, ranges: Iterable[tuple[int, int]]) -> None:
+    """Ask the system to read some rows of a mapped array, together and with nothing around them.
+
+    Without it a page fault reads as much as the disk's read-ahead: 8 MB on some disks, for rows of a few hundred bytes.
+    """
+    if sys.platform != "linux":
+        return
+    libc, begin = ctypes.CDLL(None), array.data_ptr()
+    row = array.stride(0) * array.element_size()
+    for start, stop in ranges:
+        first = (begin + start * row) // mmap.PAGESIZE * mmap.PAGESIZE
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(begin + stop * row - first), mmap.MADV_WILLNEED)
 
 
 def derived(

@@ -17,7 +17,7 @@ from torch import Tensor
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.csr import check_sources
-from gistgnn.graphs.derived import derived
+from gistgnn.graphs.derived import derived, temporary
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
@@ -209,18 +209,24 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
             f"the product of the edges with the features is computed once and kept: {size(out.nbytes)} in {folder}"
         )
         log.info(f"for it the features are read {times}")
+        parts: list[npt.NDArray[np.float32]] = []  # in files of their own: a page of the whole has all columns
         for columns in blocks:
             block = copied(x[:, columns], torch.device("cpu"), torch.float32)
+            width = block.shape[1]
+            part = out if width == features else temporary(nodes * width, torch.float32).view(nodes, width).numpy()
             for rows in adj.chunks():
-                out[rows, columns] = (adj.rows(operator, rows) @ block).numpy()
+                part[rows] = (adj.rows(operator, rows) @ block).numpy()
+            parts.append(part)
             del block  # before the next one is read
+        for rows in adj.chunks() if len(parts) > 1 else ():
+            out[rows] = np.concatenate([part[rows] for part in parts], axis=1)
 
     return derived(folder, f"product-{operator}-{_identity(folder, x, adj)}", (nodes, features), fill)
 
 
 def _identity(folder: Path, x: Tensor, adj: Adjacency) -> str:
     """Return a digest of the graph's files, and of features that are scaled or changed otherwise."""
-    facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:: max(len(x) // _LOOKED_AT, 1)])]
+    facts: list[Any] = [list(x.shape), adj.num_edges, checksum(x[:_LOOKED_AT]), checksum(x[-_LOOKED_AT:])]
     return digest_of(facts + [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))])[:16]
 
 

@@ -15,6 +15,7 @@ from gistgnn.errors import InputError
 from gistgnn.graphs import CSR
 from gistgnn.graphs.clustering import METHODS, Clusters, cluster
 from gistgnn.graphs.csr import check_sources, index_dtype
+from gistgnn.graphs.derived import read_ahead
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.adjacency import Adjacency, Operator
 from gistgnn.sampling.batch import Batch, Share, unshared
@@ -165,6 +166,9 @@ class ClusterBatches(RandomBatches):
     def make(self, group: Array) -> Batch:
         """Return the subgraph of the clusters ``group``, ascending; nodes keep their order."""
         ranges = list(zip(self._ptr[group].tolist(), self._ptr[group + 1].tolist(), strict=True))
+        if self._whole.is_stored:
+            for array in (self._whole.x, *self._aggregated.values()):
+                read_ahead(array, ranges)
         pattern, data = self._induced(group, ranges)
         return Batch(
             self._features(self._whole.x, ranges),
@@ -207,6 +211,8 @@ class ClusterBatches(RandomBatches):
 
     def _induced(self, group: Array, ranges: Ranges) -> tuple[CSR, dict[str, Tensor]]:
         cuts = [(int(self._rowptr[start]), int(self._rowptr[stop])) for start, stop in ranges]
+        if self._whole.is_stored:
+            read_ahead(cast(CSR, self._whole.edges).col, cuts)
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
         if self._whole.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
