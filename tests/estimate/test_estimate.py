@@ -16,7 +16,7 @@ from torch import nn
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.estimate import Option, Plan, Resources, make_plan, peak_bytes, require_room
-from gistgnn.estimate.resources import DISK
+from gistgnn.estimate.memory import DISK
 from gistgnn.estimate.shapes import FACTORS, RunShape
 from gistgnn.estimate.time import reading_rate
 from gistgnn.evaluation import Evaluation
@@ -231,7 +231,7 @@ def test_the_refusal_names_the_phase_and_what_would_fit() -> None:
         "graphsage", (1024, 1024), 4, method="local-sgd", sampler=ClusterSampling(10, 1, batches="independent")
     )
     with refused("local-sgd, m = 4, needs ", ": make --hidden smaller"):
-        require_room(local, SIZES, replace(AMPLE, host=100 * MIB))
+        require_room(local, SIZES, replace(AMPLE, host=50 * MIB))
 
 
 def test_a_model_of_the_users_own_is_planned_and_not_refused() -> None:
