@@ -2,19 +2,11 @@
 
 import argparse
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import (
-    add_data_options,
-    add_device_option,
-    add_evaluation_options,
-    add_memory_option,
-    count,
-    seed,
-)
+from gistgnn.cli import options
 from gistgnn.cli.phases import chosen_sub_gcns
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.training_options import add_training_options, config_of, store_name
@@ -25,9 +17,7 @@ from gistgnn.utils.formats import duration, rough_duration, size
 if TYPE_CHECKING:
     from gistgnn.estimate import Option, Plan, Total
 
-log = logging.getLogger(__name__)
-
-
+_MEMORY = "memory (trained: with gradients and optimiser)"
 _COMMON = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
     "--store", "--memory", "--ranks", "--device", "--json",
@@ -46,9 +36,9 @@ def add_parser(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.set_defaults(run=run)
-    add_data_options(parser, default="digits")
+    options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
-    add_evaluation_options(parser, default="auto")
+    options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("plan")
     add = group.add_argument
     add(
@@ -57,21 +47,15 @@ def add_parser(commands: Any) -> None:
         choices=[name for name, place in STORES.items() if place.alone],
         nargs="+",
         default=["memory", "disk"],
-        help="where the parameters lie: in memory, or in files of which one sub-GCN at a time is in memory "
-        "(default: both)",
+        help="where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)",
     )
-    add_memory_option(group)
+    options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
-    add(
-        "--ranks",
-        type=count,
-        nargs="+",
-        metavar="W",
-        help="count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given",
-    )
-    add("--seed", type=seed, default=0, help="(default: 0)")
-    add_device_option(group)
+    text = "count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given"
+    add("--ranks", type=options.count, nargs="+", metavar="W", help=text)
+    add("--seed", type=options.seed, default=0, help="(default: 0)")
+    options.add_device_option(group)
     add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
 
 
@@ -121,13 +105,10 @@ def _choose(args: argparse.Namespace) -> int:
     graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
     sampler = make_sampler(gist, graph, config.sampler, config.inductive, shown=not args.json)
     choice = choose(gist, sampler, config.training, args.budget)
-    if args.json:
-        print(json.dumps(choice.as_dict(), indent=2))
-        return 0
-    phases = " ".join(
-        f"{phase.sub_gcns}:{phase.epochs:.4g}{',copies' if phase.copies else ''}" for phase in choice.training.phases
-    )
-    print(f"{choice.reason}\nphases: {phases}, schedule {choice.training.schedule}, lr {choice.training.lr:g}")
+    training, copies = choice.training, {True: ",copies", False: ""}
+    phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)
+    said = f"{choice.reason}\nphases: {phases}, schedule {training.schedule}, lr {training.lr:g}"
+    print(json.dumps(choice.as_dict(), indent=2) if args.json else said)
     return 0
 
 
@@ -145,15 +126,12 @@ def _print_graph(plan: "Plan") -> None:
 
 def _print_options(plan: "Plan") -> None:
     memory, traffic, time = [], [], []
-    for option in plan.options:
-        first = (f"{option.sub_gcns}", option.store)
-        held = (option.slice, option.training, option.activations, option.evaluation, *_peaks(option))
-        memory.append((*first, "fits" if option.fits else "too large", *map(size, held)))
-        traffic.append((*first, *map(size, (option.moved, option.moved_by_all, option.data_parallel))))
-        if option.seconds:
-            time.append((*first, *_times(option.seconds)))
-    title = "memory (trained: with gradients and optimiser)"
-    _table(title, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
+    for each in plan.options:
+        first = (f"{each.sub_gcns}", each.store)
+        memory.append((*first, *_held(each, each.slice, each.training, each.activations, each.evaluation)))
+        traffic.append((*first, *map(size, (each.moved, each.moved_by_all, each.data_parallel))))
+        time += [(*first, *_times(each.seconds))] if each.seconds else []
+    _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
     print()
     _table("traffic with Θ in a round", ("m", "store", "one moves", "all move", "data parallel"), traffic)
     if time:
@@ -166,16 +144,16 @@ def _print_phases(plan: "Plan") -> None:
     for total in plan.totals:
         for each in (option for option in plan.options if option.store == total.store):
             first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
-            held = map(size, (each.slice, each.training, *_peaks(each)))
-            memory.append((*first, "fits" if each.fits else "too large", *held))
+            memory.append((*first, *_held(each, each.slice, each.training)))
             seconds = _times(each.seconds) if each.seconds else [""] * 5
             time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *seconds))
         every = ("all", "", "", total.store)
-        memory.append((*every, "fits" if total.fits else "too large", "", "", *map(size, _peaks(total))))
-        seconds = [""] * 4 + ["" if total.seconds is None else _time(total.seconds)]
+        fits, *peaks = _held(total)
+        memory.append((*every, fits, "", "", *peaks))
+        seconds = ["", "", "", "", _time(total.seconds) if total.seconds else ""]
         time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
     first = ("phase", "m", "copies", "store")
-    _table("memory (trained: with gradients and optimiser)", (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
+    _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
     print()
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
     _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
@@ -187,23 +165,21 @@ def _times(seconds: Mapping[str, float]) -> list[str]:
 
 def _time(seconds: float) -> str:
     """Format an estimate with two digits at most."""
-    if seconds >= 99.5:
-        return rough_duration(seconds)
-    return duration(float(f"{seconds:.2g}"))
+    return rough_duration(seconds) if seconds >= 99.5 else duration(float(f"{seconds:.2g}"))
 
 
-def _peaks(planned: "Option | Total") -> tuple[int, int]:
-    """Return the most that memory holds, and the most that the disk holds."""
-    return planned.memory, planned.peaks["disk"]
+def _held(planned: "Option | Total", *sizes: int) -> list[str]:
+    """Return whether it fits, some sizes, and the most that memory and the disk hold."""
+    return ["fits" if planned.fits else "too large", *map(size, (*sizes, planned.memory, planned.peaks["disk"]))]
 
 
 def _print_ranks(ranks: list[dict[str, Any]]) -> None:
+    sizes = [(each["theta"], *map(round, each["costs"].values())) for each in ranks]
     rows = [
-        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, (each["theta"], *map(round, each["costs"].values()))))
-        for each in ranks
+        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, own)) for each, own in zip(ranks, sizes, strict=True)
     ]
-    print()
     title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
+    print()
     _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)
 
 

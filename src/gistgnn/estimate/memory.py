@@ -1,20 +1,25 @@
-"""The memory and the disk that a run takes, in closed form."""
+"""The memory and the disk that a run takes, in closed form, and what this machine has."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import torch
 from torch import nn
 
-from gistgnn.errors import InputError
-from gistgnn.estimate.resources import DISK, Resources
+from gistgnn.accounting.footprint import free_disk
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.evaluation.budget import Budget, Costs, GraphShape, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_parts import nodes_at_once
 from gistgnn.nn.gnn import as_gnn
+from gistgnn.runs.config import THETA
 from gistgnn.theta.registry import STORES
+from gistgnn.utils.process_memory import available_bytes, held_bytes
 
+DISK = "disk"
+_LOADED = 80 * 2**20  # bytes of modules of Python that are loaded later
 Held = Counter[str]  # bytes by place: "cpu", "cuda", DISK
 
 _CHECKPOINTS = 3  # on the disk at once: two that are kept, and the one that is written
@@ -23,20 +28,46 @@ _SCORED = 100  # bytes of a node while its prediction is compared with its label
 _PYG = 25 * 2**20  # bytes of PyG's code, which reads a data set
 
 
-class Memory:
-    """What a phase of a run takes with Θ in one place, in bytes.
+@dataclass(frozen=True)
+class Resources:
+    """What a run may take, in bytes. Pages of mapped files do not count: they are the system's cache."""
 
-    Args:
-        run: the run's sizes.
-        phase: the phase's sizes.
-        store: where Θ lies, one of `STORES`.
-        resources: what there is; evaluation may take half of what is left.
+    host: int  # memory of the process, with what it holds already
+    gpu: int | None  # memory of the run's GPU, or None where the run is on the CPU
+    disk: int  # room for the run's files, with what the Θ of a resumed run holds already
+    base: int  # what the process holds already
+
+    @classmethod
+    def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
+        """Return what this process can have now; ``memory``, if given, takes the place of what the device has free.
+
+        ``out`` is the run's folder, which need not exist; None: this one.
+        """
+        base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
+        host = available_bytes(torch.device("cpu")) + base
+        if torch.device(device).type == "cuda":
+            return cls(host, memory or available_bytes(torch.device(device)), disk, base)
+        return cls(memory or host, None, disk, base)
+
+    @property
+    def device(self) -> str:
+        """The place where sub-GCNs train: "cpu" or "cuda"."""
+        return "cpu" if self.gpu is None else "cuda"
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The bytes of every place."""
+        return {"cpu": self.host, DISK: self.disk} | ({} if self.gpu is None else {"cuda": self.gpu})
+
+
+class Memory:
+    """What a phase of a run takes with Θ in one store, in bytes.
 
     Attributes:
         peaks: the most that every place holds.
         stage: the stage, such as "training", in which the device holds most.
-        together: whether all sub-GCNs take a step on a batch before the next batch.
-        fused: whether they do so in one pass.
+        home: the place of Θ.
+        together: whether all sub-GCNs take a step on a batch before the next batch; fused: in one pass.
         activations: of a step, beyond what stays.
         method: how the model is evaluated: "whole", "layers" or "parts".
         evaluation: of an evaluation, beyond what stays.
@@ -44,45 +75,29 @@ class Memory:
     """
 
     def __init__(self, run: RunShape, phase: PhaseShape, store: str, resources: Resources) -> None:
-        if store not in STORES:
-            raise InputError(f"store is '{store}', expected one of {', '.join(STORES)}")
-        self._run, self._phase, self._resources = run, phase, resources
+        self._run, self._phase, self._resources, self.blocks = run, phase, resources, 1
         self._device, self._streams = resources.device, STORES[store].streams
-        self._home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)
-        half = self._home == DISK and run.config.store_precision == "bf16"
+        self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)
+        half = self.home == DISK and run.config.store_precision == "bf16"
         self._theta = run.theta // 2 if half else run.theta
         several, runner = phase.trained > 1 and run.shares_batches, run.config.runner
         self.fused = several and runner == "fused"
         self.together = self.fused or (several and runner == "auto" and not self._streams)
-        self.blocks = 1
         graph, loading = self._graph()
-        held = graph + self._batches() + self._theta_held() + self._sub_gcns()
+        held = graph + self._batches() + self._parameters()
         # Of a step: the activations, or, if they take more, the two parameters that Adam makes for a while.
         subs, matrix = range(phase.trained if self.fused else 1), max(p.numel() for p in phase.narrow.parameters())
         self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
         self.evaluation, files = self._evaluation(held)
-        x, hidden = 4 * run.sizes.nodes * run.sizes.features, 4 * phase.widest
-        before = self._kept(loading, x)
-        after = max(
-            before,
-            self._kept(self.activations, hidden * run.expected.nodes[0]),
-            self._kept(self.evaluation, hidden * run.sizes.nodes),
-        )
-        stages = {  # what stays, what is taken for a while, and what is freed before
-            "loading": (graph, loading, 0),
-            "training": (held, self.activations, before),
-            "evaluation": (held + Counter({DISK: files}), self.evaluation, before),
-            "keeping the best": (held + Counter({self._home: self._theta}), 0, after),
+        stages = {
+            "loading": graph + Counter({self._device: loading}),
+            "training": held + Counter({self._device: self.activations}),
+            "evaluation": held + Counter({self._device: self.evaluation, DISK: files}),
+            "keeping the best": held + Counter({self.home: self._theta}),
         }
-        self.stage = max(stages, key=lambda stage: stages[stage][0][self._device] + stages[stage][1])
-        base = Counter({"cpu": resources.base})
-        every = [own + base + Counter({self._device: max(taken, kept)}) for own, taken, kept in stages.values()]
-        self.peaks = {place: max(each[place] for each in every) for place in resources.limits}
-
-    def _kept(self, taken: int, tensor: int) -> int:
-        """Freed memory of small tensors stays with a process on the CPU, and is used again."""
-        kept = self._resources.kept
-        return min(taken, kept.most) if self._device == "cpu" and tensor < kept.below else 0
+        self.stage = max(stages, key=lambda stage: stages[stage][self._device])
+        most = {place: max(each[place] for each in stages.values()) for place in resources.limits}
+        self.peaks = {**most, "cpu": most["cpu"] + resources.base}
 
     def _graph(self) -> tuple[Held, int]:
         """Return what the graph takes, and the bytes that reading it takes for a while."""
@@ -122,33 +137,27 @@ class Memory:
         held += (_WAITING + 1) * (nodes * 4 * features * (1 + batch.precomputed) + 4 * edges)
         return Counter({self._device: held + own.entry * (edges + nodes)}) + Counter({"cpu": host})
 
-    def _theta_held(self) -> Held:
-        """Return what Θ, the best Θ, carried moments, the model that is scored and files of rounds take."""
+    def _parameters(self) -> Held:
+        """Return what Θ, the best Θ, moments, the model that is scored and the sub-GCNs with gradients take."""
         phase = self._phase
-        moments = 4 * self._run.full * phase.moments * phase.keeps
-        held = Counter({self._home: 2 * self._theta + moments})
-        if self._streams:  # the trained slices of a round wait where Θ is
-            held[self._home] += sum(phase.slices) + sum(phase.carried)
-        else:
-            held[self._device] += self._run.theta
-        if self._home != DISK:
-            held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
-        return held
-
-    def _sub_gcns(self) -> Held:
-        """Return what the sub-GCNs take, with gradients and moments."""
-        phase, ahead = self._phase, 0
+        moments = 4 * self._run.full * phase.moments * (sum(phase.carried) > 0)
+        held = Counter({self.home: 2 * self._theta + moments})
         slices, carried = phase.slices[: phase.trained], phase.carried[: phase.trained]
         states = [4 * (1 + phase.moments) * count for count in phase.parameters[: phase.trained]]
         if self.fused:
-            held = 2 * sum(slices) + sum(states) + sum(carried)
+            training = 2 * sum(slices) + sum(states) + sum(carried)
         elif self.together:
-            held = sum(slices) + sum(states)
+            training = sum(slices) + sum(states)
         elif self._streams:
-            held, ahead = max(slices) + max(states), sum(slices[1 : 1 + _WAITING])
+            training = max(slices) + max(states)
+            held["cpu"] += sum(slices[1 : 1 + _WAITING])
         else:
-            held = sum(slices) + max(states) + sum(carried) - max(carried)
-        return Counter({self._device: held}) + Counter({"cpu": ahead})
+            training = sum(slices) + max(states) + sum(carried) - max(carried)
+        held[self._device] += training + (0 if self._streams else self._run.theta)
+        held[self.home] += (sum(phase.slices) + sum(phase.carried)) * self._streams  # trained slices wait where Θ is
+        if self.home != DISK:
+            held[DISK] += _CHECKPOINTS * (2 * self._theta + moments)
+        return held
 
     def _evaluation(self, held: Held) -> tuple[int, int]:
         """Choose the evaluation as `Evaluation.prepare` does; return its bytes, in memory and in files."""
@@ -188,5 +197,6 @@ class Memory:
 
     def _whole(self, model: nn.Module, shape: GraphShape) -> int:
         """Return what a pass takes; of a user's own model as three hidden layers of all sub-GCNs."""
-        gnn = as_gnn(model)
-        return whole_graph_bytes(gnn, shape) if gnn else 12 * shape.nodes * self._phase.widest * len(self._phase.slices)
+        if gnn := as_gnn(model):
+            return whole_graph_bytes(gnn, shape)
+        return 12 * shape.nodes * max(map(max, self._phase.hidden)) * len(self._phase.slices)

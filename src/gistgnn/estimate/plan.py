@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from gistgnn.distributed import costs
 from gistgnn.errors import InputError
-from gistgnn.estimate.memory import Memory
-from gistgnn.estimate.resources import DISK, Resources
+from gistgnn.estimate.memory import DISK, Memory, Resources
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.estimate.time import Rates, seconds_of
 from gistgnn.graphs.sizes import GraphSizes
@@ -22,7 +18,7 @@ from gistgnn.utils.formats import rough_duration, size
 
 PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
 _SUB_GCNS = (1, 2, 4, 8, 16)
-_PLACES = {"device": "memory", "host": "the host's memory", "disk": "files"}
+_PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}
 _CLEARLY = 1.1  # times as slow: less is within the error of the estimate
 
@@ -35,13 +31,9 @@ class Planned:
     store: str
     peaks: dict[str, int]  # the most that each place ("cpu", "cuda", "disk") holds
     lacking: tuple[str, ...]  # the places that have too little
+    fits: bool  # every place has enough
     rounds: int
     evaluations: int
-
-    @property
-    def fits(self) -> bool:
-        """Whether every place has enough."""
-        return not self.lacking
 
     @property
     def memory(self) -> int:
@@ -84,21 +76,6 @@ class Total(Planned):
     moved: int  # from and to Θ
     seconds: float | None  # of all phases and evaluations
 
-    @classmethod
-    def of(cls, phases: Sequence[Option]) -> Total:
-        """Add up the phases of a run."""
-        seconds = [each.seconds["total"] for each in phases if each.seconds]
-        return cls(
-            sub_gcns=phases[0].sub_gcns,
-            store=phases[0].store,
-            peaks={place: max(each.peaks[place] for each in phases) for place in phases[0].peaks},
-            lacking=tuple(dict.fromkeys(place for each in phases for place in each.lacking)),
-            rounds=sum(each.rounds for each in phases),
-            moved=sum(each.rounds * each.moved_by_all for each in phases),
-            evaluations=sum(each.evaluations for each in phases),
-            seconds=sum(seconds) if seconds else None,
-        )
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -112,11 +89,7 @@ class Plan:
     disk_rate: float | None  # bytes that the disk of the graph's folder gives in a second, if it was measured
     options: list[Option]  # every m, or every phase, in every store
     totals: list[Total]  # every m, with all its phases, in every store
-
-    @property
-    def phased(self) -> bool:
-        """Whether the run has phases of its own, each with its m."""
-        return self.options[0].phased
+    phased: bool  # the run has phases, each with its m
 
     @property
     def choice(self) -> Total | None:
@@ -134,35 +107,27 @@ class Plan:
     @property
     def advice(self) -> str:
         """A sentence that says what to choose."""
-        chosen, m = self.choice, min(total.sub_gcns for total in self.totals)
+        chosen, batches = self.choice, ", and with a small --clusters-per-batch" if self.graph.stored else ""
         if chosen is None:
             least = min(self.totals, key=lambda total: max(total.peaks.values()))
             own = [each for each in self.options if each.store == least.store and not each.fits]
             short = next(each for each in own if self.phased or each.sub_gcns == least.sub_gcns)
-            lacks = " and ".join(_LACKING[place] for place in short.lacking)
-            more = "give it more sub-GCNs, or " * self.phased
-            batches = ", and with a small --clusters-per-batch" if self.graph.stored else ""
-            said = f"with the parameters in {_place(least.store)}, {short.name} lacks {lacks}; {more}"
-            return f"nothing fits: {said}make --hidden smaller, or train by --sampler clusters{batches}"
-        where = f"{_place(chosen.store)} (--store {chosen.store})"
+            lacks = " and ".join(_LACKING[place] for place in short.lacking) + "; "
+            lacks += "give it more sub-GCNs, or " if self.phased else ""
+            said = f"with the parameters in {_PLACES[least.store]}, {short.name} lacks {lacks}make --hidden smaller"
+            return f"nothing fits: {said}, or train by --sampler clusters{batches}"
+        where = f"{_PLACES[chosen.store]} (--store {chosen.store})"
         if self.phased:
             return f"every phase fits with the parameters in {where}"
-        why = "it is the smallest m that fits"
+        smaller = [each for each in self.totals if each.fits and each.sub_gcns < chosen.sub_gcns]
+        why = "a smaller m that fits is slower" if smaller else "it is the smallest m that fits"
         if chosen.store != self.totals[0].store:
-            why = f"no m fits with the parameters in {_place(self.totals[0].store)}"
-        elif chosen.sub_gcns == m:
-            why = "it is the smallest m that was asked for" + ", and no other is clearly faster" * bool(chosen.seconds)
-        elif chosen.seconds:
-            why = "no smaller m that fits is as fast"
+            why = f"no m fits with the parameters in {_PLACES[self.totals[0].store]}"
         taken = f"about {rough_duration(chosen.seconds)} and " if chosen.seconds else ""
         return f"choose m = {chosen.sub_gcns} with the parameters in {where}, {taken}{size(chosen.memory)}: {why}"
 
     def traffic(self, ranks: Sequence[int]) -> list[dict[str, Any]]:
-        """Count the bytes that a rank holds of Θ, sharded over W ranks, and sends in a round, for every W and m >= W.
-
-        Raises:
-            InputError: a W above every m, or a run with phases.
-        """
+        """Count the bytes that each of W ranks holds of a sharded Θ, and sends in a round, for every W and m >= W."""
         if self.phased:
             raise InputError("ranks are given, but a run with phases cannot be projected on them: leave --ranks out")
         every = {option.sub_gcns: option for option in self.options}
@@ -177,13 +142,9 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `gistgnn plan --json` prints."""
-        rows = {
-            "options": [{**asdict(each), "fits": each.fits} for each in self.options],
-            "totals": [{**asdict(each), "fits": each.fits} for each in self.totals],
-        }
         named = ("store",) if self.phased else ("sub_gcns", "store")
         chosen = self.choice and {name: getattr(self.choice, name) for name in named}
-        return {**asdict(self), **rows, "choice": chosen, "advice": self.advice}
+        return {**asdict(self), "choice": chosen, "advice": self.advice}
 
 
 def make_plan(
@@ -195,44 +156,34 @@ def make_plan(
     *,
     timed: bool = True,
 ) -> Plan:
-    """Plan a run for several m and stores of Θ, or its phases for several stores.
+    """Plan a run for several m and stores of Θ, or its phases, which have their own m, for several stores.
 
     Args:
         config: the run; its own m is ignored.
         sizes: of its graph.
         resources: what there is.
-        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow. Phases have their own.
+        sub_gcns: every m; None: 1, 2, 4, 8 and 16, as far as the widths allow.
         stores: of `PLANNED`.
         timed: measure the machine, for about a second.
-
-    Raises:
-        InputError: a setting or an m out of range, or too little memory for any evaluation layer by layer.
     """
     runs = list[RunShape]()
-    for m in [config.sub_gcns] if config.training.phases else sub_gcns or _SUB_GCNS:
+    phased = bool(config.training.phases)
+    for m in [config.sub_gcns] if phased else sub_gcns or _SUB_GCNS:
         try:
             runs.append(RunShape(replace(config, sub_gcns=m), sizes))
         except InputError:
             if sub_gcns or not runs:
                 raise
-    file = Path(sizes.stored.folder) / "x.npy" if sizes.stored else None
-    rates = Rates(torch.device(config.device), file) if timed else None
-    planned = [
-        [_option(run, n, phase, store, resources, rates) for n, phase in enumerate(run.phases, 1)]
-        for store in stores
-        for run in runs
-    ]
+    rates, options, totals = Rates(config.device, sizes.stored) if timed else None, list[Option](), list[Total]()
+    for store in stores:
+        for run in runs:
+            own = [_option(run, n, phase, store, resources, rates) for n, phase in enumerate(run.phases, 1)]
+            options += own
+            totals.append(_total(own, resources))
     first, half = runs[0], stores[0] == "disk" and config.store_precision == "bf16"
-    return Plan(
-        graph=sizes,
-        batch=first.expected.sizes(first.seen),
-        parameters=first.full,
-        theta=first.theta // 2 if half else first.theta,
-        resources=resources,
-        disk_rate=rates.disk if rates else None,
-        options=[option for options in planned for option in options],
-        totals=[Total.of(options) for options in planned],
-    )
+    batch, theta = first.expected.sizes(first.seen), first.theta // 2 if half else first.theta
+    disk = rates.disk if rates else None
+    return Plan(sizes, batch, first.full, theta, resources, disk, options, totals, phased)
 
 
 def plan_of(config: RunConfig, sizes: GraphSizes, resources: Resources) -> Plan:
@@ -253,10 +204,12 @@ def _option(
     first, memory = phase.first, Memory(run, phase, store, resources)
     held = [size + moments for size, moments in zip(phase.slices, phase.carried, strict=True)]
     moved = [held[0] + sum(held)] if first.copies else [2 * each for each in held]  # one is read, all are written
-    on_disk = STORES[store].holds == DISK
     return Option(
         sub_gcns=len(held),
         store=store,
+        **_peaks(memory.peaks, resources),
+        rounds=len(phase.rounds),
+        evaluations=phase.evaluations,
         parameters=max(phase.parameters),
         slice=max(phase.slices),
         training=phase.slices[0] + 4 * (1 + phase.moments) * phase.parameters[0],
@@ -266,19 +219,30 @@ def _option(
         moved=max(moved),
         moved_by_all=sum(moved),
         data_parallel=2 * (first.workers - 1) * run.theta * first.local_steps,
-        peaks=memory.peaks,
         phase=memory.stage,
-        lacking=tuple(place for place, limit in resources.limits.items() if memory.peaks[place] > limit),
         number=number,
         copies=first.copies,
         epochs=phase.epochs,
-        rounds=len(phase.rounds),
-        evaluations=phase.evaluations,
         phased=bool(run.config.training.phases),
         local_steps=first.local_steps,
-        seconds=seconds_of(run, phase, memory, rates, sum(moved), on_disk=on_disk) if rates else None,
+        seconds=seconds_of(run, phase, memory, rates, sum(moved)) if rates else None,
     )
 
 
-def _place(store: str) -> str:
-    return _PLACES[STORES[store].holds]
+def _total(phases: Sequence[Option], resources: Resources) -> Total:
+    """Add up the phases of a run."""
+    seconds = [each.seconds["total"] for each in phases if each.seconds]
+    return Total(
+        sub_gcns=phases[0].sub_gcns,
+        store=phases[0].store,
+        **_peaks({place: max(each.peaks[place] for each in phases) for place in resources.limits}, resources),
+        rounds=sum(each.rounds for each in phases),
+        evaluations=sum(each.evaluations for each in phases),
+        moved=sum(each.rounds * each.moved_by_all for each in phases),
+        seconds=sum(seconds) if seconds else None,
+    )
+
+
+def _peaks(peaks: dict[str, int], resources: Resources) -> dict[str, Any]:
+    lacking = tuple(place for place, limit in resources.limits.items() if peaks[place] > limit)
+    return {"peaks": peaks, "lacking": lacking, "fits": not lacking}

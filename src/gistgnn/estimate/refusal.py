@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from gistgnn.errors import InputError, reason
+from gistgnn.estimate.memory import DISK, Resources
 from gistgnn.estimate.plan import PLANNED, plan_of
-from gistgnn.estimate.resources import DISK, Resources
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling
@@ -47,14 +47,7 @@ def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> 
 
 
 def out_of_memory(config: RunConfig, sizes: GraphSizes, device: torch.device, error: Exception) -> InputError:
-    """Return the error of a run that could not get memory, in one line with what its plan says.
-
-    Args:
-        config: the run.
-        sizes: of its graph.
-        device: where its sub-GCNs train.
-        error: what torch, NumPy or Python has raised.
-    """
+    """Return the error of a run that could not get memory, in one line with what its plan says."""
     planned = "there is no plan of such a run"
     with suppress(InputError):
         plan = plan_of(config.planned, sizes, replace(Resources.here(str(device)), base=0))

@@ -49,27 +49,9 @@ class PhaseShape:
     parameters: list[int]  # how many numbers they have
     hidden: list[tuple[int, ...]]  # features of their hidden layers
     narrow: nn.Module  # the first sub-GCN, without values
-    keeps: bool  # moments stay with Θ between rounds
-
-    @property
-    def trained(self) -> int:
-        """How many sub-GCNs train: one where the others are copies of it."""
-        return 1 if self.first.copies else len(self.slices)
-
-    @property
-    def moments(self) -> int:
-        """Moments of each parameter that the optimiser keeps."""
-        return moments_of(self.first.training)
-
-    @property
-    def carried(self) -> list[int]:
-        """Bytes of every sub-GCN's moments that stay with Θ."""
-        return [4 * self.keeps * self.moments * count for count in self.parameters]
-
-    @property
-    def widest(self) -> int:
-        """Features of the widest hidden layer."""
-        return max(map(max, self.hidden))
+    trained: int  # how many sub-GCNs train: one where the others are copies of it
+    moments: int  # of each parameter that the optimiser keeps
+    carried: list[int]  # bytes of every sub-GCN's moments that stay with Θ
 
     @property
     def evaluations(self) -> int:
@@ -79,19 +61,7 @@ class PhaseShape:
 
 
 class RunShape:
-    """A run of the method "gist" on a graph of given sizes.
-
-    Attributes:
-        config: the run.
-        sizes: of its graph.
-        seen: of the part that training sees.
-        expected: the sizes of a batch.
-        theta: bytes of the full model's parameters and buffers.
-        full: numbers in its parameters.
-
-    Raises:
-        InputError: a model, m, phase or setting out of range.
-    """
+    """A run of the method "gist" on a graph of given sizes; an m, phase or setting out of range is an InputError."""
 
     def __init__(self, config: RunConfig, sizes: GraphSizes) -> None:
         self.config, self.sizes = config, sizes
@@ -99,8 +69,8 @@ class RunShape:
         self._gist = gist = alike.trainer(sizes.features, sizes.classes)
         self._spec = spec = gist._full_spec
         self.theta, self.model = theta_bytes(spec), spec.on_meta()
-        self.full = _count(self.model)
-        self.seen = sizes.training() if config.inductive else sizes
+        self.full = _count(self.model)  # numbers in all parameters
+        self.seen = sizes.training() if config.inductive else sizes  # by training
         self.expected = expected_batch(config.sampler, self.seen, config.model.layers)
         self.factors = FACTORS.get(config.model.name, FACTORS["gcn"])
         self.heads = config.model.heads if self.factors.attending else 0  # 0: the model does not attend
@@ -110,10 +80,9 @@ class RunShape:
         independent = config.sampler is not None and config.sampler.independent
         self.shares_batches = not independent and gist.input_axis is None  # all sub-GCNs see the same batches
         check_phases(config.training.phases, gist.partition)
-        counted = Operations.of_run(
-            spec, gist.partition, sizes, config.sampler, config.evaluation, inductive=config.inductive
-        )
-        self.schedule = Schedule(config.training, self.expected.steps, gist.workers, counted)
+        counted = (spec, gist.partition, sizes, config.sampler, config.evaluation)
+        operations = Operations.of_run(*counted, inductive=config.inductive)
+        self.schedule = Schedule(config.training, self.expected.steps, gist.workers, operations)
 
     @cached_property
     def phases(self) -> list[PhaseShape]:
@@ -143,17 +112,13 @@ class RunShape:
         counts = gist._partition_of(first).sizes(first.draw)
         widths = [gist.layout.widths(each) for each in counts]
         models = {each: replace(self._spec, widths=each).on_meta() for each in {*widths}}
-        begin, per_head = int(gist.input_axis is not None), max(self.heads, 1)
-        return PhaseShape(
-            first=first,
-            rounds=rounds,
-            epochs=epochs,
-            slices=slice_bytes(self._spec, counts),
-            parameters=[_count(models[each]) for each in widths],
-            hidden=[tuple(per_head * width for width in each[begin:]) for each in widths],
-            narrow=models[widths[0]],
-            keeps=first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1,
-        )
+        parameters = [_count(models[each]) for each in widths]
+        hidden = [tuple(max(self.heads, 1) * d for d in each[gist.input_axis is not None :]) for each in widths]
+        keeps = first.training.optimizer_state == "carry" or first.lasting or len(counts) == 1
+        moments, slices = moments_of(first.training), slice_bytes(self._spec, counts)
+        trained, carried = 1 if first.copies else len(counts), [4 * keeps * moments * count for count in parameters]
+        sizes = (slices, parameters, hidden, models[widths[0]], trained, moments, carried)
+        return PhaseShape(first, rounds, epochs, *sizes)
 
 
 def _count(model: nn.Module) -> int:

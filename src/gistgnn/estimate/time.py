@@ -6,20 +6,19 @@ import os
 import time
 import timeit
 from collections.abc import Callable
-from functools import lru_cache
-from math import log2
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from gistgnn.estimate.memory import Memory
+from gistgnn.estimate.memory import DISK, Memory
 from gistgnn.estimate.shapes import PhaseShape, RunShape
+from gistgnn.graphs.sizes import StoredSizes
 from gistgnn.nn import Adjacency
 from gistgnn.utils.process_memory import keep_freed_memory
 
-_SIDE = 1024  # of the largest dense product that is measured: larger ones have about the same rate
-_ENTRIES, _INPUTS, _COLUMNS = 2**18, 2**15, 256  # of the largest sparse product that is measured
+_PRODUCT = 4096, 512, 512  # rows, inner side and columns of the dense product that is measured
+_ENTRIES, _NODES, _COLUMNS = 2**17, 2**14, 64  # of the sparse product
 _COPIED = 2**25  # bytes
 _REPEATS = 3
 _FILES = 1e9  # bytes a second of an ordinary disk, for Θ; it is not measured
@@ -29,43 +28,23 @@ _SCORING = 200  # operations on small tensors while predictions are scored
 
 
 class Rates:
-    """What a machine does in a second. Products are measured when they are first asked for, in a few milliseconds.
+    """What a machine does in a second: multiplications and additions, bytes copied, calls of tiny operations."""
 
-    Args:
-        device: the device of the run.
-        file: of a graph that stays in its folder, the features; None: the graph is in memory.
-    """
-
-    def __init__(self, device: torch.device, file: Path | None = None) -> None:
-        self._device = device
-        self.disk = reading_rate(file) if file else None
+    def __init__(self, on: str, stored: StoredSizes | None = None) -> None:
+        self._device = device = torch.device(on)
+        self.disk = reading_rate(Path(stored.folder) / "x.npy") if stored else None
         keep_freed_memory()  # as in a run
-        self._dense, self._sparse = lru_cache(self._measure_dense), lru_cache(self._measure_sparse)
+        rows, inner, columns = _PRODUCT
+        left, right = torch.ones(rows, inner, device=device), torch.ones(inner, columns, device=device)
+        self.dense = 2 * rows * inner * columns / self._seconds(lambda: left @ right)
+        ends = torch.randint(_NODES, (2, _ENTRIES), generator=torch.Generator().manual_seed(0))
+        adj, h = Adjacency(ends.to(device), _NODES), torch.ones(_NODES, _COLUMNS, device=device)
+        self.sparse = 2 * _ENTRIES * _COLUMNS / self._seconds(lambda: adj.aggregate("mean", h))
         source = torch.zeros(_COPIED // 4, device=device)
         target = torch.ones_like(source)
         self.copied = 2 * _COPIED / self._seconds(lambda: target.copy_(source))  # bytes read and written
         tiny, layer = torch.zeros(2, 2, device=device), nn.Linear(2, 2, device=device).requires_grad_(False)
-        self.calls = 3 / self._seconds(lambda: torch.relu(layer(tiny)))  # operations on tiny tensors
-
-    def dense(self, weights: int, nodes: float, hidden: tuple[int, ...]) -> float:
-        """Return the seconds in which every weight multiplies a feature of every node."""
-        width = sum(hidden) / len(hidden)
-        sides = (nodes, weights / (width * (len(hidden) + 1)), width)
-        return 2 * weights * nodes / self._dense(*(_power(side, _SIDE) for side in sides))
-
-    def sparse(self, entries: float, nodes: float, columns: int) -> float:
-        """Return the seconds in which features of nodes go along every entry of a sparse matrix."""
-        rate = self._sparse(_power(entries, _ENTRIES), _power(nodes, _INPUTS), _power(columns, _COLUMNS))
-        return 2 * entries * columns / rate
-
-    def _measure_dense(self, rows: int, inner: int, columns: int) -> float:
-        left, right = (torch.ones(*shape, device=self._device) for shape in ((rows, inner), (inner, columns)))
-        return 2 * rows * inner * columns / self._seconds(lambda: left @ right)
-
-    def _measure_sparse(self, entries: int, inputs: int, columns: int) -> float:
-        ends = torch.randint(inputs, (2, entries), generator=torch.Generator().manual_seed(0))
-        adj, h = Adjacency(ends.to(self._device), inputs), torch.ones(inputs, columns, device=self._device)
-        return 2 * entries * columns / self._seconds(lambda: adj.aggregate("mean", h))
+        self.calls = 3 / self._seconds(lambda: torch.relu(layer(tiny)))
 
     def _seconds(self, run: Callable[[], object]) -> float:
         """Return the seconds of the fastest of a few runs, after one that is not timed."""
@@ -89,25 +68,17 @@ def reading_rate(path: Path) -> float:
         return max(count, 1) / max(time.perf_counter() - begun, 1e-6)
 
 
-def seconds_of(
-    run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, moved: int, *, on_disk: bool
-) -> dict[str, float]:
+def seconds_of(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, moved: int) -> dict[str, float]:
     """Return the seconds of a step, a round, an epoch, an evaluation, the phase, and the phase with evaluations.
 
-    Args:
-        run: the run's sizes.
-        phase: the phase's sizes.
-        memory: what it takes.
-        rates: of this machine.
-        moved: bytes from and to Θ in a round.
-        on_disk: whether Θ lies in files.
+    A round moves ``moved`` bytes from and to Θ.
     """
     stretch = phase.first.stretch
     every = sum(_step(run, phase, memory, rates, sub) for sub in range(phase.trained))
     if run.sizes.stored and rates.disk:  # the next batch is read beside the step
         read = run.sizes.stored.size * run.expected.nodes[0] / run.sizes.nodes
         every = max(every, read * (1 if memory.together else phase.trained) / rates.disk)
-    exchange = moved / _FILES if on_disk else 2 * moved / rates.copied  # read and written
+    exchange = moved / _FILES if memory.home == DISK else 2 * moved / rates.copied  # read and written
     epoch = (stretch.total * every + stretch.total / stretch.count * exchange) / phase.epochs
     evaluation = _evaluation(run, phase, memory, rates)
     return {
@@ -124,7 +95,7 @@ def _step(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, sub: i
     """Seconds of a sub-GCN's step: the backward pass multiplies twice as much as the forward pass."""
     nodes, edges = run.expected.nodes[0], max(run.expected.edges)
     hidden, weights = phase.hidden[sub], phase.parameters[sub]
-    products = 3 * rates.dense(weights, nodes, hidden) + 2 * _sums(run, rates, hidden, nodes, edges)
+    products = 6 * weights * nodes / rates.dense + 2 * _sums(run, rates, hidden, nodes, edges)
     moved = 3 * run.activations(phase, sub) + 4 * weights * (4 + 4 * phase.moments)
     shared = phase.trained if memory.fused else 1  # one operation for all sub-GCNs
     calls = run.config.model.layers * (_CALLS + 2 * _UPDATES) / shared
@@ -136,7 +107,7 @@ def _evaluation(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates) 
     hidden, weights = (phase.hidden[0], phase.parameters[0]) if copies else (run.hidden, run.full)
     share = (wanted.sample or wanted.parts) / wanted.parts if wanted.parts else 1.0
     nodes, edges = share * run.sizes.nodes, share * run.sizes.edges
-    products = rates.dense(weights, nodes, hidden) + _sums(run, rates, hidden, nodes, edges)
+    products = 2 * weights * nodes / rates.dense + _sums(run, rates, hidden, nodes, edges)
     moved = (6 + 4 * (memory.method == "layers")) * 4 * nodes * sum(hidden)
     read = 0.0
     if run.sizes.stored and rates.disk:
@@ -146,9 +117,4 @@ def _evaluation(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates) 
 
 def _sums(run: RunShape, rates: Rates, hidden: tuple[int, ...], nodes: float, edges: float) -> float:
     """Seconds in which hidden features go along every edge, and along self-loops; attention also scores every edge."""
-    return (4 if run.heads else 1) * sum(rates.sparse(edges + nodes, nodes, width) for width in hidden)
-
-
-def _power(size: float, most: int) -> int:
-    """Round a size to a power of 2, so that few products are measured."""
-    return min(int(2 ** round(log2(max(size, 1)))), most)
+    return (8 if run.heads else 2) * (edges + nodes) * sum(hidden) / rates.sparse
