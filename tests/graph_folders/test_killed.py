@@ -1,7 +1,6 @@
 """Conversions and partitions that are killed or find the disk full leave nothing; the same command starts again."""
 
 import errno
-import os
 import random
 import signal
 import time
@@ -10,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from gistgnn import load
 from gistgnn.graphs import metis
 from gistgnn.graphs.conversion import convert, partition_folder
 from gistgnn.graphs.folder import verify
 from gistgnn.graphs.folder_writing import ArrayWriter
-from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.whole_files import TEMPORARY
 from gistgnn.utils.process_memory import held_bytes
 from tests.graphs.test_streaming import in_process
@@ -107,9 +106,9 @@ def test_a_failure_at_every_write_leaves_nothing(
 
 
 def test_another_process_that_makes_the_folder_is_refused(tmp_path: Path) -> None:
-    with locked(tmp_path / "made", beside=True), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gistgnn.storage.folder_lock._held", {})  # as in another process
-        with refused("made is being written by process", f"{os.getpid()}", "choose another folder"):
+    with FileLock(tmp_path / ".gistgnn-made.lock"):  # not the singleton of this process: as in another one
+        (tmp_path / ".gistgnn-made.lock").write_text("process 7")
+        with refused("made is being written by process 7", "choose another folder"):
             convert(some_graph(), tmp_path / "made")
 
 

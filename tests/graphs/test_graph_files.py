@@ -91,11 +91,6 @@ def test_nodes_alone_need_no_labels(tmp_path: Path, suffix: str) -> None:
     assert torch.equal(edge_index, graph.edge_index)
     with pytest.raises(InputError):
         load_file(path)
-
-
-@pytest.mark.parametrize("suffix", ["npz", "pt"])
-def test_nodes_without_edges_are_refused(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"g.{suffix}"
     np.savez(path, x=np.zeros((3, 2))) if suffix == "npz" else torch.save(Data(x=torch.zeros(3, 2)), path)
     with pytest.raises(InputError, match="has no edge_index"):
         load_nodes(path)
@@ -124,7 +119,7 @@ def test_unknown_suffix(tmp_path: Path) -> None:
     _refused(tmp_path / "graph.csv", "the suffix is '.csv'; expected a graph in a .npz or a .pt file")
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.01, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.999])
 @pytest.mark.parametrize("suffix", ["npz", "pt"])
 def test_truncated_file(tmp_path: Path, suffix: str, keep: float) -> None:
     path = tmp_path / f"g.{suffix}"
@@ -134,8 +129,9 @@ def test_truncated_file(tmp_path: Path, suffix: str, keep: float) -> None:
     else:
         torch.save(_as_data(graph), path)
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * keep)])
-    _refused(path, "is damaged")
+    for content in (whole[: int(len(whole) * keep)], b"edge_index,x,y\n"):
+        path.write_bytes(content)
+        _refused(path, "is damaged")
 
 
 def test_every_flipped_byte_is_read_or_refused(tmp_path: Path) -> None:
@@ -148,13 +144,6 @@ def test_every_flipped_byte_is_read_or_refused(tmp_path: Path) -> None:
             load_file(path)
         except InputError as error:
             assert "\n" not in str(error)  # noqa: PT017  (a byte that does not matter is no error)
-
-
-@pytest.mark.parametrize("suffix", ["npz", "pt"])
-def test_other_content(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"g.{suffix}"
-    path.write_text("edge_index,x,y\n")
-    _refused(path, "is damaged")
 
 
 @pytest.mark.parametrize("key", ["edge_index", "x", "y", "train", "val", "test"])

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.graphs import Graph, Standardisation
+from gistgnn.graphs import Graph, Standardisation, load
+from gistgnn.graphs.conversion import convert
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
@@ -49,6 +50,16 @@ def test_a_feature_that_is_constant_in_training_is_only_shifted(value: float) ->
 def test_another_number_of_features_is_refused() -> None:
     with refused("x has 6 features; the model was trained on 7"):
         Standardisation.of(tiny_graph()).features(torch.zeros(4, 6))
+
+
+def test_scaled_features_in_a_folder_that_are_cut_short_are_made_again(tmp_path: Path) -> None:
+    convert(tiny_graph(), tmp_path / "made")
+    graph = load(tmp_path / "made")
+    scaled = Standardisation.of(graph).graph(graph).x.clone()
+    (file,) = (tmp_path / "made").glob("x-standardised-*.npy")
+    for size in (0, 100, -1):
+        file.write_bytes(file.read_bytes()[:size])
+        assert torch.equal(Standardisation.of(graph).graph(graph).x, scaled)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

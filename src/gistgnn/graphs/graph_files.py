@@ -56,24 +56,18 @@ def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     path, keys = Path(path), ("edge_index", "x")
     is_npz = _is_npz(path)
     with reading_file(path):
-        return _check_nodes(**(read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))))
+        found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))
+        if missing := [key for key in keys if key not in found]:
+            raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
+        x = check_features(found.pop("x"))
+        edges, data = check_edge_data(found.pop("edge_index"), found, len(x))
+        return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}
 
 
 def _is_npz(path: Path) -> bool:
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
     return path.suffix.lower() == ".npz"
-
-
-def _check_nodes(x: Any = None, edge_index: Any = None, **edge_data: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Check features, edges and edge data."""
-    for name, value in (("x", x), ("edge_index", edge_index)):
-        if value is None:
-            raise InputError(f"has no {name}; expected x [nodes, features] and edge_index [2, edges]")
-    features = check_features(x)
-    edges, data = check_edge_data(edge_index, edge_data, features.shape[0])
-    device = features.device
-    return features, edges.to(device), {name: value.to(device) for name, value in data.items()}
 
 
 def save_file(graph: Graph, path: str | Path) -> None:

@@ -36,11 +36,11 @@ class Labels:
 
     @classmethod
     def counted(cls, of: npt.NDArray[np.int32], clusters: int, most: int) -> Labels:
-        """Return the clusters of nodes with their sizes."""
+        """Count the nodes of every cluster."""
         return cls(of, np.bincount(of, minlength=clusters), most)
 
-    def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> int:
-        """Let the nodes of a block move to where most of their neighbours are. Return how many moved.
+    def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> None:
+        """Let the nodes of a block move to where most of their neighbours are.
 
         Args:
             rows: edges into these nodes.
@@ -50,7 +50,7 @@ class Labels:
         """
         node, label, count = self._counted(rows)
         if not len(node):
-            return 0
+            return
         own = self.of[rows.nodes].astype(np.int64)
         at_home = label == own[node]
         kept = np.zeros(len(own), np.int64)
@@ -65,7 +65,7 @@ class Labels:
         wanted = gain >= least
         if loss:
             wanted |= self._leaving(home, gain, least, loss)
-        return self.move(rows.first + mover[wanted], label[wanted], gain[wanted])
+        self.move(rows.first + mover[wanted], label[wanted], gain[wanted])
 
     def _counted(self, rows: Rows) -> tuple[Ints, Ints, Ints]:
         """Return, for every node of a block and every cluster of its neighbours, the number of edges."""
@@ -100,18 +100,13 @@ class Labels:
         self.of[nodes] = labels
         return len(nodes)
 
-    def adopt(self, rows: Rows, alone: npt.NDArray[np.bool_]) -> int:
-        """Let sources of edges that have no edge themselves move to the clusters of their targets.
-
-        Args:
-            rows: edges.
-            alone: [N] nodes without an edge into them. Only those move that are in a cluster alone.
-        """
+    def adopt(self, rows: Rows, alone: npt.NDArray[np.bool_]) -> None:
+        """Let nodes without an edge into them, ``alone``: [N], move from clusters of their own to their targets'."""
         entries = np.flatnonzero(alone[rows.source])
         nodes, first = np.unique(rows.source[entries], return_index=True)
         labels = self.of[rows.nodes].repeat(np.diff(rows.rowptr))[entries[first]].astype(np.int64)
         free = (self.sizes[self.of[nodes]] == 1) & (self.of[nodes] != labels)
-        return self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
+        self.move(nodes[free], labels[free], np.zeros(int(free.sum()), np.int64))
 
     def spread(self) -> int:
         """Move nodes out of clusters that have too many, to those with most room. Return how many moved."""
