@@ -13,7 +13,7 @@ import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.utils.tensor_bytes import bytes_of
+from gistgnn.utils.checksums import bytes_of
 from gistgnn.utils.transfer import to_device
 
 # torch warns when a process makes its first CSR tensor. Make it here, under a filter: changing the filters around a

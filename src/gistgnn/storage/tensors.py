@@ -11,7 +11,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -236,9 +236,3 @@ def shards_of(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
         shards[-1].append(name)
         held += size
     return [shard for shard in shards if shard or not large] + large
-
-
-def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
-    """Cut rows into slices of consecutive ones, of at most `most` bytes each but at least one row."""
-    step = max(most // max(row_bytes, 1), 1)
-    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

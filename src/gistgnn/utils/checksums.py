@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
+import torch
 import xxhash
 from torch import Tensor
-
-from gistgnn.utils.tensor_bytes import bytes_of
 
 
 def checksum(tensor: Tensor, start: int = 0) -> int:
@@ -22,15 +20,13 @@ def checksum(tensor: Tensor, start: int = 0) -> int:
     return xxhash.xxh32_intdigest(bytes_of(tensor), start)
 
 
-def checksum_of_pieces(pieces: Iterable[Tensor]) -> int:
-    """Return the checksum of a tensor whose rows come in pieces."""
-    hashed = xxhash.xxh32()
-    for piece in pieces:
-        hashed.update(bytes_of(piece))
-    return hashed.intdigest()
-
-
 def digest_of(content: Any) -> str:
     """Return a digest of 128 bits, as 32 hexadecimal digits, of what JSON can hold; the order of keys counts."""
     text = json.dumps(content, separators=(",", ":"))
     return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """Return the bytes of a tensor of any type; they are copied only if it is not contiguous on the host."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy().data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -72,42 +71,22 @@ def _status_bytes(*names: str, process: int | None = None) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next tensors, see `Kept`. Other systems: do nothing.
+    """Make glibc keep freed memory for the next tensors. Other systems: do nothing.
 
-    Otherwise the system clears the memory of every large tensor, which takes longer than dropout or a norm.
+    Otherwise the system clears the memory of every large tensor, which takes longer than dropout or a norm. Under a
+    limit less is kept: what lies between pieces that are in use stays with the process whatever happens.
     """
     if libc := _glibc():
         mmap_threshold, trim_threshold = -3, -1  # constants of <malloc.h>
-        kept = Kept.under(_limit)
-        libc.mallopt(mmap_threshold, kept.below)
-        libc.mallopt(trim_threshold, kept.most)
+        limit = 2**63 if _limit is None else _limit
+        libc.mallopt(mmap_threshold, min(32 * 2**20, limit // 256))  # glibc allows no larger threshold
+        libc.mallopt(trim_threshold, min(2**30, limit // 8))
 
 
 def return_freed_memory() -> None:
     """Return freed memory to the system, where this process has a limit and the C library is glibc."""
     if _limit is not None and (libc := _glibc()):
         libc.malloc_trim(0)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What the C library keeps of freed memory.
-
-    Under a limit it keeps less: what lies between pieces that are in use stays with the process whatever happens.
-
-    Attributes:
-        below: bytes of a tensor from which on its memory is returned to the system.
-        most: bytes of smaller ones that stay with the process.
-    """
-
-    below: int
-    most: int
-
-    @classmethod
-    def under(cls, limit: int | None) -> Kept:
-        """Return what it keeps under a limit in bytes; None: there is none."""
-        most_below, most = 32 * 2**20, 2**30  # glibc allows no larger threshold
-        return cls(most_below, most) if limit is None else cls(min(most_below, limit // 256), min(most, limit // 8))
 
 
 def _glibc() -> ctypes.CDLL | None:
