@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn import GIST
@@ -131,9 +130,3 @@ def test_fit_is_evaluated_through_one_preparation(monkeypatch: pytest.MonkeyPatc
     result = fit(GIST(gcn(), (8,), 2), evaluation=Evaluation("layers"))
     assert len(result.history) > 1
     assert len(calls) == 1
-
-
-def test_a_user_s_module_by_parts() -> None:
-    result = fit(GIST(lambda widths: Stack(widths, GCNConv), (8,), 2), evaluation=Evaluation("parts", parts=3))
-    assert isinstance(result.model, nn.Module)
-    assert result.evaluation["parts"] == 3

@@ -116,19 +116,27 @@ def test_rows_of_operators_are_those_of_the_graph_in_memory(graph: Graph, step: 
             assert torch.equal(getattr(one, operator).value, getattr(other, operator).value)
 
 
+def evaluated(
+    name: str, edges: int, folder: Path, memory: float | None, wanted: torch.Tensor
+) -> tuple[torch.Tensor, Any, list[tuple[slice | torch.Tensor, torch.Tensor]]]:
+    """The output in memory, and the inference and its pieces for the folder, with so many times the least memory."""
+    x = np.random.default_rng(1).normal(size=(len(wanted), 24)).astype(np.float32)
+    same, _ = make_clustered(some_graph(len(wanted), edges, x=x), 9, folder)
+    torch.manual_seed(0)
+    model = MODELS[name](24, (20, 12), 3).eval()
+    whole, stored = whole_graph(same), whole_graph(load(folder))
+    with torch.no_grad():
+        expected = Evaluation("whole").prepare(model, whole).logits(model)
+        room = None if memory is None else round(memory * Costs(model, stored, 0).least)
+        inference = Evaluation("auto", room).prepare(model, stored, wanted=wanted)
+        return expected, inference, list(inference.outputs(model))
+
+
 @pytest.mark.parametrize("little", [False, True])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_evaluation_is_that_of_the_graph_in_memory(name: str, little: bool, tmp_path: Path) -> None:
-    graph = some_graph(400, 3000, x=np.random.default_rng(1).normal(size=(400, 24)).astype(np.float32))
-    same, _ = make_clustered(graph, 9, tmp_path / "graph")
-    torch.manual_seed(0)
-    model = MODELS[name](24, (20, 12), 3).eval()
-    whole, stored = whole_graph(same), whole_graph(load(tmp_path / "graph"))
-    with torch.no_grad():
-        expected = Evaluation("whole").prepare(model, whole).logits(model)
-        memory = round(1.5 * Costs(model, stored, 0).least) if little else None
-        inference = Evaluation("auto", memory).prepare(model, stored)
-        pieces = list(inference.outputs(model))
+    everything = torch.ones(400, dtype=torch.bool)
+    expected, inference, pieces = evaluated(name, 3000, tmp_path / "graph", 1.5 if little else None, everything)
     assert inference.describe()["method"] == "layers"
     assert (len(pieces) > 1) == little
     found = torch.cat([values for _, values in pieces])
@@ -140,26 +148,17 @@ def test_evaluation_is_that_of_the_graph_in_memory(name: str, little: bool, tmp_
     ("name", "little"), [*((name, False) for name in MODELS), ("gcn", True), ("graphsage", True), ("gin", True)]
 )
 def test_nodes_that_nobody_needs_are_not_computed(name: str, little: bool, tmp_path: Path) -> None:
-    nodes = 3000
-    x = np.random.default_rng(1).normal(size=(nodes, 12)).astype(np.float32)
-    same, _ = make_clustered(some_graph(nodes, 4000, x=x), 9, tmp_path / "graph")
-    torch.manual_seed(0)
-    model = MODELS[name](12, (20, 6), 3).eval()
-    whole, stored = whole_graph(same), whole_graph(load(tmp_path / "graph"))
-    wanted = torch.zeros(nodes, dtype=torch.bool)
-    wanted[torch.randperm(nodes)[:40]] = True
-    with torch.no_grad():
-        expected = Evaluation("whole").prepare(model, whole).logits(model)
-        memory = round(1.3 * Costs(model, stored, 0).least) if little else None
-        found = Evaluation("auto", memory).prepare(model, stored, wanted=wanted)
-        logits = found.logits(model)
+    wanted = torch.zeros(3000, dtype=torch.bool)
+    wanted[torch.randperm(3000)[:40]] = True
+    expected, inference, pieces = evaluated(name, 4000, tmp_path / "graph", 1.3 if little else None, wanted)
+    logits = torch.full_like(expected, torch.nan)
+    for nodes, values in pieces:
+        logits[nodes] = values
     torch.testing.assert_close(logits[wanted], expected[wanted], rtol=1e-5, atol=1e-6)
     if not name.startswith("gat"):  # attention is computed for all nodes
-        assert found.nodes is not None
-        assert torch.equal(found.nodes, wanted)
+        assert torch.equal(inference.nodes, wanted)
         assert bool(logits[~wanted].isnan().all())
-        rows = sum(len(each) for each in found._required)  # type: ignore[attr-defined]
-        assert rows < nodes
+        assert sum(len(each) for each in inference._required) < 3000
 
 
 def test_parts_are_the_clusters_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

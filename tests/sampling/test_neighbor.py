@@ -1,23 +1,17 @@
 """Uniform neighbour sampling against its definition."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 from itertools import combinations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, NeighborSampling
 from gistgnn.sampling.neighbor import draw_edges
 from gistgnn.sampling.structure import Structure
-from tests.sampling import slow
-from tests.sampling.converging import converges, features
 from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 
 
@@ -67,19 +61,3 @@ def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
         for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(kept), 4)):
             expected = degree[begin:stop].clamp(max=fanout).int()
             assert torch.equal(kept[begin:stop], expected)
-
-
-@pytest.mark.parametrize("operator", ["gcn", "mean"])
-def test_sums_are_unbiased(operator: str) -> None:
-    whole = random_graph(30, 120, both_ways=False)
-    a = slow.adjacency(whole.edge_index, 30)
-    exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
-    x = features(whole.x)
-
-    def samples() -> Iterator[Tensor]:
-        with closing(NeighborSampling((2,), batch_size=30).sampler(whole, 0).batches(0, 10**6)) as batches:
-            for batch in batches:
-                nodes = nodes_of(batch)
-                yield (getattr(batch.adj, operator).to_dense().double() @ x[nodes])[nodes.argsort()]
-
-    converges(samples(), exact @ x, at=(100, 1600))

@@ -1,15 +1,11 @@
 """GraphSAINT's samplers against their formulas, by enumerating what a draw may touch."""
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import Batch, SaintEdgeSampling, SaintNodeSampling, SaintWalkSampling, Sampling
@@ -17,7 +13,7 @@ from gistgnn.sampling.saint import Draw, EdgeDraw, NodeDraw, SaintBatches, WalkD
 from gistgnn.sampling.structure import Structure
 from gistgnn.subtrain import loss_of
 from tests.sampling import slow
-from tests.sampling.converging import Mean, converges, features
+from tests.sampling.converging import Mean, features
 from tests.sampling.random_graphs import graphs, nodes_of, random_graph
 
 Touched = list[tuple[set[int], float]]  # what one draw may touch, and how likely that is
@@ -123,25 +119,6 @@ def test_nodes_are_there_as_often_as_said(sampling: Sampling) -> None:
     p = sampler.sampled
     assert (np.abs(seen - count * p) < 5 * np.sqrt(count * p * (1 - p)) + 1e-9).all()
     assert sampler.steps_per_epoch == max(1, round(15 / p[::2].sum()))
-
-
-@each_sampling
-@pytest.mark.parametrize("operator", ["gcn", "mean"])
-def test_sums_at_the_nodes_that_are_there_are_unbiased(sampling: Sampling, operator: str) -> None:
-    a = slow.adjacency(WHOLE.edge_index, 30)
-    exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
-    x = features(WHOLE.x)
-
-    def samples() -> Iterator[tuple[Tensor, Tensor]]:
-        with closing(sampling.sampler(SOME, 1).batches(0, 10**6)) as batches:
-            for batch in batches:
-                nodes = nodes_of(batch)
-                rows, there = torch.zeros(30, 8, dtype=torch.float64), torch.zeros(30, 1)
-                rows[nodes] = getattr(batch.adj, operator).to_dense().double() @ x[nodes]
-                there[nodes] = 1
-                yield rows, there
-
-    converges(samples(), exact @ x, at=(200, 1200))
 
 
 @each_sampling

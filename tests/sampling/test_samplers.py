@@ -1,10 +1,12 @@
-"""What holds for every sampler: seeds and steps, sub-GCNs, columns, and refused settings."""
+"""What holds for every sampler: seeds and steps, sub-GCNs, columns, refused settings, and unbiased sums."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from gistgnn.sampling import (
     Batch,
@@ -21,6 +23,9 @@ from gistgnn.sampling import (
 from gistgnn.sampling.sampler import RandomBatches
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
+from tests.sampling import slow
+from tests.sampling.converging import converges, features
+from tests.sampling.random_graphs import nodes_of, random_graph
 
 WHOLE = whole_graph(tiny_graph(60))
 SAMPLERS: dict[str, Sampling] = {
@@ -109,3 +114,35 @@ def test_some_columns_of_the_same_batches(sampling: Sampling) -> None:
 def test_bad_settings(sampling: type[Sampling], options: dict[str, object], said: str) -> None:
     with refused(said, "expected"):
         sampling(**options)  # type: ignore[arg-type]
+
+
+SPARSE, DENSE, DIRECTED = random_graph(30, 60), random_graph(30, 90), random_graph(30, 120, both_ways=False)
+FOUR, HALF = torch.tensor([2, 7, 11, 20]), torch.arange(0, 30, 2)
+CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
+    "ladies": (LadiesSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
+    "fastgcn": (FastGCNSampling(nodes_per_layer=(8,), row_normalise=False), DENSE, FOUR),
+    "neighbor": (NeighborSampling((2,), batch_size=30), DIRECTED, torch.arange(30)),
+    "saint-node": (SaintNodeSampling(batch_size=12), SPARSE, HALF),
+    "saint-edge": (SaintEdgeSampling(batch_size=7), SPARSE, HALF),
+    "saint-rw": (SaintWalkSampling(batch_size=5, walk_length=2, sample_coverage=20_000), SPARSE, HALF),
+}
+
+
+@pytest.mark.parametrize("operator", ["gcn", "mean"])
+@pytest.mark.parametrize("name", CASES)
+def test_sums_at_the_outputs_are_unbiased(name: str, operator: str) -> None:
+    sampling, graph, outputs = CASES[name]
+    a = slow.adjacency(graph.edge_index, 30)
+    exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
+    x, whole = features(graph.x), Batch(graph.x, graph.edges, graph.y, outputs, sparse=False)
+
+    def samples() -> Iterator[tuple[Tensor, Tensor]]:
+        with closing(sampling.sampler(whole, 3).batches(0, 10**6)) as batches:
+            for batch in batches:
+                nodes = nodes_of(batch)
+                sums = getattr(batch.adj, operator).to_dense().double() @ x[nodes]
+                rows, there = torch.zeros(30, 8, dtype=torch.float64), torch.zeros(30, 1)
+                rows[nodes[: len(sums)]], there[nodes[: len(sums)]] = sums, 1
+                yield rows[outputs], there[outputs]
+
+    converges(samples(), (exact @ x)[outputs], at=(200, 1600))

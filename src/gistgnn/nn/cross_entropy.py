@@ -19,13 +19,7 @@ def rows(x: Tensor, index: Tensor) -> Tensor:
 def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return the mean over the nodes, or the sum with ``weights``: [n], of their cross-entropies.
 
-    Args:
-        logits: [n, C], or [m, n, C] of m sub-GCNs.
-        targets: [n], the classes of the nodes.
-        weights: [n], or None.
-
-    Returns:
-        One number, or one for each sub-GCN, [m].
+    ``logits``: [n, C], or [m, n, C] of m sub-GCNs, whose results are [m]. ``targets``: [n], the classes of the nodes.
     """
     if weights is None:
         weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))

@@ -216,7 +216,10 @@ class ClusterBatches(RandomBatches):
         source = np.concatenate([self._col[begin:end] for begin, end in cuts])
         if self._whole.is_stored:
             check_sources(torch.from_numpy(source), len(self._cluster_of))
-        bounds, entries = self._bounds(ranges, cuts)
+        parts, entries = [np.zeros(1, np.int64)], 0  # where each node's edges begin and end in `source`
+        for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
+            parts.append(self._rowptr[start + 1 : stop + 1] + (entries - begin))
+            entries += end - begin
         # A cluster moves as a whole from its place in the graph to its place in the batch.
         sizes = self._ptr[group + 1] - self._ptr[group]
         move = np.full(self._clusters, -len(self._cluster_of), source.dtype)  # below 0: not in the batch
@@ -227,21 +230,10 @@ class ClusterBatches(RandomBatches):
             inside &= self._cluster_of[source] == np.repeat(group, [end - begin for begin, end in cuts])
         before = np.zeros(entries + 1, np.int64)
         np.cumsum(inside, out=before[1:])
-        rowptr, col, nodes = before[bounds], local[inside], int(sizes.sum())
+        rowptr, col, nodes = before[np.concatenate(parts)], local[inside], int(sizes.sum())
         dtype = index_dtype(nodes, len(col))
         pattern = CSR(torch.from_numpy(rowptr).to(dtype), torch.from_numpy(col).to(dtype))
         return pattern, {name: joined(value, cuts)[inside] for name, value in self._whole.edge_data.items()}
-
-    def _bounds(self, ranges: Ranges, cuts: Ranges) -> tuple[Array, int]:
-        """Return where the edges of each node of the ranges begin and end among these nodes' edges, and their number.
-
-        ``cuts`` are the ranges of these edges.
-        """
-        bounds, before = [np.zeros(1, np.int64)], 0
-        for (start, stop), (begin, end) in zip(ranges, cuts, strict=True):
-            bounds.append(self._rowptr[start + 1 : stop + 1] + (before - begin))
-            before += end - begin
-        return np.concatenate(bounds), before
 
 
 def _renumbered(whole: Batch, clusters: Clusters, share: Share) -> Batch:
