@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn.evaluation.node_features import NodeFeatures
-from gistgnn.utils.pieces import column_blocks
+from gistgnn.utils.transfer import column_blocks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 

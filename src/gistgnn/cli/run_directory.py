@@ -54,7 +54,7 @@ def _prepare(out: Path, args: argparse.Namespace) -> None:
     """Remove what --overwrite replaces; refuse to replace anything else."""
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
-    from gistgnn.session.saved_result import RESULT
+    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints
     from gistgnn.storage.whole_files import check_writable
 
@@ -78,7 +78,7 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
         InputError: the folder holds another finished run, a damaged file, or this run diverged.
     """
     from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
-    from gistgnn.session.saved_result import RESULT
+    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():

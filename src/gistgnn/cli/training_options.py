@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
+from gistgnn.cli.options import sampler_of
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
-from gistgnn.cli.sampler_options import sampler_of
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS

@@ -13,7 +13,7 @@ from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 TIMES = (
     "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "

@@ -10,7 +10,7 @@ from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import is_share, main_score, model_title
 from gistgnn.runs.run_folder import read_record
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 # They change no result, or a row shows them in a column of its own.
 _NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}

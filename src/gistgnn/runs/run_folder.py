@@ -5,10 +5,11 @@ shards and their index, see `gistgnn.storage.models`), curves.png and report.htm
 standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
+import logging
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,19 +20,18 @@ from torch import nn
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.layout.axes import construct
+from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
-from gistgnn.session.description import describe_graph
-from gistgnn.session.result import Result
-from gistgnn.session.saved_result import RESULT, write_result
+from gistgnn.session.options import describe_graph
+from gistgnn.session.result import RESULT, Progress, Result, write_result
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.models import model_files, model_path, read_model
 from gistgnn.storage.tensors import assign, check_digest
 from gistgnn.utils.formats import plural
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
@@ -152,7 +152,7 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     )
 
 
-def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     """Return a finished run's configuration, its result.json, and its model in evaluation mode.
 
     `build` is the function that makes a model of the user's own: the one that was given to `GIST`, or to --model.
@@ -216,3 +216,43 @@ def choose_device(name: str) -> str:
     if name != "cpu" and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
         raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
     return name
+
+
+log = logging.getLogger(__name__)
+
+
+def load_run(folder: str | Path, build: Build | None = None) -> Result:
+    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has written.
+
+    Example:
+        >>> result = load_run("runs/mine", build)
+        >>> result.test["accuracy"]
+
+    Args:
+        folder: of the run.
+        build: for a model that is not one of ours, the function that was given to `GIST`.
+
+    Raises:
+        InputError: a file is missing or damaged, `build` is missing, or it builds another model.
+    """
+    _, record, model = open_run(Path(folder), build)
+    if note := note_on(record):
+        log.warning("%s: %s", folder, note)
+    known = {field.name for field in fields(Progress)} - {"best", "best_score", "chosen"}
+    key = record.get("metric", {}).get("name")
+    best = {split: record[split] for split in ("validation", "test") if record.get(split)}
+    progress = Progress(
+        **{name: value for name, value in record.items() if name in known},
+        best=best,
+        best_score=best["validation"].get(key) if best else None,
+        chosen=record.get("budget"),
+    )
+    if "standardised" in record:  # in the configuration it may be left to the features
+        record["config"]["standardise"] = record["standardised"]
+    own = {field.name for field in fields(Result)} - {"model", "progress", "interrupted"}
+    return Result(
+        model,
+        progress,
+        bool(record.get("interrupted")),
+        **{name: value for name, value in record.items() if name in own},
+    )

@@ -25,9 +25,8 @@ from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.utils.checksums import checksum, digest_of
 from gistgnn.utils.formats import size
-from gistgnn.utils.pieces import column_blocks
 from gistgnn.utils.process_memory import available_bytes
-from gistgnn.utils.transfer import copied
+from gistgnn.utils.transfer import column_blocks, copied
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]

@@ -15,10 +15,9 @@ from torch import Tensor
 from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
-from gistgnn.session.description import describe_settings
-from gistgnn.session.options import Options
+from gistgnn.session.options import Options, describe_settings
 from gistgnn.settings import Training
-from gistgnn.theta.given_values import checksum_of
+from gistgnn.theta.model_spec import checksum_of
 from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
