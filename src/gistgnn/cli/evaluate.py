@@ -60,11 +60,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
-    """Return the configuration, the result.json and the model of a run.
-
-    Raises:
-        InputError: the model is the user's own and --model is missing, or its graph has no file.
-    """
+    """Return the configuration, the result.json and the model of a run."""
     from gistgnn.graphs import find
     from gistgnn.runs.run_folder import note_on, open_run, read_record
     from gistgnn.training.names import find as imported

@@ -119,11 +119,7 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | No
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
-    """Return the evaluation that the options describe. With the method of a run, its values are the defaults.
-
-    Raises:
-        InputError: options that do not go together.
-    """
+    """Return the evaluation that the options describe. With the method of a run, its values are the defaults."""
     from gistgnn.evaluation import Evaluation
 
     method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
@@ -233,9 +229,6 @@ def sampler_of(args: argparse.Namespace) -> "Sampling | None":
     """Return the sampler that the options describe; None: every step sees the whole graph.
 
     The number of clusters is that of the graph's folder, unless it is given.
-
-    Raises:
-        InputError: an option of another sampler, or a setting that is missing or out of range.
     """
     from gistgnn.graphs import clusters_of
     from gistgnn.sampling import SAMPLERS

@@ -181,11 +181,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
 
 
 def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
-
-    Raises:
-        InputError: a setting out of range, or options that do not go together.
-    """
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs

@@ -93,11 +93,7 @@ def note_on(record: dict[str, Any]) -> str | None:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """Read a run's result.json.
-
-    Raises:
-        InputError: it is missing, damaged, or not a result of this version.
-    """
+    """Read a run's result.json."""
     try:
         record = read_json(out / RESULT, dict[str, Any], _advice(out))
     except FileNotFoundError as error:
@@ -115,11 +111,7 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 def check_files(out: Path, record: dict[str, Any]) -> None:
-    """Read the files of a run once, and compare them with the digests in its result.json.
-
-    Raises:
-        InputError: a file is missing, damaged or of another run; or the folder holds another model's file.
-    """
+    """Read the files of a run once, and compare them with the digests in its result.json."""
     for name, digest in record["files"].items():
         check_digest(out / Path(name).name, digest, _advice(out))
     for path in (model_path(out), *model_files(out)):
@@ -159,9 +151,6 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     Without it such a model is refused: the code that result.json names does not run unasked.
 
     Its large weights are mapped: the system reads their pages from the files when they are used.
-
-    Raises:
-        InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
     check_files(out, record)
@@ -195,20 +184,12 @@ def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Call
 
 
 def scaler(out: Path, config: RunConfig) -> Standardisation | None:
-    """Return how a finished run scaled the features that it was trained on; None: it did not.
-
-    Raises:
-        InputError: features.safetensors cannot be read.
-    """
+    """Return how a finished run scaled the features that it was trained on; None: it did not."""
     return Standardisation.load(out / FEATURES) if config.standardise else None
 
 
 def choose_device(name: str) -> str:
-    """Return the device of a name; "auto" is the GPU if there is one.
-
-    Raises:
-        InputError: an unknown device, or a GPU that torch does not find.
-    """
+    """Return the device of a name; "auto" is the GPU if there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):

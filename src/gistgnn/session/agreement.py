@@ -33,15 +33,7 @@ def require_same_training(
 ) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this.
 
-    Args:
-        trainer: the model.
-        graph: as it is trained on.
-        training: the settings as they were given.
-        options: likewise.
-        init: the values that Θ begins with; None: those of the seed.
-
-    Raises:
-        InputError: on all ranks; the message names the first difference.
+    Settings are those that the user has given. `init` are the values that Θ begins with; None: those of the seed.
     """
     if trainer.ranks.count == 1:
         return

@@ -49,9 +49,6 @@ class TimeLimit:
         seconds: from `begun` on; None: there is no limit.
         begun: when the run began, by `time.perf_counter`.
         budget: the run has a budget, which limits its time as well.
-
-    Raises:
-        InputError: the number is not above 0, or there are two limits.
     """
 
     def __init__(self, seconds: float | None, begun: float, *, budget: bool = False) -> None:
@@ -83,20 +80,11 @@ class Monitor:
     """Watches a run between its rounds: evaluates, keeps the best Θ, stops early, saves, writes the history.
 
     Args:
-        trainer: has the global parameters.
-        scorer: scores Θ on validation and test nodes.
-        training: the run's settings.
-        schedule: its rounds, as far as they are known.
-        callbacks: objects with methods of `gistgnn.Callback`.
-        saver: saves the state of the run, or None.
+        schedule: the run's rounds, as far as they are known.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
-        limit: of the run's time.
 
     Attributes:
         run: the run as its callbacks see it.
-
-    Raises:
-        InputError: the checkpoint to resume from cannot be read, or is of another run.
     """
 
     def __init__(

@@ -82,15 +82,7 @@ def describe_settings(trainer: GlobalModel, graph: Graph, training: Training, op
 def make_sampler(
     trainer: GlobalModel, graph: Graph, sampling: Sampling | None, inductive: bool, *, shown: bool
 ) -> Sampler:
-    """Make the batches of a run; what they are cut out of lies once in a machine's memory.
-
-    Args:
-        trainer: the model.
-        graph: the graph, on the trainer's device.
-        sampling: how batches are made; None: every step sees the whole graph.
-        inductive: train on the subgraph of the training nodes.
-        shown: show that batches are being prepared.
-    """
+    """Make the batches of a run from a graph on the trainer's device; a machine's ranks share it in memory."""
     share = Machine(trainer.ranks).share
     batch = training_subgraph(graph, share) if inductive else whole_graph(graph)
     if sampling is None:

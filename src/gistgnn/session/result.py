@@ -186,9 +186,6 @@ def write_result(
 
     Returns:
         The record with what is added: the version, the digests of the files, and the checksum.
-
-    Raises:
-        InputError: the folder cannot be written.
     """
     from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
 

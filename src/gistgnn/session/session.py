@@ -49,10 +49,7 @@ class Session:
     """A run of `GIST.fit`; within its `with` block Algorithm 1 runs.
 
     Args:
-        trainer: `GIST`, or one of `gistgnn.baselines`.
-        graph: see `GIST.fit`.
-        training: likewise.
-        options: likewise.
+        trainer: `GIST`, or one of `gistgnn.baselines`; graph, training and options are the arguments of its `fit`.
         runner: trains the sub-GCNs of a round.
         scorer: makes what scores Θ between rounds.
         traffic: returns the bytes that a worker sends, of the settings, the bytes of Θ and those of every sub-GCN.

@@ -166,7 +166,8 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
         return map_tensors(path)
     except OSError as error:
         why = error.strerror or reason(error)
-        raise InputError(f"cannot write to {path.parent}: {why}; make room, or point TMPDIR to another disk") from error
+        advice = "make room, point TMPDIR to another disk, or allow more memory"
+        raise InputError(f"cannot write to {path.parent}: {why}; {advice}") from error
     finally:
         path.unlink(missing_ok=True)
 

@@ -36,11 +36,8 @@ class InMemory(WholeTheta):
     """Θ as one tensor for every parameter and buffer.
 
     Args:
-        layout: see `Theta`.
-        widths: see `Theta`.
         tensors: every parameter and buffer of the full model, by name. They are held, not copied.
         streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is.
-        exchange: see `Theta`.
 
     Attributes:
         moments: the moments that are carried.

@@ -79,15 +79,7 @@ class ModelSpec:
 
 
 def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a trained model, for a Θ of this model.
-
-    Args:
-        given: the model, or its `state_dict()`.
-        spec: the model that `build` returns at the full widths.
-
-    Raises:
-        InputError: it is something else, or the names or shapes differ from those of the full model.
-    """
+    """Return the parameters and buffers of a trained model, or of its `state_dict()`, for the Θ of `spec`."""
     if not isinstance(given, (nn.Module, Mapping)):
         raise InputError(f"init is a {type(given).__name__}, expected a trained model, or its state_dict()")
     tensors = named_tensors(given) if isinstance(given, nn.Module) else given

@@ -39,15 +39,7 @@ class Exchange:
         return list(range(sub_gcns))
 
     def agree(self, report: RoundReport, trained: Mapping[int, Trained]) -> RoundReport:
-        """Merge the reports of all processes.
-
-        Args:
-            report: of this process.
-            trained: its sub-GCNs, where they are in memory.
-
-        Raises:
-            InputError: the report of some process holds an error; all processes raise the first.
-        """
+        """Merge the reports of all processes, or raise on all of them the first error in a report."""
         if report.error:
             raise report.error
         return report
@@ -113,9 +105,6 @@ class Theta(ABC):
             spec: the model.
             ranks: the processes of the run.
             replace: an older Θ in the store's folder is replaced.
-
-        Raises:
-            InputError: the files cannot be written, or the folder is not empty.
         """
 
     @classmethod
@@ -154,11 +143,7 @@ class Theta(ABC):
 
     @abstractmethod
     def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module.
-
-        Raises:
-            InputError: the module's parameters do not have the slice's names or shapes.
-        """
+        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
 
     @abstractmethod
     def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
@@ -190,11 +175,7 @@ class Theta(ABC):
 
     @abstractmethod
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume after some rounds from a checkpoint; any store may have written it.
-
-        Raises:
-            InputError: it cannot be read, or does not hold Θ.
-        """
+        """Resume after some rounds from a checkpoint; any store may have written it."""
 
     @abstractmethod
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:

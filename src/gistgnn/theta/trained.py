@@ -61,11 +61,7 @@ class RoundReport:
 
 
 def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
-    """Copy tensors into a module's parameters and buffers of the same names.
-
-    Raises:
-        InputError: the names or shapes differ.
-    """
+    """Copy tensors into a module's parameters and buffers of the same names."""
     check_fits(module, {name: tensor.shape for name, tensor in slices.items()})
     with torch.no_grad():
         for name, target in named_tensors(module).items():
