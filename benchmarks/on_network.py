@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from benchmarks.case import Case
 from gistgnn import GIST
-from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.distributed import Ranks, costs
 from gistgnn.gist import train
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.registry import make_runner
 from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.session.monitor import Stopwatch
 from gistgnn.settings import Training
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gistgnn.graphs import load as load
     from gistgnn.phases import Phase as Phase
     from gistgnn.round import Round as Round
-    from gistgnn.runs.saved_run import load_run as load_run
+    from gistgnn.runs.run_folder import load_run as load_run
     from gistgnn.session.callbacks import Callback as Callback
     from gistgnn.session.loop import Loop as Loop
     from gistgnn.session.result import Result as Result
@@ -40,7 +40,7 @@ _HOMES = {
     "Saving": "session.saving",
     "Training": "settings",
     "load": "graphs",
-    "load_run": "runs.saved_run",
+    "load_run": "runs.run_folder",
 }
 
 

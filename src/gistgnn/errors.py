@@ -23,7 +23,7 @@ class GistError(Exception):
 
 
 class InputError(GistError, ValueError):
-    """A value, a file or a setting that gistgnn cannot work with."""
+    """A value, a file or a setting that gistgnn cannot work with; any function that is given one may raise it."""
 
 
 class RankLostError(GistError):

@@ -8,7 +8,7 @@ import pytest
 
 from gistgnn.evaluation import predict
 from gistgnn.graphs import load_file
-from gistgnn.runs.run_folder import load_run
+from gistgnn.runs.run_folder import open_run
 from gistgnn.sampling import whole_graph
 
 from .conftest import arrays
@@ -25,7 +25,7 @@ def test_a_file_with_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert run("predict", tmp_path / name, "--output", tmp_path / f"{name}-out.npz") == 0
     found = [np.load(tmp_path / f"{name}-out.npz")["probabilities"] for name in ("weighted", "plain")]
     assert not np.allclose(*found)
-    model = load_run(tmp_path / "weighted")[2]
+    model = open_run(tmp_path / "weighted")[2]
     logits = predict(model, whole_graph(load_file(tmp_path / "weighted.npz")))
     np.testing.assert_allclose(found[0], logits.softmax(dim=1).numpy(), atol=1e-5)
     capsys.readouterr()

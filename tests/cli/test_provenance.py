@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gistgnn import __version__
-from gistgnn.utils import provenance as module
-from gistgnn.utils.provenance import command, git_commit, provenance
+from gistgnn.utils import machine as module
+from gistgnn.utils.machine import command, git_commit, provenance
 
 
 def git(folder: Path, *words: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gistgnn.evaluation.node_features import NodeFeatures
-from gistgnn.utils.pieces import column_blocks
+from gistgnn.utils.transfer import column_blocks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples
 
@@ -59,7 +59,7 @@ def test_the_file_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, refused("missing", "(No such file or directory)", "TMPDIR"):
+    with monkeypatch.context() as patch, refused("missing", "No such file or directory", "TMPDIR"):
         patch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         NodeFeatures.empty(4, [slice(0, 2)], CPU, torch.float32, in_file=True)
 
@@ -67,5 +67,5 @@ def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with refused("cannot be used (No space left on device)", "allow more memory"):
+    with refused("No space left on device", "allow more memory"):
         NodeFeatures.empty(4, [slice(0, 2)], CPU, torch.float32, in_file=True)

@@ -10,7 +10,7 @@ from torch import nn
 
 from gistgnn import Saving, load_run
 from gistgnn.runs.run_folder import check_files, read_record
-from gistgnn.session.saved_result import RESULT
+from gistgnn.session.result import RESULT
 from gistgnn.storage import models
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused

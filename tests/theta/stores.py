@@ -9,8 +9,7 @@ from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.theta import Store
-from gistgnn.theta.theta import Theta
-from gistgnn.theta.whole_theta import WholeTheta
+from gistgnn.theta.theta import Theta, WholeTheta
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:

@@ -15,9 +15,8 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Training
-from gistgnn.storage.tensors import temporary_tensors
-from gistgnn.theta import initial
-from gistgnn.theta.initial import LargeTensorsInFiles
+from gistgnn.storage import tensors
+from gistgnn.storage.tensors import LargeTensorsInFiles, temporary_tensors
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.ranks.sharded import Sharded
 from tests.distributed.launch import on_ranks
@@ -160,8 +159,8 @@ def test_a_start_in_temporary_files_is_the_same(kind: str, tmp_path: Path, monke
         files.append(specs)
         return temporary_tensors(specs, folder)
 
-    monkeypatch.setattr(initial, "LARGE", 1)
-    monkeypatch.setattr(initial, "temporary_tensors", noted)
+    monkeypatch.setattr(tensors, "LARGE", 1)
+    monkeypatch.setattr(tensors, "temporary_tensors", noted)
     with LargeTensorsInFiles(tmp_path):
         assert equal(spec.initial_tensors(), expected)
     assert len(files) >= 4

@@ -23,9 +23,8 @@ from gistgnn.sampling import Batch, Sampler, Sampling, arguments, multiplying
 from gistgnn.schedule import Stretch
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
-from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.theta import Theta
+from gistgnn.theta.theta import Exchange, Theta
 from gistgnn.theta.trained import RoundReport, Trained
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.random_streams import torch_stream

@@ -98,8 +98,7 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     from gistgnn.compare.comparison import Comparison, compare, comparison_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.utils.console import spinner
-    from gistgnn.utils.machine import describe_machine
-    from gistgnn.utils.provenance import command
+    from gistgnn.utils.machine import command, describe_machine
 
     args.seed = 0
     if args.phases:

@@ -60,13 +60,9 @@ def add_parser(commands: Any) -> None:
 
 
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
-    """Return the configuration, the result.json and the model of a run.
-
-    Raises:
-        InputError: the model is the user's own and --model is missing, or its graph has no file.
-    """
+    """Return the configuration, the result.json and the model of a run."""
     from gistgnn.graphs import find
-    from gistgnn.runs.run_folder import load_run, note_on, read_record
+    from gistgnn.runs.run_folder import note_on, open_run, read_record
     from gistgnn.training.names import find as imported
 
     record = read_record(args.directory)
@@ -80,7 +76,7 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
         raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
     if record["graph"].get("regression"):
         raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
-    config, record, model = load_run(args.directory, imported("model", args.model))
+    config, record, model = open_run(args.directory, imported("model", args.model))
     if note := note_on(record):
         say(f"note: {note}")
     return config, {"data_root": "data", **record}, model

@@ -6,17 +6,21 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gistgnn.cli.signals import GRACE
+from gistgnn.errors import InputError
 from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, WIDEST
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
 
     Options = argparse._ActionsContainer  # a parser, or a group of one
+    from gistgnn.sampling import Sampling
+
 
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
 CLUSTER_METHODS = ("metis", "stream", "random")
@@ -115,11 +119,7 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | No
 
 
 def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> "Evaluation":
-    """Return the evaluation that the options describe. With the method of a run, its values are the defaults.
-
-    Raises:
-        InputError: options that do not go together.
-    """
+    """Return the evaluation that the options describe. With the method of a run, its values are the defaults."""
     from gistgnn.evaluation import Evaluation
 
     method, memory, parts = args.evaluation, args.evaluation_memory, args.parts
@@ -223,3 +223,29 @@ def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:
     if not (math.isfinite(value) and fits(value)):
         raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
     return value
+
+
+def sampler_of(args: argparse.Namespace) -> "Sampling | None":
+    """Return the sampler that the options describe; None: every step sees the whole graph.
+
+    The number of clusters is that of the graph's folder, unless it is given.
+    """
+    from gistgnn.graphs import clusters_of
+    from gistgnn.sampling import SAMPLERS
+
+    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLERS.items()}
+    values = {}
+    for name in dict.fromkeys(name for names in settings.values() for name in names):
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if name not in settings.get(args.sampler, []):
+            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
+            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
+            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
+        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if args.sampler == "clusters" and args.clusters is None:
+        if (there := clusters_of(args.dataset)) is None:
+            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
+        values = {"clusters_per_batch": min(10, there), **values, "clusters": there}
+    return SAMPLERS[args.sampler](**values) if args.sampler != "full" else None

@@ -20,11 +20,7 @@ PHASES_HELP = (
 
 
 def parse_phase(text: str) -> Phase:
-    """Return the phase that a value of --phases describes: M:EPOCHS[,copies][,lr=X][,schedule=S][,redraw=K].
-
-    Raises:
-        ArgumentTypeError: it does not describe one.
-    """
+    """Return the phase that a value of --phases describes: M:EPOCHS[,copies][,lr=X][,schedule=S][,redraw=K]."""
     numbers, *options = text.split(",")
     kinds: dict[str, tuple[str, Any]] = {
         "lr": ("lr", float),
@@ -52,11 +48,7 @@ def parse_phase(text: str) -> Phase:
 
 
 def chosen_sub_gcns(args: argparse.Namespace) -> int:
-    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later.
-
-    Raises:
-        InputError: both are given.
-    """
+    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later."""
     if args.budget:
         if args.sub_gcns is not None:
             raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")

@@ -90,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
     from gistgnn.graphs import load
-    from gistgnn.session.batches import make_sampler
     from gistgnn.session.budget import choose
+    from gistgnn.session.options import make_sampler
 
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):

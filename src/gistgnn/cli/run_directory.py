@@ -20,11 +20,7 @@ WRITTEN = ("checkpoints/*", "theta", "runs", "runs/*", "runs/*/*")
 
 @contextmanager
 def own_directory(out: Path) -> Iterator[Path]:
-    """Yield a folder that no other process writes while the block lasts, without what killed processes left there.
-
-    Raises:
-        InputError: it cannot be written, or another process writes it.
-    """
+    """Yield a folder that no other process writes while the block lasts, without what killed processes left there."""
     from gistgnn.storage.folder_lock import locked
     from gistgnn.storage.whole_files import remove_leftovers
 
@@ -35,12 +31,7 @@ def own_directory(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Path]:
-    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts.
-
-    Raises:
-        InputError: it cannot be written, another process writes it, or it holds another run and neither --resume nor
-            --overwrite is given.
-    """
+    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts."""
     if args.overwrite and args.resume:
         raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
     if args.out is None and args.resume:
@@ -54,7 +45,7 @@ def _prepare(out: Path, args: argparse.Namespace) -> None:
     """Remove what --overwrite replaces; refuse to replace anything else."""
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
-    from gistgnn.session.saved_result import RESULT
+    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints
     from gistgnn.storage.whole_files import check_writable
 
@@ -72,13 +63,9 @@ def _prepare(out: Path, args: argparse.Namespace) -> None:
 
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
-    """Return the result.json of this run if it is finished; None: there is something left to do.
-
-    Raises:
-        InputError: the folder holds another finished run, a damaged file, or this run diverged.
-    """
+    """Return the result.json of this run if it is finished; None: there is something left to do."""
     from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
-    from gistgnn.session.saved_result import RESULT
+    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():

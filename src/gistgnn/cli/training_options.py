@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
+from gistgnn.cli.options import sampler_of
 from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
-from gistgnn.cli.sampler_options import sampler_of
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
 from gistgnn.runners.registry import RUNNERS
@@ -181,11 +181,7 @@ def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]])
 
 
 def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
-
-    Raises:
-        InputError: a setting out of range, or options that do not go together.
-    """
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs

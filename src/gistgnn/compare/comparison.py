@@ -13,7 +13,7 @@ from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import COSTLY, bytes_sent, main_score, method_name, method_of
 from gistgnn.runs.config import RunConfig
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 TIMES = (
     "Time is training time, without evaluation, of all sub-GCNs, workers or members together on this machine. Bytes "
@@ -96,9 +96,6 @@ class Comparison:
         sub_gcns: every m.
         seeds: how many.
         below: points below the baseline's final score, for the times to a fixed score.
-
-    Raises:
-        InputError: there is nothing to compare, or a setting is out of range.
     """
 
     base: RunConfig
@@ -133,18 +130,15 @@ def compare(
     below: float = 0.5,
     at_once: int | None = None,
 ) -> tuple[list[Row], list[list[Record]]]:
-    """Train the runs that are missing; the runs of one seed take turns.
+    """Train the runs that are missing; return the rows, and the records of each row by seed.
 
     Args:
         store: finished runs.
         configs: one run for each row, the baseline first; their seeds are set here.
         seeds: how often each run is repeated.
         label: of the progress bar.
-        below: points below the baseline's final score, for the times to a fixed score.
+        below: see `rows_of`.
         at_once: how many runs of a seed take turns; None: all.
-
-    Returns:
-        The rows, and the records of each row by seed.
     """
     records = by_seeds(store.in_turns(with_seeds(configs, seeds), label, at_once=at_once), seeds)
     return rows_of(records, below), records

@@ -10,7 +10,7 @@ from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
 from gistgnn.report.names import is_share, main_score, model_title
 from gistgnn.runs.run_folder import read_record
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 # They change no result, or a row shows them in a column of its own.
 _NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}
@@ -21,15 +21,7 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
 
     The first row is the baseline: ordinary training of the full model if one of the runs is that, else the first run.
 
-    Args:
-        folders: of the runs.
-        below: points below the baseline's final score, for the times to a fixed score.
-
-    Returns:
-        The rows, and the content of comparison.json.
-
-    Raises:
-        InputError: a folder holds no result, a run has no score, or the runs are of different graphs.
+    Returns the rows, and the content of comparison.json. For `below` see `rows_of`.
     """
     folders = list(dict.fromkeys(folders))
     records = {folder: _read(folder) for folder in folders}

@@ -57,11 +57,7 @@ class RunStore:
         return finished.read(self._path(config), lambda record: config_of(record).identity == config.identity)
 
     def keep(self, config: RunConfig, record: Record) -> None:
-        """Write the record of a finished run, and remove its checkpoints.
-
-        Raises:
-            InputError: the directory cannot be written.
-        """
+        """Write the record of a finished run, and remove its checkpoints."""
         finished.write(self._path(config), record)
         for folder in (self._checkpoints(config), self._theta(config)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -103,11 +99,7 @@ class RunStore:
     def _complete(
         self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep, TaskProgress], list[str]]
     ) -> list[Record]:
-        """Train the runs that are missing, keep each as soon as it is finished, and return all records.
-
-        Raises:
-            InputError: a setting is wrong; or the processes of some runs were killed, when the others are finished.
-        """
+        """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
@@ -165,7 +157,7 @@ def train_run(
     ranks: World | None = None,
     **options: Any,
 ) -> tuple[Result, Record]:
-    """Train one run; a run that diverged counts with the scores so far, because a learning rate may be too high.
+    """Train one run, and return its result and record; one that diverged counts with the scores so far.
 
     Args:
         config: the run.
@@ -175,9 +167,6 @@ def train_run(
         out: the folder of a Θ on disk.
         ranks: the processes that train together, all of which call this; None: this one alone.
         options: arguments of `GIST.fit`.
-
-    Returns:
-        The result, and its record.
     """
     trainer = config.trainer(graph.num_features, graph.num_classes, out, ranks=ranks)
     try:

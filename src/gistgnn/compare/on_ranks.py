@@ -70,19 +70,7 @@ class RunsOnRanks:
         self._standardised = False  # the loaded graph's features; known where it was loaded, so on rank 0
 
     def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
-        """Train the runs that are missing, with every seed.
-
-        Args:
-            runs: in which order.
-            seeds: how many.
-            label: of the progress bar.
-
-        Returns:
-            False if `stop` has ended a run; the same call resumes it.
-
-        Raises:
-            InputError: no run has as many sub-GCNs as there are ranks.
-        """
+        """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
         self._report_left_out(runs)
         configs = with_seeds([run for run in runs if self._suits(run)], seeds)
         missing = self._ranks.lead(lambda: self._missing(configs, seeds))

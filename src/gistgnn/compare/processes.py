@@ -52,9 +52,6 @@ def take_turns(
 
     Returns:
         The runs whose processes were killed, in words; see `killed_error`.
-
-    Raises:
-        InputError: a run raised it; the other processes are ended.
     """
     runs = [_RunProcess(config, train, threads, TURN) for config in configs]
     try:

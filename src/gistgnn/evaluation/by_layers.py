@@ -23,8 +23,8 @@ from gistgnn.nn.activation import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
 from gistgnn.utils.formats import size
-from gistgnn.utils.pieces import column_blocks, row_pieces
 from gistgnn.utils.process_memory import return_freed_memory
+from gistgnn.utils.transfer import column_blocks, row_pieces
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 

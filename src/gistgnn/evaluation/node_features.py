@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gistgnn.graphs.derived import temporary
 from gistgnn.nn import SparseMatrix
+from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.transfer import copied
 
 
@@ -29,8 +29,9 @@ class NodeFeatures:
         cls, nodes: int, blocks: list[slice], device: torch.device, dtype: torch.dtype, *, in_file: bool
     ) -> NodeFeatures:
         """Return features on the host that are still to be set; `blocks` cut their columns."""
-        size = nodes * blocks[-1].stop
-        whole = temporary(size, dtype) if in_file and size else torch.empty(size, dtype=dtype)
+        size = torch.Size([nodes * blocks[-1].stop])
+        in_file = in_file and bool(size.numel())
+        whole = temporary_tensors({"x": (size, dtype)})["x"] if in_file else torch.empty(size, dtype=dtype)
         cuts = ((nodes * block.start, nodes * block.stop) for block in blocks)
         return cls([whole[start:stop].view(nodes, -1) for start, stop in cuts], device, dtype)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import mmap
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,7 +17,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from gistgnn.errors import InputError, reason
+from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.storage.whole_files import replacing
 
 
@@ -67,7 +65,7 @@ def derived(
     if folder is not None and (found := _found(folder / f"{name}.npy", shape)) is not None:
         return found
     if folder is None or not os.access(folder, os.W_OK):
-        array = temporary(math.prod(shape), torch.float32).view(shape)
+        array = temporary_tensors({name: (torch.Size(shape), torch.float32)})[name]
         fill(array.numpy())
         return array
     with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
@@ -81,24 +79,6 @@ def derived(
             fill(values)
             values.flush()
         return mapped(path)
-
-
-def temporary(size: int, dtype: torch.dtype) -> Tensor:
-    """Return ``size`` >= 1 numbers in a file without a name. The system writes and reads its pages when it wants to.
-
-    Raises:
-        InputError: the file cannot be made: the disk is full.
-    """
-    try:
-        with tempfile.TemporaryFile(prefix="gistgnn-") as file:
-            _reserve(file.fileno(), size * dtype.itemsize)
-            pages = np.memmap(file, np.uint8, "r+", shape=(size * dtype.itemsize,))
-    except OSError as error:
-        raise InputError(
-            f"a temporary file in {tempfile.gettempdir()} cannot be used ({error.strerror or reason(error)}): point "
-            "TMPDIR to a disk with more room, or allow more memory"
-        ) from error
-    return torch.from_numpy(pages).view(dtype)
 
 
 def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:

@@ -184,10 +184,6 @@ class RunConfig:
             classes: number of classes of the graph.
             out: the run folder; a Θ on disk lies in it.
             ranks: the processes that train together; None: this one alone.
-
-        Raises:
-            InputError: an unknown method, a partitioned dimension that the model does not have, or a value out of
-                range.
         """
         from gistgnn.baselines.local_sgd import independent
         from gistgnn.baselines.registry import METHODS

@@ -40,9 +40,6 @@ def write_predictions(
         nodes: N.
         multi_label: whether a node has several labels.
         numbers: [N], the numbers that the nodes have in the file; None: their own.
-
-    Raises:
-        InputError: the file cannot be written, or the disk is full.
     """
     if path.suffix not in SUFFIXES:
         raise InputError(f"output is {path}, expected a name that ends in {' or '.join(SUFFIXES)}")

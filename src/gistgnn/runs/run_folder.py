@@ -5,10 +5,11 @@ shards and their index, see `gistgnn.storage.models`), curves.png and report.htm
 standardised; and, until the run is finished, checkpoints/ and, if Θ is on disk, theta/.
 """
 
+import logging
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,19 +20,18 @@ from torch import nn
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import Graph, Standardisation
-from gistgnn.layout.axes import construct
+from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
-from gistgnn.session.description import describe_graph
-from gistgnn.session.result import Result
-from gistgnn.session.saved_result import RESULT, write_result
+from gistgnn.session.options import describe_graph
+from gistgnn.session.result import RESULT, Progress, Result, write_result
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.storage.json_files import read_json
 from gistgnn.storage.models import model_files, model_path, read_model
 from gistgnn.storage.tensors import assign, check_digest
 from gistgnn.utils.formats import plural
-from gistgnn.utils.provenance import provenance
+from gistgnn.utils.machine import provenance
 
 FEATURES = "features.safetensors"  # mean and deviation of every feature
 CHECKPOINTS = "checkpoints"
@@ -93,11 +93,7 @@ def note_on(record: dict[str, Any]) -> str | None:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """Read a run's result.json.
-
-    Raises:
-        InputError: it is missing, damaged, or not a result of this version.
-    """
+    """Read a run's result.json."""
     try:
         record = read_json(out / RESULT, dict[str, Any], _advice(out))
     except FileNotFoundError as error:
@@ -115,11 +111,7 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 def check_files(out: Path, record: dict[str, Any]) -> None:
-    """Read the files of a run once, and compare them with the digests in its result.json.
-
-    Raises:
-        InputError: a file is missing, damaged or of another run; or the folder holds another model's file.
-    """
+    """Read the files of a run once, and compare them with the digests in its result.json."""
     for name, digest in record["files"].items():
         check_digest(out / Path(name).name, digest, _advice(out))
     for path in (model_path(out), *model_files(out)):
@@ -152,16 +144,13 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     )
 
 
-def load_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
+def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunConfig, dict[str, Any], nn.Module]:
     """Return a finished run's configuration, its result.json, and its model in evaluation mode.
 
     `build` is the function that makes a model of the user's own: the one that was given to `GIST`, or to --model.
     Without it such a model is refused: the code that result.json names does not run unasked.
 
     Its large weights are mapped: the system reads their pages from the files when they are used.
-
-    Raises:
-        InputError: a file is missing, unreadable, or does not fit the others.
     """
     record = read_record(out)
     check_files(out, record)
@@ -195,20 +184,12 @@ def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Call
 
 
 def scaler(out: Path, config: RunConfig) -> Standardisation | None:
-    """Return how a finished run scaled the features that it was trained on; None: it did not.
-
-    Raises:
-        InputError: features.safetensors cannot be read.
-    """
+    """Return how a finished run scaled the features that it was trained on; None: it did not."""
     return Standardisation.load(out / FEATURES) if config.standardise else None
 
 
 def choose_device(name: str) -> str:
-    """Return the device of a name; "auto" is the GPU if there is one.
-
-    Raises:
-        InputError: an unknown device, or a GPU that torch does not find.
-    """
+    """Return the device of a name; "auto" is the GPU if there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
@@ -216,3 +197,43 @@ def choose_device(name: str) -> str:
     if name != "cpu" and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
         raise InputError(f"device is '{name}', but torch finds {torch.cuda.device_count()} GPUs here: use --device cpu")
     return name
+
+
+log = logging.getLogger(__name__)
+
+
+def load_run(folder: str | Path, build: Build | None = None) -> Result:
+    """Return the result of a finished run: of `gistgnn train`, or one that `Result.save` has written.
+
+    Example:
+        >>> result = load_run("runs/mine", build)
+        >>> result.test["accuracy"]
+
+    Args:
+        folder: of the run.
+        build: for a model that is not one of ours, the function that was given to `GIST`.
+
+    Raises:
+        InputError: a file is missing or damaged, `build` is missing, or it builds another model.
+    """
+    _, record, model = open_run(Path(folder), build)
+    if note := note_on(record):
+        log.warning("%s: %s", folder, note)
+    known = {field.name for field in fields(Progress)} - {"best", "best_score", "chosen"}
+    key = record.get("metric", {}).get("name")
+    best = {split: record[split] for split in ("validation", "test") if record.get(split)}
+    progress = Progress(
+        **{name: value for name, value in record.items() if name in known},
+        best=best,
+        best_score=best["validation"].get(key) if best else None,
+        chosen=record.get("budget"),
+    )
+    if "standardised" in record:  # in the configuration it may be left to the features
+        record["config"]["standardise"] = record["standardised"]
+    own = {field.name for field in fields(Result)} - {"model", "progress", "interrupted"}
+    return Result(
+        model,
+        progress,
+        bool(record.get("interrupted")),
+        **{name: value for name, value in record.items() if name in own},
+    )

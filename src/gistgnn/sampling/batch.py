@@ -17,17 +17,17 @@ from torch import Tensor
 from gistgnn.graphs import CSR, Graph
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.csr import check_sources
-from gistgnn.graphs.derived import derived, temporary
+from gistgnn.graphs.derived import derived
 from gistgnn.graphs.standardise import sample_of
 from gistgnn.nn import Adjacency, SparseMatrix
 from gistgnn.nn.adjacency import Operator
 from gistgnn.nn.pyg_layers import Products
 from gistgnn.nn.sampled import SampledAdjacency
+from gistgnn.storage.tensors import temporary_tensors
 from gistgnn.utils.checksums import checksum, digest_of
 from gistgnn.utils.formats import size
-from gistgnn.utils.pieces import column_blocks
 from gistgnn.utils.process_memory import available_bytes
-from gistgnn.utils.transfer import copied
+from gistgnn.utils.transfer import column_blocks, copied
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]
@@ -213,7 +213,8 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
         for columns in blocks:
             block = copied(x[:, columns], torch.device("cpu"), torch.float32)
             width = block.shape[1]
-            part = out if width == features else temporary(nodes * width, torch.float32).view(nodes, width).numpy()
+            specs = {"block": (torch.Size([nodes, width]), torch.float32)}
+            part = out if width == features else temporary_tensors(specs)["block"].numpy()
             for rows in adj.chunks():
                 part[rows] = (adj.rows(operator, rows) @ block).numpy()
             parts.append(part)

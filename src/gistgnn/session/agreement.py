@@ -15,10 +15,9 @@ from torch import Tensor
 from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
-from gistgnn.session.description import describe_settings
-from gistgnn.session.options import Options
+from gistgnn.session.options import Options, describe_settings
 from gistgnn.settings import Training
-from gistgnn.theta.given_values import checksum_of
+from gistgnn.theta.model_spec import checksum_of
 from gistgnn.utils.checksums import checksum
 
 if TYPE_CHECKING:
@@ -34,15 +33,7 @@ def require_same_training(
 ) -> None:
     """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this.
 
-    Args:
-        trainer: the model.
-        graph: as it is trained on.
-        training: the settings as they were given.
-        options: likewise.
-        init: the values that Θ begins with; None: those of the seed.
-
-    Raises:
-        InputError: on all ranks; the message names the first difference.
+    Settings are those that the user has given. `init` are the values that Θ begins with; None: those of the seed.
     """
     if trainer.ranks.count == 1:
         return

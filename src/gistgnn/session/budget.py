@@ -62,13 +62,8 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
     A narrow part learns as much in an epoch as the full model, or nearly so, and its epochs are many times cheaper. So
     the widest part is chosen that still gets `ENOUGH` epochs; m = 1 is ordinary training. It trains in cosine cycles of
     doubling length, each of which begins where the last one ended: the best validation score of all cycles counts, so a
-    long budget does not overfit. Its copies are the full model.
-
-    Args:
-        trainer: the model.
-        sampler: the batches.
-        training: the settings; learning rate, optimiser, clipping and precision are kept.
-        seconds: the time from now to the end.
+    long budget does not overfit. Its copies are the full model. Learning rate,
+    optimiser, clipping and precision are kept.
     """
     begun = time.perf_counter()
     first = min(max(FIRST_EPOCHS * sampler.steps_per_epoch, FIRST_STEPS[0]), FIRST_STEPS[1])
@@ -174,14 +169,7 @@ class Clock:
         self._steps = 0
 
     def adjusted(self, training: Training, plan: RoundPlan, schedule: Schedule, steps_per_epoch: int) -> Training:
-        """Return the settings with phases that end with the budget.
-
-        Args:
-            training: the settings so far.
-            plan: the round that has ended.
-            schedule: of these settings.
-            steps_per_epoch: the number of batches of the sampler.
-        """
+        """Return the settings so far with phases that end with the budget; `plan` is the round that has ended."""
         now, stretch = time.perf_counter(), plan.stretch
         self._steps += stretch.count
         left = max(self._end - now, 0.0) * self._steps / max(now - self._begun, 1e-9)  # steps

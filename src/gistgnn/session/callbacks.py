@@ -9,7 +9,7 @@ from torch import nn
 
 from gistgnn.errors import InputError
 from gistgnn.schedule import Schedule
-from gistgnn.session.progress import Progress
+from gistgnn.session.result import Progress
 
 if TYPE_CHECKING:
     from gistgnn.global_model import GlobalModel

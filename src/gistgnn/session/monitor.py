@@ -1,38 +1,90 @@
-"""What happens between rounds: evaluation, the best Θ, early stopping, history, checkpoints."""
+"""What happens between rounds: evaluation, the best Θ, early stopping, history, checkpoints, time."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from gistgnn.accounting.stopwatch import Stopwatch
+from gistgnn.errors import InputError
 from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.callbacks import Run
-from gistgnn.session.progress import Progress
+from gistgnn.session.result import Progress
 from gistgnn.session.saving import Saver
 from gistgnn.session.scorer import Scorer
-from gistgnn.session.time_limit import TimeLimit
 from gistgnn.settings import Training
+from gistgnn.utils.checks import LONGEST, check_number
+
+
+class Stopwatch:
+    """Adds up the seconds of every activity of a run.
+
+        with seconds("train"):
+            ...
+
+    The activities are "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches), "merge"
+    (subAgg), "evaluate" (scores) and "save" (checkpoints).
+
+    Args:
+        seconds: of every activity before a run was resumed; None: it begins.
+    """
+
+    def __init__(self, seconds: dict[str, float] | None = None) -> None:
+        self.seconds = {} if seconds is None else seconds
+
+    @contextmanager
+    def __call__(self, activity: str) -> Iterator[None]:
+        """Add the time of the block to an activity, also where the block raises an error."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + time.perf_counter() - begun
+
+
+class TimeLimit:
+    """Says when a run has to end, so that its last evaluation ends within a number of seconds.
+
+    Args:
+        seconds: from `begun` on; None: there is no limit.
+        begun: when the run began, by `time.perf_counter`.
+        budget: the run has a budget, which limits its time as well.
+    """
+
+    def __init__(self, seconds: float | None, begun: float, *, budget: bool = False) -> None:
+        if seconds is not None:
+            check_number("max_seconds", seconds, above=True, below=LONGEST)
+            if budget:
+                raise InputError(f"max_seconds is {seconds:g}, but a budget limits the time as well: leave one out")
+        self.set = seconds is not None
+        self._end = begun + (seconds or 0.0)
+        self._round = self._evaluation = 0.0  # the longest ones so far
+        self._begun = time.perf_counter()  # of the round
+
+    def is_up(self) -> bool:
+        """Whether there is no time for one more round and its evaluation; asked at the end of a round."""
+        now = time.perf_counter()
+        self._round = max(self._round, now - self._begun)
+        return self.set and now + self._round + 2 * self._evaluation > self._end
+
+    def evaluated(self, seconds: float) -> None:
+        """Note how long an evaluation took."""
+        self._evaluation = max(self._evaluation, seconds)
+
+    def begin_round(self) -> None:
+        """Note that the next round begins."""
+        self._begun = time.perf_counter()
 
 
 class Monitor:
     """Watches a run between its rounds: evaluates, keeps the best Θ, stops early, saves, writes the history.
 
     Args:
-        trainer: has the global parameters.
-        scorer: scores Θ on validation and test nodes.
-        training: the run's settings.
-        schedule: its rounds, as far as they are known.
-        callbacks: objects with methods of `gistgnn.Callback`.
-        saver: saves the state of the run, or None.
+        schedule: the run's rounds, as far as they are known.
         preparing: the seconds of preparing the run, which are added to those of a resumed run.
-        limit: of the run's time.
 
     Attributes:
         run: the run as its callbacks see it.
-
-    Raises:
-        InputError: the checkpoint to resume from cannot be read, or is of another run.
     """
 
     def __init__(

@@ -71,17 +71,7 @@ def any_outputs(training: Training) -> bool:
 
 
 def try_objective(training: Training, metric: Metric, graph: Graph, first: Batch) -> None:
-    """Try the loss and the metric on random outputs, before anything is trained.
-
-    Args:
-        training: as `with_criterion` returns it.
-        metric: of the run.
-        graph: likewise.
-        first: the first batch.
-
-    Raises:
-        InputError: they cannot take this graph.
-    """
+    """Try the loss and the metric on random outputs, before anything is trained."""
     if isinstance(training.loss, Criterion) and first.loss_nodes.numel():
         training.loss.check(graph.num_classes, first.y[first.loss_nodes], first.loss_weights)
     if training.metric is not None:

@@ -1,5 +1,6 @@
-"""The result of a run."""
+"""The result of a run, how far the run has come, and the files of a result."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,13 +8,41 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from gistgnn.errors import InputError
-from gistgnn.report import run_text
-from gistgnn.session.progress import Progress
+from gistgnn.report import REPORT, run_text, write_report
+from gistgnn.session.scorer import ScoreTable
 from gistgnn.storage.folder_lock import locked
-from gistgnn.utils.provenance import provenance
+from gistgnn.storage.json_files import read_json, write_json
+from gistgnn.storage.models import write_model
+from gistgnn.storage.whole_files import replacing
+from gistgnn.utils.machine import provenance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass
+class Progress:
+    """How far a run has come; a checkpoint holds it.
+
+    Args:
+        stopped_early: the run ended before its last round, and is finished all the same.
+        stopped_by: what ended it: "patience", "max_seconds" or "callback".
+        chosen: for a budget: the settings in use, the reason, and times of steps.
+    """
+
+    rounds: int = 0
+    steps: int = 0
+    train_seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_round: int = -1
+    best_score: float | None = None
+    best: ScoreTable = field(default_factory=dict)
+    last: ScoreTable = field(default_factory=dict)
+    evaluations_since_best: int = 0
+    stopped_early: bool = False
+    stopped_by: str | None = None
+    chosen: dict[str, Any] | None = None
 
 
 @dataclass(repr=False)
@@ -124,8 +153,6 @@ class Result:
         Raises:
             InputError: the folder holds a result, another process writes it, or it cannot be written.
         """
-        from gistgnn.session.saved_result import RESULT, write_result
-
         folder = Path(folder)
         if (folder / RESULT).exists() and not overwrite:
             raise InputError(f"{folder} already holds a result: choose another folder, or overwrite=True")
@@ -140,3 +167,32 @@ class Result:
 
     def _repr_html_(self) -> str:
         return run_text.html_table(self.as_dict())
+
+
+RESULT, CURVES = "result.json", "curves.png"
+VERSION = 1  # of result.json
+
+
+def write_result(
+    folder: Path, record: dict[str, Any], model: nn.Module, more: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Write the files of a result, result.json last: if it is there, the other files are there too.
+
+    Args:
+        folder: made if it is not there.
+        record: what result.json holds.
+        model: its tensors are written as safetensors.
+        more: the digests of other files of the run that are in the folder, by name.
+
+    Returns:
+        The record with what is added: the version, the digests of the files, and the checksum.
+    """
+    from gistgnn.report.run_page import plot_curves, run_page  # matplotlib is slow to import
+
+    files = write_model(folder, model.state_dict())
+    with replacing(folder / CURVES) as path:
+        plot_curves(record, path)
+    write_report(folder / REPORT, run_page(record))
+    listed = {"version": VERSION, **record, "files": {**files, **(more or {})}}
+    write_json(folder / RESULT, listed, indent=2)
+    return read_json(folder / RESULT, dict[str, Any], "save it again")

@@ -71,11 +71,7 @@ class Saver:
         self._open: tuple[int, dict[str, Any]] | None = None  # the checkpoint that all ranks write: rounds, state
 
     def begin(self) -> Checkpoint | None:
-        """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder.
-
-        Raises:
-            InputError: it is damaged, of another run, or some rank cannot see it; or another process saves there.
-        """
+        """Return the checkpoint to resume from, the same on all ranks, and remove other files from the folder."""
 
         def choose() -> str | None:
             self._lock = FolderLock(self._saving.path, beside=True)
@@ -118,11 +114,7 @@ class Saver:
             self._ranks.lead(lambda: self._complete(rounds, state))
 
     def finish(self) -> None:
-        """Wait until everything is on disk.
-
-        Raises:
-            InputError: it could not be written; the checkpoint before it is kept.
-        """
+        """Wait until everything is on disk; if it cannot be written, the checkpoint before it is kept."""
         self._ranks.together(self._theta.wait_for_reader)
         self._complete_open()
 

@@ -91,11 +91,7 @@ class Scorer:
         return statistics.median(self._passes) if self._passes else None
 
     def prepare(self, first: Batch, seed: int, *, shown: bool) -> None:
-        """Try the model on a batch, and prepare everything that stays the same in all evaluations.
-
-        Raises:
-            InputError: the model does not fit the graph, or the evaluation not the model; see `Evaluation.prepare`.
-        """
+        """Try the model on a batch, and prepare everything that stays the same in all evaluations."""
 
         def work() -> dict[str, Any]:
             check_fits(self._running.module, first, self._classes, self._graph.edge_data)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from gistgnn.accounting.coverage import coverage_of, partition_of
 from gistgnn.accounting.footprint import memory_of, require_step_fits, slice_bytes, theta_bytes
-from gistgnn.accounting.stopwatch import Stopwatch
 from gistgnn.errors import DivergedError, InputError
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
@@ -21,21 +20,18 @@ from gistgnn.runners.runner import Runner
 from gistgnn.sampling import describe
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.session.agreement import require_same_training
-from gistgnn.session.batches import make_sampler, operations_of
 from gistgnn.session.budget import Clock, choose
 from gistgnn.session.callbacks import check_callbacks
-from gistgnn.session.description import describe_graph, describe_settings
-from gistgnn.session.monitor import Monitor
+from gistgnn.session.monitor import Monitor, Stopwatch, TimeLimit
 from gistgnn.session.objective import any_outputs, as_graph, for_task, metric_of, try_objective, with_criterion
-from gistgnn.session.options import Options
+from gistgnn.session.options import Options, describe_graph, describe_settings, make_sampler, operations_of
 from gistgnn.session.progress_bar import ProgressBar
 from gistgnn.session.result import Result
 from gistgnn.session.saving import Saver, Saving
 from gistgnn.session.scorer import Running, Scorer
-from gistgnn.session.time_limit import TimeLimit
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints, run_id
-from gistgnn.theta.given_values import checksum_of, values_of
+from gistgnn.theta.model_spec import checksum_of, values_of
 from gistgnn.training.optimizer import check_optimizer
 from gistgnn.utils.console import spinner
 from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
@@ -53,10 +49,7 @@ class Session:
     """A run of `GIST.fit`; within its `with` block Algorithm 1 runs.
 
     Args:
-        trainer: `GIST`, or one of `gistgnn.baselines`.
-        graph: see `GIST.fit`.
-        training: likewise.
-        options: likewise.
+        trainer: `GIST`, or one of `gistgnn.baselines`; graph, training and options are the arguments of its `fit`.
         runner: trains the sub-GCNs of a round.
         scorer: makes what scores Θ between rounds.
         traffic: returns the bytes that a worker sends, of the settings, the bytes of Θ and those of every sub-GCN.

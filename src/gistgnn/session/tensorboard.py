@@ -28,9 +28,6 @@ class Events(Callback):
 
     Args:
         folder: of the event files.
-
-    Raises:
-        InputError: the package tensorboard is not installed, or the folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:

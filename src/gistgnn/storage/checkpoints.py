@@ -107,16 +107,7 @@ class Checkpoints:
             return None  # it is damaged, which its `Checkpoint` says
 
     def write(self, rounds: int, parts: Mapping[str, Part], rank: int) -> None:
-        """Write the parts of a rank into its file, and wait until the file is on the disk.
-
-        Args:
-            rounds: number of rounds that are done.
-            parts: by the names of the tensors; none of them may be empty.
-            rank: number of the process, from 0.
-
-        Raises:
-            InputError: the file cannot be written; nothing of it is left.
-        """
+        """Write the parts of a rank, by name and none of them empty, into its file; wait until it is on the disk."""
         place = self.place(rounds)
         if (place / _STATE).exists():  # a resumed run stops before its next round
             return
@@ -141,13 +132,10 @@ class Checkpoints:
 
         Args:
             rounds: number of rounds that are done.
-            state: history and best scores, as JSON.
+            state: history and best scores.
             run: the settings of the run; another run cannot resume from this checkpoint.
             files: how many ranks have written one.
             theta: the id of Θ's files, if Θ is on disk.
-
-        Raises:
-            InputError: some files are missing, or the disk is full.
         """
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))

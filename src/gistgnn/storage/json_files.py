@@ -24,9 +24,6 @@ def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
         path: the file.
         content: a struct or a dict.
         indent: spaces of a level; 0: all on one line.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     text = encoded(content)
     text = msgspec.json.format(text, indent=indent) if indent else text

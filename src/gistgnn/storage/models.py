@@ -33,11 +33,7 @@ def model_path(folder: Path) -> Path:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the files of the tensors in a folder.
-
-    Raises:
-        InputError: the index cannot be read.
-    """
+    """Return the files of the tensors in a folder."""
     path = model_path(folder)
     if path.name == SINGLE:
         return [path]
@@ -65,9 +61,6 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
 
     Returns:
         The digest of every file, by name.
-
-    Raises:
-        InputError: the folder cannot be written, or safetensors has no such type of numbers.
     """
     shards = shards_of({name: tensor.nbytes for name, tensor in tensors.items()}, limit)
     digests, old = {}, {path.name for path in folder.glob("model*.safetensors")}

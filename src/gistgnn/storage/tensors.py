@@ -20,6 +20,7 @@ import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.whole_files import sync, temporary_path
@@ -165,7 +166,8 @@ def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Ten
         return map_tensors(path)
     except OSError as error:
         why = error.strerror or reason(error)
-        raise InputError(f"cannot write to {path.parent}: {why}; make room, or point TMPDIR to another disk") from error
+        advice = "make room, point TMPDIR to another disk, or allow more memory"
+        raise InputError(f"cannot write to {path.parent}: {why}; {advice}") from error
     finally:
         path.unlink(missing_ok=True)
 
@@ -236,3 +238,27 @@ def shards_of(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
         shards[-1].append(name)
         held += size
     return [shard for shard in shards if shard or not large] + large
+
+
+class LargeTensorsInFiles(TorchDispatchMode):
+    """Within its block `torch.empty` gives large tensors on the host the pages of temporary files.
+
+    A layer then fills them by its own initialisation, so the values are those of the same layer in memory, bit for bit.
+    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory.
+
+    Args:
+        folder: of the files; None: that for temporary files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
+        kwargs = kwargs or {}
+        if func is torch.ops.aten.empty.memory_format and kwargs.get("device") in (None, torch.device("cpu")):
+            shape, dtype = torch.Size(args[0]), kwargs.get("dtype") or torch.get_default_dtype()
+            if shape.numel() * dtype.itemsize >= LARGE:
+                return temporary_tensors({"tensor": (shape, dtype)}, self._folder)["tensor"]
+        return func(*args, **kwargs)

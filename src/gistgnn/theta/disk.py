@@ -20,12 +20,11 @@ from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
 from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
 from gistgnn.theta.disk_files import BEST, PARAMETERS, ROUND, STATE, State, check_shapes, unwritable, write_new
-from gistgnn.theta.keys import MOMENTS, THETA, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import gather, gather_into, merge_shared, scatter
 from gistgnn.theta.store import Store
-from gistgnn.theta.trained import Trained, is_counter
-from gistgnn.theta.whole_theta import WholeTheta
+from gistgnn.theta.theta import WholeTheta
+from gistgnn.theta.trained import MOMENTS, THETA, Trained, is_counter, keyed, moment_of, name_of
 
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 _START_AGAIN = "this Θ cannot be used: start the run again"

@@ -13,9 +13,8 @@ from torch import Size
 
 from gistgnn.errors import InputError, reason
 from gistgnn.storage.json_files import write_json
-from gistgnn.storage.tensors import allocate, map_tensors
+from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, map_tensors
 from gistgnn.storage.whole_files import sync
-from gistgnn.theta.initial import LargeTensorsInFiles
 from gistgnn.theta.model_spec import ModelSpec
 
 PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"

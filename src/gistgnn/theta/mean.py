@@ -31,17 +31,7 @@ class Mean:
 
     @classmethod
     def of(cls, spec: ModelSpec, split: Collection[int], input_axis: int | None, *, zero: bool) -> Mean:
-        """Return how a model is scaled.
-
-        Args:
-            spec: the full model.
-            split: its axes that are split into blocks.
-            input_axis: the axis of the input features, or None.
-            zero: see `Mean`.
-
-        Raises:
-            InputError: the model cannot be the mean of its sub-GCNs.
-        """
+        """Return how a model is scaled whose axes `split` are split into blocks; for `zero` see `Mean`."""
         readout = find_readout(
             spec.build, spec.widths, spec.layout, shared=spec.shared, split=split, input_axis=input_axis
         )

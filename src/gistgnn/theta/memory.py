@@ -12,25 +12,32 @@ from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.tensors import assign
-from gistgnn.theta.exchange import Exchange
-from gistgnn.theta.keys import BEST, MOMENTS, THETA, check_held, keyed, moment_of, name_of
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.ranks.between_ranks import SendToAll, full_moments
 from gistgnn.theta.slices import gather, gather_into
 from gistgnn.theta.store import Store
-from gistgnn.theta.trained import Moments, Trained, fill, is_counter
-from gistgnn.theta.whole_theta import WholeTheta
+from gistgnn.theta.theta import Exchange, WholeTheta
+from gistgnn.theta.trained import (
+    BEST,
+    MOMENTS,
+    THETA,
+    Moments,
+    Trained,
+    check_held,
+    fill,
+    is_counter,
+    keyed,
+    moment_of,
+    name_of,
+)
 
 
 class InMemory(WholeTheta):
     """Θ as one tensor for every parameter and buffer.
 
     Args:
-        layout: see `Theta`.
-        widths: see `Theta`.
         tensors: every parameter and buffer of the full model, by name. They are held, not copied.
         streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is.
-        exchange: see `Theta`.
 
     Attributes:
         moments: the moments that are carried.

@@ -85,10 +85,7 @@ def gather_into(target: Tensor, tensor: Tensor, cut: Cut) -> None:
     if not (plain and contiguous and len(cut) == 2 and cut[1] is not None):
         target.copy_(gather(tensor, cut))
         return
-    rows, columns = (
-        cut[0],
-        cut[1],
-    )  # here `torch.take` is faster than an index and a copy
+    rows, columns = cut[0], cut[1]  # here `torch.take` is faster than an index and a copy
     rows = torch.arange(len(tensor)) if rows is None else rows
     step = max(_ENTRIES // len(columns), 1)
     for start in range(0, len(rows), step):  # the index takes twice the memory of the entries

@@ -65,11 +65,7 @@ class Store:
         return STORES[self.kind]
 
     def check_ranks(self, ranks: World, workers: int, name: str) -> None:
-        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these.
-
-        Raises:
-            InputError: they do not fit.
-        """
+        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
         if not ranks.several:
             if not self.place.alone:
                 raise InputError(f"the store is {self.kind}, but there are no ranks: start by torchrun, or use memory")

@@ -11,16 +11,46 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.distributed import World
+from gistgnn.distributed import Alone, World
 from gistgnn.errors import InputError
-from gistgnn.layout.axes import Layout
+from gistgnn.layout.axes import Layout, named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec
 from gistgnn.theta.slices import Slices
 from gistgnn.theta.store import Store
-from gistgnn.theta.trained import RoundReport, Trained
+from gistgnn.theta.trained import RoundReport, Trained, check_fits, give_moments
+
+
+class Exchange:
+    """One process trains all sub-GCNs, and there is nobody to exchange them with.
+
+    A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.ranks.between_ranks`).
+
+    Attributes:
+        ranks: the processes of the run.
+    """
+
+    def __init__(self, ranks: World | None = None) -> None:
+        self.ranks = ranks or Alone()
+
+    def members(self, sub_gcns: int) -> list[int]:
+        """The sub-GCNs that this process trains, of m."""
+        return list(range(sub_gcns))
+
+    def agree(self, report: RoundReport, trained: Mapping[int, Trained]) -> RoundReport:
+        """Merge the reports of all processes, or raise on all of them the first error in a report."""
+        if report.error:
+            raise report.error
+        return report
+
+    def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
+        """Return the sub-GCNs that this process writes into its copy of Θ: its own ones, and those it receives."""
+        return trained
+
+    def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any] | None:
+        """What the ranks have exchanged so far (see `gistgnn.distributed.communication`); None for one process."""
+        return None
 
 
 class Theta(ABC):
@@ -75,9 +105,6 @@ class Theta(ABC):
             spec: the model.
             ranks: the processes of the run.
             replace: an older Θ in the store's folder is replaced.
-
-        Raises:
-            InputError: the files cannot be written, or the folder is not empty.
         """
 
     @classmethod
@@ -116,11 +143,7 @@ class Theta(ABC):
 
     @abstractmethod
     def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module.
-
-        Raises:
-            InputError: the module's parameters do not have the slice's names or shapes.
-        """
+        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
 
     @abstractmethod
     def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
@@ -152,11 +175,7 @@ class Theta(ABC):
 
     @abstractmethod
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume after some rounds from a checkpoint; any store may have written it.
-
-        Raises:
-            InputError: it cannot be read, or does not hold Θ.
-        """
+        """Resume after some rounds from a checkpoint; any store may have written it."""
 
     @abstractmethod
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
@@ -199,3 +218,36 @@ class Theta(ABC):
     def _finish_round(self, loss: float) -> None:
         self.round, self.loss = self._number + 1, loss
         self._trained = {}
+
+
+class WholeTheta(Theta):
+    """Θ of which this process has every tensor."""
+
+    @abstractmethod
+    def slice(self, name: str, blocks: Blocks) -> Tensor:
+        """The entries of a tensor in the blocks."""
+
+    @abstractmethod
+    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
+        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
+
+    def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
+        """Copy the entries of a tensor in the blocks into another tensor of their shape."""
+        target.copy_(self.slice(name, blocks))
+
+    def slice_of(self, i: int) -> dict[str, Tensor]:
+        """The slice of Θ that belongs to sub-GCN i, by name."""
+        return {name: self.slice(name, self._blocks[i]) for name in self.specs}
+
+    def load(self, i: int, sub: nn.Module) -> None:
+        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
+        blocks = self._blocks[i]
+        check_fits(sub, {name: self.slices.shape(name, spec.shape, blocks) for name, spec in self.specs.items()})
+        with torch.no_grad():
+            for name, target in named_tensors(sub).items():
+                self.slice_into(target, name, blocks)
+
+    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
+        """Give an optimiser of sub-GCN i the moments of its slice."""
+        names = (name for name, _ in sub.named_parameters())
+        give_moments(sub, optimizer, {name: self.slice_moments(name, self._blocks[i]) for name in names})

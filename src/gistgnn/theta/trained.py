@@ -1,4 +1,4 @@
-"""The results of a sub-GCN's training, and how a module is filled with its slice of Θ."""
+"""A sub-GCN after its training, how a module is filled with its slice of Θ, and the keys of tensors in files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from gistgnn.errors import GistError, InputError
 from gistgnn.layout.axes import named_tensors
+from gistgnn.storage.checkpoints import Checkpoint
 
 Moments = dict[str, dict[str, Tensor]]  # parameter -> the optimiser's key -> state
 
@@ -60,11 +61,7 @@ class RoundReport:
 
 
 def fill(module: nn.Module, slices: Mapping[str, Tensor]) -> None:
-    """Copy tensors into a module's parameters and buffers of the same names.
-
-    Raises:
-        InputError: the names or shapes differ.
-    """
+    """Copy tensors into a module's parameters and buffers of the same names."""
     check_fits(module, {name: tensor.shape for name, tensor in slices.items()})
     with torch.no_grad():
         for name, target in named_tensors(module).items():
@@ -100,3 +97,38 @@ def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Map
 def is_counter(key: str, state: torch.Size, parameter: torch.Size) -> bool:
     """Whether an optimiser's state is one number for a whole parameter, such as its step count."""
     return key == "step" or (len(state) == 0 and len(parameter) > 0)
+
+
+THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
+
+
+def keyed(theta: Mapping[str, Tensor], moments: Moments, best: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Put tensors under one set of keys: theta/NAME, moments/NAME/KEY and best/NAME."""
+    tensors = {f"{THETA}{name}": tensor for name, tensor in theta.items()}
+    tensors |= {f"{BEST}{name}": tensor for name, tensor in (best or {}).items()}
+    for name, own in moments.items():
+        tensors |= {f"{MOMENTS}{name}/{key}": tensor for key, tensor in own.items()}
+    return tensors
+
+
+def name_of(key: str) -> str:
+    """The parameter or buffer that a key belongs to."""
+    name = key.split("/", 1)[1]
+    return name.rsplit("/", 1)[0] if key.startswith(MOMENTS) else name
+
+
+def moment_of(key: str) -> str:
+    """The optimiser's own key of a moment."""
+    return key.rsplit("/", 1)[1]
+
+
+def check_held(saved: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
+    """Raise InputError unless a checkpoint holds a Θ of these shapes."""
+    for name, shape in shapes.items():
+        if f"{THETA}{name}" not in saved.shapes:
+            raise InputError(
+                f"the checkpoint holds no '{name}': the run keeps its parameters in its own files; resume with --store "
+                "disk, or start again"
+            )
+        if (found := saved.shapes[f"{THETA}{name}"]) != shape:
+            raise InputError(f"'{name}' is {list(found)} in the checkpoint, {list(shape)} in this model: start again")

@@ -1,6 +1,8 @@
 """The optimiser of a sub-GCN: by name, or made by a class or a function that the user brings."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -9,7 +11,6 @@ from torch.optim import Optimizer
 
 from gistgnn.errors import InputError, users_code
 from gistgnn.training.names import find, name_of
-from gistgnn.utils.optimizers import eager
 
 MakeOptimizer = Callable[..., Optimizer]
 """Returns an optimiser, called as `make(parameters, lr=...)`, with weight_decay and momentum where they are not 0."""
@@ -51,3 +52,16 @@ def check_optimizer(optimizer: str | MakeOptimizer, lr: float, weight_decay: flo
     parameter.grad = torch.zeros_like(parameter)
     with users_code(f"the optimizer {name} cannot take a step", "choose one whose step() needs no closure"):
         made.step()
+
+
+@cache
+def eager(kind: Any) -> Callable[..., Optimizer]:
+    """Return a class of optimisers that takes the same steps, for training loops that are not compiled.
+
+    torch wraps these methods for its compiler. The wrappers import the compiler, which takes longer than all other
+    imports together, when an optimiser is made and when it takes a step.
+    """
+    methods = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
+    unwrapped = {name: unwrap(getattr(kind, name)) for name in methods}
+    made: Any = type(kind.__name__, (kind,), {**unwrapped, "step": torch.no_grad()(unwrap(kind.step))})
+    return made

@@ -59,7 +59,7 @@ def scheduler_rates(make: MakeScheduler, lr: float, steps: int) -> list[float]:
     """
     import torch
 
-    from gistgnn.utils.optimizers import eager
+    from gistgnn.training.optimizer import eager
 
     optimizer = eager(torch.optim.SGD)([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     given, empty = inspect.signature(make).parameters, (None, inspect.Parameter.empty)

@@ -1,9 +1,26 @@
-"""Copies of tensors: to a GPU without waiting for it, and of matrices larger than what should be copied at once."""
+"""Copies of tensors to a GPU without waiting for it, and work on large matrices piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from gistgnn.utils.pieces import row_pieces
+
+def row_pieces(rows: int, row_bytes: int, most: int) -> Iterator[slice]:
+    """Cut rows into slices of consecutive ones, of at most ``most`` bytes each but at least one row."""
+    step = max(most // max(row_bytes, 1), 1)
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def column_blocks(width: int, most: int) -> list[slice]:
+    """Cut ``width`` columns into the fewest blocks of at most ``most`` columns, of about equal size."""
+    count = -(-width // most)
+    cuts = [width * i // count for i in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
+
 
 _MOST = 2**26  # bytes: larger tensors are copied once, and would take as much memory that the system cannot move
 

@@ -10,9 +10,9 @@ from gistgnn.distributed import Ranks, communication
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.distributed.world import error_message, raise_first
 from gistgnn.partition import Blocks
-from gistgnn.theta.exchange import Exchange
 from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import Slices
+from gistgnn.theta.theta import Exchange
 from gistgnn.theta.trained import Moments, RoundReport, Trained, is_counter
 
 

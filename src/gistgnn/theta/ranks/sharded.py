@@ -13,17 +13,26 @@ from gistgnn.distributed import Ranks, World
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.storage.tensors import assign
-from gistgnn.theta.initial import LargeTensorsInFiles
-from gistgnn.theta.keys import BEST, MOMENTS, check_held, keyed, moment_of, name_of
+from gistgnn.storage.tensors import LargeTensorsInFiles, assign
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
-from gistgnn.theta.ranks.collect import collect
-from gistgnn.theta.ranks.shares import Piece, Shares
+from gistgnn.theta.ranks.shares import Piece, Shares, collect
 from gistgnn.theta.slices import Cut, gather
 from gistgnn.theta.store import Store
 from gistgnn.theta.theta import Theta
-from gistgnn.theta.trained import Moments, Trained, fill, give_moments, is_counter
+from gistgnn.theta.trained import (
+    BEST,
+    MOMENTS,
+    Moments,
+    Trained,
+    check_held,
+    fill,
+    give_moments,
+    is_counter,
+    keyed,
+    moment_of,
+    name_of,
+)
 
 Entry = tuple[str, str | None]  # a tensor's name, and the key of its moment (None: the tensor itself)
 Item = tuple[int, Piece, str | None]  # a sub-GCN, a piece of its slice, and the key of a moment likewise
