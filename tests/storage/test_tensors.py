@@ -20,11 +20,11 @@ from gistgnn.storage.tensors import (
     check_digest,
     map_tensors,
     read_tensors,
-    row_pieces,
     shards_of,
     temporary_tensors,
     write_tensors,
 )
+from gistgnn.utils.transfer import row_pieces
 from tests.evaluation.cases import C, F
 from tests.helpers.flips import every_byte, flipped
 from tests.helpers.refusals import refused
