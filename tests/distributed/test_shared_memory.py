@@ -75,7 +75,8 @@ def graphs(ranks: Ranks | None, room: bool = True) -> list[Tensor]:
     seen = training_subgraph(graph, share)
     batches = ClusterSampling(5, 2, "random").sampler(seen, 0, share=share).batches(0, 3)
     found = [graph.x, graph.edge_index, graph.y, seen.x, seen.edge_index, whole_graph(graph).x]
-    assert ranks is None or not room or all(mapped(tensor) for tensor in found[:5] if tensor.numel())
+    held = [graph.x, graph.edges.col, graph.y, seen.x, seen.csr.col]
+    assert ranks is None or not room or all(mapped(tensor) for tensor in held if tensor.numel())
     for batch in batches:
         found += [batch.x, batch.edge_index, batch.y, batch.loss_nodes]
     return [tensor.clone() for tensor in found] + [torch.tensor([graph.num_classes, graph.checksum()])]

@@ -7,7 +7,7 @@ code for GPUs run anywhere. What it cannot show: CUDA's kernels, their rounding 
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, ClassVar
@@ -113,8 +113,14 @@ def pretended_gpu() -> Iterator[None]:
 
     made = patch.object(torch, "tensor", tensor)
     pinned = patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    with patch.multiple(torch.cuda, **known), made, pinned, _Mode():
+    batches, slices = (patch(f"gistgnn.{home}.prefetch", _here) for home in ("sampling.sampler", "round"))
+    with patch.multiple(torch.cuda, **known), made, pinned, batches, slices, _Mode():
         yield
+
+
+def _here(items: Iterable[Any], depth: int = 2) -> Iterator[Any]:
+    """Prepare items in the thread that uses them: a mode of torch holds for one thread alone."""
+    yield from items
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

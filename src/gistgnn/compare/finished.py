@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ def measure_all(
             if content is None or content["of"] != request:
                 content = json.loads(json.dumps({"of": request, "found": measure()}))
                 write(path, content)
-            results[name] = content["found"]
+            results[name] = _with_nan(content["found"])
             progress.advance()
     return results
+
+
+def _with_nan(found: Any) -> Any:
+    """Return a measurement with NaN where its file has null."""
+    if isinstance(found, dict):
+        return {name: _with_nan(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [_with_nan(value) for value in found]
+    return math.nan if found is None else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,12 +37,19 @@ def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
 
 def encoded(content: Any) -> bytes:
     """Return a struct or a dict as JSON; NumPy's numbers become Python's, NaN becomes null."""
-    return msgspec.json.encode(content, enc_hook=lambda value: value.item())
+    try:
+        return msgspec.json.encode(content, enc_hook=_item)
+    except UnicodeEncodeError:  # the name of a file may have any bytes
+        return json.dumps(msgspec.to_builtins(content, enc_hook=_item)).encode()
+
+
+def _item(number: Any) -> Any:
+    return number.item()  # of NumPy
 
 
 def plain(content: Any) -> Any:
     """Return a copy of what JSON can hold, as a file gives it back: tuples become lists, numbers as keys texts."""
-    return msgspec.json.decode(encoded(content))
+    return json.loads(encoded(content))
 
 
 def read_json(path: Path, kind: type[T], advice: str) -> T:
@@ -65,7 +73,7 @@ def read_json(path: Path, kind: type[T], advice: str) -> T:
             raise ValueError("has no checksum, so it is damaged, or an earlier version made it")
         if xxhash.xxh3_128_hexdigest(found[1]).encode() != found[2]:
             raise ValueError("is damaged, or an earlier version made it: its checksum does not fit")
-        return msgspec.json.decode(text, type=kind)
+        return msgspec.convert(json.loads(text), type=kind)
     except FileNotFoundError:
         raise
     except msgspec.MsgspecError as error:
