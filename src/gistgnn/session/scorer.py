@@ -110,9 +110,10 @@ class Scorer:
         Args:
             stand_in: a narrow model that has the output of the full model (see `GIST.stand_in`); None: there is none.
         """
-        if stand_in is None:
+        ranks = self._theta.exchange.ranks
+        if ranks.lead(lambda: stand_in is None):  # the other ranks have no stand-in
             self._running.refresh()
-        return self._theta.exchange.ranks.lead(lambda: self._score(stand_in))
+        return ranks.lead(lambda: self._score(stand_in))
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
         if stand_in is not None:
