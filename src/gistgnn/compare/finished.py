@@ -16,6 +16,8 @@ from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)
 
+_NAN = "not a number"
+
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
     """Return the file for a request, which JSON can hold, whatever the order of its keys."""
@@ -67,16 +69,17 @@ def measure_all(
             content = read(path, lambda content: {"of", "found"} <= content.keys())
             if content is None or content["of"] != request:
                 content = json.loads(json.dumps({"of": request, "found": measure()}))
+                content["found"] = _replaced(content["found"], math.nan, _NAN)
                 write(path, content)
-            results[name] = _with_nan(content["found"])
+            results[name] = _replaced(content["found"], _NAN, math.nan)
             progress.advance()
     return results
 
 
-def _with_nan(found: Any) -> Any:
-    """Return a measurement with NaN where its file has null."""
+def _replaced(found: Any, old: Any, new: Any) -> Any:
+    """Return numbers, texts, lists and dicts with one value in place of another: JSON has no NaN."""
     if isinstance(found, dict):
-        return {name: _with_nan(value) for name, value in found.items()}
+        return {name: _replaced(value, old, new) for name, value in found.items()}
     if isinstance(found, list):
-        return [_with_nan(value) for value in found]
-    return math.nan if found is None else found
+        return [_replaced(value, old, new) for value in found]
+    return new if found == old or (found != found and old != old) else found

@@ -182,7 +182,7 @@ class Memory:
             return scores + self._whole(model, replace(shape, computed=computed)), 0
         self.method = "layers"
         plan, costs = plan_layers(gnn, shape, budget), Costs(gnn, shape, budget.compute // 4)
-        self.blocks = max(len(layer.blocks(plan.columns)) for layer in plan.layers)
+        self.blocks = max(layer.block_count(plan.columns) for layer in plan.layers)
         features = costs.column(plan.columns) if plan.in_file else costs.features(plan.columns)
         taken = max(costs.preparing, costs.resident + plan.work + features)
         return scores + max(taken, 2 * least * (left[-1] < 2 * least and wanted.memory is None)), plan.disk

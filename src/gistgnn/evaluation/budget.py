@@ -57,11 +57,15 @@ class LayerSizes(NamedTuple):
         """Return the columns stored at once between steps, if messages are cut into blocks of ``columns`` columns."""
         sending = self.stored + self.messages
         receiving = sending if self.rereads_input else self.messages or self.stored
-        if self.cached or not sending or len(self.blocks(columns)) == 1:
+        if self.cached or not sending or self.block_count(columns) == 1:
             return max(sending, receiving + self.hidden)
         out = 0 if self.hidden == self.sent else self.hidden  # the output overwrites what was received
         updating = (self.stored if self.rereads_input else 0) + self.sent + out
         return max(sending, receiving + self.sent, updating)
+
+    def block_count(self, columns: int) -> int:
+        """Count the blocks, of which a very wide layer has too many to list."""
+        return -(-self.sent // columns) if self.cuts else 1
 
     def blocks(self, columns: int) -> list[slice]:
         """Cut the messages into blocks of at most ``columns`` columns, where the layer allows it."""
