@@ -23,7 +23,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.storage.json_files import plain, read_json, write_json
+from gistgnn.storage.json_files import encoded, plain, read_json, write_json
 from gistgnn.storage.tensors import check_digest, write_tensors
 from gistgnn.storage.whole_files import sync, temporary_path
 
@@ -237,7 +237,7 @@ class Checkpoint:
 
 def run_id(identity: dict[str, Any]) -> str:
     """Return the id of a run: a digest of the settings and of the graph that a resumed run must have in common."""
-    return xxhash.xxh3_128_hexdigest(msgspec.json.encode(plain(identity), order="sorted"))
+    return xxhash.xxh3_128_hexdigest(encoded(plain(identity), order="sorted"))
 
 
 def require_same_run(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:

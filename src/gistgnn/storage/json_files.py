@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import xxhash
@@ -27,7 +27,7 @@ def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
         indent: spaces of a level; 0: all on one line.
     """
     text = encoded(content)
-    text = msgspec.json.format(text, indent=indent) if indent else text
+    text = json.dumps(json.loads(text), indent=indent).encode() if indent else text
     begin = text[:-1].rstrip()  # without the last brace
     comma, space = b"," if len(begin) > 1 else b"", b"\n" + b" " * indent if indent else b""
     end = b'%s%s"checksum": "%s"%s}\n' % (comma, space, xxhash.xxh3_128_hexdigest(begin).encode(), space[:1])
@@ -35,12 +35,12 @@ def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
         temporary.write_bytes(begin + end)
 
 
-def encoded(content: Any) -> bytes:
+def encoded(content: Any, order: Literal["sorted"] | None = None) -> bytes:
     """Return a struct or a dict as JSON; NumPy's numbers become Python's, NaN becomes null."""
     try:
-        return msgspec.json.encode(content, enc_hook=_item)
+        return msgspec.json.encode(content, enc_hook=_item, order=order)
     except UnicodeEncodeError:  # the name of a file may have any bytes
-        return json.dumps(msgspec.to_builtins(content, enc_hook=_item)).encode()
+        return json.dumps(msgspec.to_builtins(content, enc_hook=_item), sort_keys=order is not None).encode()
 
 
 def _item(number: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import xxhash
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -73,6 +73,8 @@ def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
     """
     try:
         path.stat()  # for the system's own error
+        if "\\udc" in ascii(str(path)):  # safetensors opens no name that is not UTF-8
+            return dict(load(path.read_bytes()))
         return dict(load_file(path))
     except (SafetensorError, OSError) as error:
         why = getattr(error, "strerror", None) or reason(error)
