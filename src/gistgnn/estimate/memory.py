@@ -93,7 +93,7 @@ class Memory:
             "loading": graph + Counter({self._device: loading}),
             "training": held + Counter({self._device: self.activations}),
             "evaluation": held + Counter({self._device: self.evaluation, DISK: files}),
-            "keeping the best": held + Counter({self.home: self._theta}),
+            "saving": held + Counter({self.home: self._theta}),
         }
         self.stage = max(stages, key=lambda stage: stages[stage][self._device])
         most = {place: max(each[place] for each in stages.values()) for place in resources.limits}
