@@ -16,6 +16,7 @@ import torch
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
 from gistgnn.graphs.conversion.memory import room_within
+from gistgnn.graphs.conversion.sorted_edges import sorted_keys
 from gistgnn.graphs.conversion.sources import Source, find_source
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.duck import database
@@ -24,7 +25,6 @@ from gistgnn.graphs.folder_writing import X_DTYPES, ArrayWriter, stored_features
 from gistgnn.graphs.graph import Graph
 from gistgnn.utils.progress import TaskProgress
 
-_BATCH = 2**20  # edges that come from DuckDB at once
 _MOST_NODES = 2**31 - 1  # sources are int32
 
 
@@ -139,17 +139,14 @@ class _Conversion:
 
     def _edges(self, source: Source, nodes: int, undirected: bool) -> dict[str, ArrayEntry]:
         """Sort the edges by (target, source), and write them without repeated ones."""
-        rowptr, last = np.zeros(nodes + 1, np.int64), -1
+        rowptr = np.zeros(nodes + 1, np.int64)
         col = ArrayWriter(self._folder, "col", np.int32)
         with database(self._folder, self._room // 2) as connection:
-            query = _keys(source.edges(connection, self._folder), nodes, undirected)
-            for batch in connection.sql(f"{query} ORDER BY key").to_arrow_reader(_BATCH):
-                keys = batch.column(0).to_numpy()
-                keys, last = keys[np.diff(keys, prepend=last) > 0], keys[-1]
-                if len(keys):
-                    target = keys >> 32
-                    rowptr[target[0] + 1 : target[-1] + 2] += np.bincount(target - target[0])
-                    col.append((keys & 0xFFFFFFFF).astype(np.int32))
+            edges = source.edges(connection, self._folder)
+            for keys in sorted_keys(connection, edges, nodes, undirected, self._folder, self._room // 2):
+                target = keys >> 32
+                rowptr[target[0] + 1 : target[-1] + 2] += np.bincount(target - target[0])
+                col.append(keys.astype(np.int32))  # its lower half
         if not col.rows:
             raise InputError("there are no edges; expected at least one")
         for path in self._folder.iterdir():  # what the query has needed
@@ -157,18 +154,6 @@ class _Conversion:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         arrays = {"col": col.finish()}
         return arrays | {"rowptr": write_array(self._folder, "rowptr", np.cumsum(rowptr, out=rowptr))}
-
-
-def _keys(edges: str, nodes: int, undirected: bool) -> str:
-    """Return SQL for the keys of edges: the target's number above the source's, 32 bits each."""
-    valid = " AND ".join(f"{end} BETWEEN 0 AND {nodes - 1} AND {end} = floor({end})" for end in ("source", "target"))
-    ends = " || ' to ' || ".join(f"coalesce({end}::VARCHAR, 'nothing')" for end in ("source", "target"))
-    problem = f"'an edge goes from ' || {ends} || '; expected node numbers from 0 to {nodes - 1}'"
-    key = f"CASE WHEN {valid} THEN (target::BIGINT << 32) | source::BIGINT ELSE error({problem}) END AS key"
-    query = f"SELECT {key} FROM ({edges})"
-    if undirected:
-        query += f" UNION ALL SELECT (source::BIGINT << 32) | target::BIGINT FROM ({edges})"
-    return f"SELECT key FROM ({query})"
 
 
 def _both_ways(graph: Graph) -> Graph:

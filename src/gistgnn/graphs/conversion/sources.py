@@ -34,7 +34,7 @@ class BlocksSource:
         info: its name and sizes.
     """
 
-    undirected, nodes_in, edges_in = False, "", ""
+    undirected, nodes_in, edges_in = True, "", ""
 
     def __init__(self, info: DatasetInfo) -> None:
         self.name, self.classes, self._blocks, self._edges = info.name, info.classes, Blocks(info), info.edges // 2
@@ -44,7 +44,7 @@ class BlocksSource:
         return map(self._blocks.nodes, range(self._blocks.node_blocks))
 
     def edges(self, connection: Any, folder: Path) -> str:
-        """Draw all edges into a file, and return SQL for both directions of each."""
+        """Draw all edges into a file, and return SQL for one direction of each."""
         ends = np.lib.format.open_memmap(folder / "drawn.npy", "w+", np.int32, (2, self._edges))
         start = 0
         for group in range(self._blocks.groups):
@@ -52,8 +52,8 @@ class BlocksSource:
             stop = start + len(one)
             ends[0, start:stop], ends[1, start:stop] = one, other
             start = stop
-        connection.register("drawn", {"one": ends[0], "other": ends[1]})
-        return "SELECT one AS source, other AS target FROM drawn UNION ALL SELECT other, one FROM drawn"
+        connection.register("drawn", {"source": ends[0], "target": ends[1]})
+        return "SELECT source, target FROM drawn"
 
 
 Source = BlocksSource | TablesSource | OgbFiles
