@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.tables import table
 from gistgnn import GIST, Saving, load_run
 from gistgnn.errors import InputError
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from gistgnn.storage.models import model_path
 

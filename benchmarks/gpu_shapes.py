@@ -24,7 +24,7 @@ from gistgnn.graphs import Graph, load
 from gistgnn.nn import GraphSAGE
 from gistgnn.runners.registry import make_runner
 from gistgnn.sampling import ClusterSampling, Sampler, whole_graph
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 
 ENDLESS = 10**9  # steps of the whole run, for the schedule
@@ -106,7 +106,7 @@ def measure(shape: Shape, m: int, prepared: Callable[[], tuple[Graph, Sampler]],
         begun = now(device)
         round_ = gist.begin_round()
         taken = now(device)
-        stretch = Stretch(number * shape.steps, shape.steps, ENDLESS)
+        stretch = StepRange(number * shape.steps, shape.steps, ENDLESS)
         losses = runner(round_, sampler, training, stretch, 0)
         trained = now(device)
         round_.aggregate(losses)

@@ -15,7 +15,7 @@ from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runners.registry import make_runner
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes, peak_memory_bytes
 
@@ -65,7 +65,7 @@ def train(width: int, layers: int, device: str, batch: dict[str, int]) -> dict[s
     _ = gist.theta
     made = now(device)
     round_ = gist.begin_round()
-    losses = make_runner("auto")(round_, sampler, case.training(), Stretch(0, STEPS, 10**9), 0)
+    losses = make_runner("auto")(round_, sampler, case.training(), StepRange(0, STEPS, 10**9), 0)
     trained = now(device)
     loss = round_.aggregate(losses)
     merged = now(device)

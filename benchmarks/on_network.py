@@ -4,7 +4,6 @@ import argparse
 import json
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,11 +12,9 @@ import torch.distributed as dist
 from benchmarks.case import Case
 from gistgnn import GIST
 from gistgnn.distributed import Ranks, costs
-from gistgnn.gist import train
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.registry import make_runner
-from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.session.monitor import Stopwatch
+from gistgnn.schedule import Schedule
 from gistgnn.settings import Training
 
 
@@ -52,20 +49,13 @@ def of_gist(case: Case, options: argparse.Namespace, ranks: Ranks) -> dict[str, 
     rounds: list[dict[str, float]] = []
     before = snapshot(ranks, options.interface)
 
-    def after_round(plan: RoundPlan, loss: float) -> bool:
-        nonlocal before
+    runner, schedule = make_runner("in-turn"), Schedule(training, sampler.steps_per_epoch, gist.workers)
+    for number in range(options.repeat):
+        plan = schedule.plan(number)
+        round_ = gist.begin_round(plan)
+        round_.aggregate(runner(round_, sampler, training, plan.steps, gist.seed))
         rounds.append(since(before, ranks, options.interface))
         before = snapshot(ranks, options.interface)
-        return len(rounds) == options.repeat
-
-    session: Any = SimpleNamespace(
-        sampler=sampler,
-        runner=make_runner("in-turn"),
-        schedule=Schedule(training, sampler.steps_per_epoch, gist.workers),
-        seconds=Stopwatch(),
-        after_round=after_round,
-    )
-    train(gist, session)
     theta = sum(tensor.nbytes for tensor in named_tensors(case.build(case.hidden)).values())
     mean = [ranks.traffic.slices / ranks.traffic.rounds]
     expected = costs(theta, mean, ranks.count, options.local_steps, sharded=True)

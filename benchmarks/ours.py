@@ -14,7 +14,7 @@ from gistgnn.round import Round
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, forward
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.utils.process_memory import keep_freed_memory
 
@@ -83,7 +83,7 @@ class GISTContender:
                 round_ = self._gist.begin_round()
             _clock_carrying(round_, clock)
             sampler = TimedSampler(self.sampler, clock)
-            self._runner(round_, sampler, self._training, Stretch(self._position, passes, ENDLESS), 0)
+            self._runner(round_, sampler, self._training, StepRange(self._position, passes, ENDLESS), 0)
             with clock.span("theta"):
                 round_.aggregate()
         self._position += passes

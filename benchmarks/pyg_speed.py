@@ -19,11 +19,11 @@ from torch import nn
 
 from benchmarks.tables import describe_machine, number, on, table
 from gistgnn import GIST, Callback
+from gistgnn.fit.callbacks import Run
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN, GraphSAGE
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import ClusterSampling
-from gistgnn.session.callbacks import Run
 
 RUNNERS: tuple[RunnerName, ...] = ("in-turn", "fused", "auto")
 CLOSE_TO_OURS, CLOSE_TO_BEST = 1.3, 1.05  # the targets

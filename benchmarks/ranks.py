@@ -17,7 +17,7 @@ from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.runners.registry import make_runner
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     measured: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     for number in range(options.repeat + 1):
         for kind, gist in list(gists.items())[:: 1 if number % 2 else -1]:
-            sample = one_round(gist, sampler, training, Stretch(number * zeta, zeta, 10**6))
+            sample = one_round(gist, sampler, training, StepRange(number * zeta, zeta, 10**6))
             if number:
                 measured[kind].append(sample)
     print(f"GraphSAGE, d = {d}, m = {options.sub_gcns}, ζ = {zeta}, moments carried; medians of {options.repeat}\n")
@@ -64,7 +64,7 @@ def main() -> None:
     ranks.close()
 
 
-def one_round(gist: GIST, sampler: Sampler, training: Training, stretch: Stretch) -> tuple[float, float]:
+def one_round(gist: GIST, sampler: Sampler, training: Training, stretch: StepRange) -> tuple[float, float]:
     """Return the seconds of a round, and its seconds outside steps."""
     begun = time.perf_counter()
     round_ = gist.begin_round()

@@ -68,10 +68,10 @@ def train(pipe: Connection, sub_gcns: int, epochs: int, options: argparse.Namesp
     import torch
 
     from gistgnn import GIST
+    from gistgnn.fit.callbacks import InterruptWhen
     from gistgnn.graphs import Standardisation, load
     from gistgnn.nn import GraphSAGE
     from gistgnn.sampling import ClusterSampling
-    from gistgnn.session.callbacks import InterruptWhen
 
     def wait_for_turn() -> bool:
         pipe.send(None)

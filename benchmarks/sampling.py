@@ -32,7 +32,7 @@ from gistgnn.sampling import (
     whole_graph,
 )
 from gistgnn.sampling.sampler import RandomBatches
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.utils.process_memory import keep_freed_memory
 
@@ -134,7 +134,7 @@ def beside(graph: Graph, whole: Batch, hidden: int, options: argparse.Namespace)
             ready = Ready(sampler, repeat * options.passes, options.passes)
             for how, seen in (("background", sampler), ("ready", ready)):
                 runner, round_ = make_runner(options.runner if m > 1 else "in-turn"), gist.begin_round()
-                stretch = Stretch(repeat * options.passes, options.passes, 10**9)
+                stretch = StepRange(repeat * options.passes, options.passes, 10**9)
                 begun = time.perf_counter()
                 runner(round_, seen, training, stretch, 0)
                 if whole.y.device.type == "cuda":

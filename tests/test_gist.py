@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from gistgnn import GIST
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN, Adjacency
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import USERS, C, F

@@ -92,12 +92,12 @@ def test_phases_follow_each_other(training: Training, per_epoch: int) -> None:
     assert schedule.rounds == len(expected)
     for number, round_ in enumerate(expected):
         plan = schedule.plan(number)
-        assert (plan.stretch.first, plan.stretch.count) == (round_["first"], round_["count"])
+        assert (plan.steps.first, plan.steps.count) == (round_["first"], round_["count"])
         assert (plan.draw, plan.sub_gcns, plan.workers) == (round_["draw"], round_["m"], round_["workers"])
         assert (plan.copies, plan.lasting) == (round_["copies"], round_["lasting"])
         assert plan.epoch == pytest.approx(round_["epoch"])
         own = Training(1, lr=round_["lr"], schedule=round_["schedule"])
-        rates = [plan.stretch.rate(plan.training, k) for k in range(plan.stretch.count)]
+        rates = [plan.steps.rate(plan.training, k) for k in range(plan.steps.count)]
         assert rates == pytest.approx([own.rate(progress) for progress in round_["progress"]])
         assert plan.rate == rates[-1]
     assert plan.epoch == training.epochs
@@ -146,12 +146,12 @@ def test_without_phases_a_run_is_that_of_the_paper(
     assert rounds.rounds == -(-steps // zeta)
     for t in range(rounds.rounds):
         plan = rounds.plan(t)
-        assert (plan.stretch.first, plan.stretch.count) == (t * zeta, min(zeta, steps - t * zeta))
+        assert (plan.steps.first, plan.steps.count) == (t * zeta, min(zeta, steps - t * zeta))
         assert (plan.draw, plan.sub_gcns, plan.workers) == (t, None, m)
         assert (plan.copies, plan.lasting, plan.fresh) == (False, False, t == 0)
         assert plan.training == replace(training, evaluate_every=1)
-        assert plan.rate == training.rate((t * zeta + plan.stretch.count - 1) / steps)
-        assert plan.epoch == pytest.approx(epochs * (t * zeta + plan.stretch.count) / steps)
+        assert plan.rate == training.rate((t * zeta + plan.steps.count - 1) / steps)
+        assert plan.epoch == pytest.approx(epochs * (t * zeta + plan.steps.count) / steps)
     assert rounds.draws(rounds.rounds) == Counter({((None, 1),): rounds.rounds})
 
 

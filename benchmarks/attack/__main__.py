@@ -22,7 +22,7 @@ OURS = (
     "compare.comparison",
     "estimate",
     "report.run_page",
-    "session.session",
+    "fit.session",
     "theory",
 )
 _NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nothing answers there

@@ -192,9 +192,9 @@ def _rounds_target(rng: Random) -> Target:
 
 def _settings_target(rng: Random) -> Target:
     from gistgnn.evaluation import Evaluation
+    from gistgnn.fit.saving import Saving
     from gistgnn.phases import Phase
     from gistgnn.sampling import SAMPLERS
-    from gistgnn.session.saving import Saving
     from gistgnn.settings import Training
     from gistgnn.theta.store import Store
 

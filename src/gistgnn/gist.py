@@ -1,60 +1,47 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from torch import Tensor, nn
 
-from gistgnn.accounting.footprint import round_costs
 from gistgnn.evaluation import Evaluation
+from gistgnn.fit.fit import Fit
+from gistgnn.fit.prepare import Setup, Variant
+from gistgnn.fit.result import Result
+from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
-from gistgnn.phases import Phase
-from gistgnn.runners.registry import RunnerName, make_runner
-from gistgnn.runners.runner import Runner
+from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.schedule import check_phases, refuse_phases
-from gistgnn.session.options import Options
-from gistgnn.session.result import Result
-from gistgnn.session.saving import Saving
-from gistgnn.session.scorer import Scorer
-from gistgnn.session.session import Session
-from gistgnn.settings import Training, choose_training
-from gistgnn.training.loss import Loss
-from gistgnn.training.metric import Metric
-from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
-from gistgnn.training.optimizer import MakeOptimizer
-from gistgnn.training.schedule import Factor, MakeScheduler
+from gistgnn.settings import Training, TrainingKeywords, choose_training
 from gistgnn.utils.checks import check_kind
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def train(gist: "GIST", session: Session) -> None:
+def train(gist: "GIST", run: Fit) -> None:
     """Algorithm 1, from the round at which `gist` stands.
 
     Args:
         gist: Θ and the partition.
-        session: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and the schedule: T,
-            ζ, and how steps are taken.
+        run: the batches (Cluster in the algorithm; the whole graph where c = 1), the runner, and the schedule: T, ζ,
+            and how steps are taken.
 
     Raises:
         DivergedError: a loss or parameter is not finite; Θ is as it was before that round.
     """
-    sampler, runner, seconds = session.sampler, session.runner, session.seconds
-    while gist.next_round < session.schedule.rounds:
-        plan = session.schedule.plan(gist.next_round)
-        with seconds("take"):
+    while not run.is_over:
+        plan = run.schedule.plan(gist.next_round)
+        with run.seconds("take"):
             round_ = gist.begin_round(plan)  # subGCNs
-        with seconds("train"):
-            losses = runner(round_, sampler, plan.training, plan.stretch, gist.seed)  # subTrain
-        with seconds("merge"):
+        with run.seconds("train"):
+            losses = run.runner(round_, run.sampler, plan.training, plan.steps, gist.seed)  # subTrain
+        with run.seconds("merge"):
             loss = round_.aggregate(losses)  # subAgg
-        if session.after_round(plan, loss):
-            break
+        run.after_round(plan, loss)
 
 
 class GIST(GlobalModel):
@@ -80,8 +67,7 @@ class GIST(GlobalModel):
         InputError: a value is out of range, or the model's layout fails the check (see `infer_layout`).
     """
 
-    _phased = True  # a run may have phases, and blocks that last
-    _scorer_kind = Scorer  # what scores Θ between rounds
+    _variant = Variant()
 
     def fit(
         self,
@@ -97,31 +83,12 @@ class GIST(GlobalModel):
         init: nn.Module | Mapping[str, Tensor] | None = None,
         max_seconds: float | None = None,
         saving: Saving | None = None,
-        epochs: int | None = None,
-        local_steps: int | None = None,
-        loss: LossName | Loss | None = None,
-        class_weights: Literal["balanced"] | Sequence[float] | None = None,
-        label_smoothing: float | None = None,
-        metric: MetricName | Metric | Callable[[Tensor, Tensor], Any] | None = None,
-        optimizer: OptimizerName | MakeOptimizer | None = None,
-        lr: float | None = None,
-        weight_decay: float | None = None,
-        momentum: float | None = None,
-        schedule: ScheduleName | Factor | MakeScheduler | None = None,
-        optimizer_state: Literal["reset", "carry"] | None = None,
-        precision: Literal["float32", "bf16"] | None = None,
-        clip_norm: float | None = None,
-        patience: int | None = None,
-        evaluate_every: int | Literal["auto"] | None = None,
-        phases: Sequence[Phase] | None = None,
-        redraw_every: int | None = None,
-        cross_weights: Literal["random", "zero"] | None = None,
-        budget: float | None = None,
+        **settings: Unpack[TrainingKeywords],
     ) -> Result:
         """Train on a graph from scratch, and return the model at its best validation score over the whole graph.
 
-        Settings of training are given as a `Training`, or as keywords: `epochs`, `phases` or `budget` is required
-        then, and the others have the defaults of `Training`, which documents them.
+        Settings of training are given as a `Training`, or as keywords with the names of its fields, which it documents:
+        `fit(graph, epochs=400, lr=0.01)`. `epochs`, `phases` or `budget` is required then.
 
         Args:
             graph: a `Graph`, or a PyG `Data` with train_mask, val_mask and test_mask.
@@ -138,53 +105,29 @@ class GIST(GlobalModel):
             max_seconds: end in time to be back after so many seconds, with the best model so far; at least one round is
                 trained. A run that is resumed has so many seconds more.
             saving: where and how often the state is saved, and whether to resume.
-            epochs: see `Training`, also for the rest.
+            settings: the fields of `Training`; those that are None have their default.
 
         Raises:
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
             DivergedError: training diverged; `self.theta` holds the parameters from before that round.
         """
-        given = locals()
-        settings = {field.name: given[field.name] for field in fields(Training)}
-        settings["training"] = training if isinstance(training, str) else None
-        whole = None if isinstance(training, str) else training
+        check_kind("training", training, (Training, str), "a Training, 'split' or 'each'", none=True)
         sampling = named_sampling(sampler, getattr(graph, "num_nodes", None) or 1, getattr(graph, "num_clusters", None))
-        check_kind("training", whole, Training, "a Training, 'split' or 'each'", none=True)
-        chosen, sampling = self._adapt(self._check_phases(choose_training(whole, settings)), sampling)
-        how = Evaluation() if evaluation is None else evaluation
-        options = Options(sampling, runner, inductive, how, progress, callbacks, saving, init, max_seconds)
-        session = Session(self, graph, chosen, options, self._make_runner(runner), self._scorer_kind, self._traffic)
-        with session:
-            if not session.finished:
-                train(self, session)
-        result = session.result()
-        session.fit_is_over(result)
-        return result
-
-    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
-        """Bytes that a worker sends: its slices in every round, from Θ and back (see `gistgnn.distributed.costs`).
-
-        Args:
-            training: ζ, and whether moments are carried.
-            theta: bytes of Θ.
-            slices: bytes of every sub-GCN.
-        """
-        costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
-        return {"bytes_per_round": costs.gist}
-
-    def _make_runner(self, name: str) -> Runner:
-        """Return the runner of a name."""
-        return make_runner(name)
-
-    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
-        """Change the settings of a run to those that the method needs."""
-        return training, sampler
-
-    def _check_phases(self, training: Training) -> Training:
-        """Refuse phases that do not fit the method, the widths, the partition or the ranks."""
-        if not self._phased:
-            refuse_phases(training, self.method)
-        check_phases(training.phases, self.partition, self.input_axis)
-        if training.phases:
-            self.store.check_ranks(self.ranks, max(phase.sub_gcns for phase in training.phases), "sub_gcns")
-        return training
+        setup = Setup(
+            self,
+            graph,
+            choose_training(training, settings),
+            self._variant,
+            sampling=sampling,
+            runner=runner,
+            inductive=inductive,
+            evaluation=evaluation,
+            progress=progress,
+            callbacks=callbacks,
+            saving=saving,
+            init=init,
+            max_seconds=max_seconds,
+        )
+        with Fit(setup) as run:
+            train(self, run)
+        return run.end()

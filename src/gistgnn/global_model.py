@@ -7,13 +7,13 @@ from typing import Any, Literal, TypedDict
 import torch
 from torch import Tensor, nn
 
-from gistgnn.accounting.footprint import require_theta_fits
+from gistgnn.accounting.costs import require_theta_fits
 from gistgnn.distributed import Alone, Ranks, World
 from gistgnn.errors import InputError
 from gistgnn.layout.axes import Build, Widths, check_widths
 from gistgnn.layout.check import infer_layout
 from gistgnn.partition import Blocks, Partition
-from gistgnn.round import Manner, Round
+from gistgnn.round import Round
 from gistgnn.sampling.user_loop import Recent, multiply_when_called
 from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
@@ -53,7 +53,6 @@ class GlobalModel:
     """A model whose parameters are Θ, and from which rounds of sub-GCNs are taken; arguments: see `gistgnn.GIST`."""
 
     method = "gist"
-    _merges = True  # False: weights between blocks are not meant to be trained
     _stores: tuple[str, ...] | None = None  # the stores that the method works with; None: all
 
     def __init__(
@@ -150,12 +149,13 @@ class GlobalModel:
 
     def begin_round(self, plan: RoundPlan | None = None) -> Round:
         """Return the sub-GCNs of the next round (subGCNs), as planned; None: with new blocks, for a user's own loop."""
-        blocks, manner, make = self.blocks(self.next_round), Manner(), self._called_by_hand
-        if plan:
-            make = self._sub_gcn
+        number, axis = self.next_round, self.input_axis
+        if plan is None:
+            round_ = Round(self.theta, number, self.blocks(number), self._called_by_user, axis)
+        else:
             blocks = self._partition_of(plan).blocks(plan.draw)
-            manner = Manner(plan.copies, plan.lasting, plan.fresh, self._scales(len(blocks)))
-        round_ = Round(self.theta, self.next_round, blocks, make, self.input_axis, manner)
+            own: Any = {"copies": plan.copies, "lasting": plan.lasting, "fresh": plan.fresh}
+            round_ = Round(self.theta, number, blocks, self._sub_gcn, axis, scales=self._scales(len(blocks)), **own)
         self.next_round += 1
         return round_
 
@@ -164,8 +164,8 @@ class GlobalModel:
         if not plan.copies:
             return None
         blocks = self._partition_of(plan).blocks(plan.draw)
-        manner = Manner(scales=self._scales(len(blocks)))
-        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, manner)
+        scales = self._scales(len(blocks))
+        alone = Round(self.theta, self.next_round, blocks[:1], self._sub_gcn, self.input_axis, scales=scales)
         return next(iter(alone.subs), None)
 
     def rounds(self, count: int) -> Iterator[Round]:
@@ -227,7 +227,7 @@ class GlobalModel:
             self._modules[i] = widths, replace(self._full_spec, widths=widths).from_seed().to(self.device)
         return self._modules[i][1]
 
-    def _called_by_hand(self, i: int, blocks: Blocks) -> nn.Module:
+    def _called_by_user(self, i: int, blocks: Blocks) -> nn.Module:
         """Return the same module, for a training loop of the user's own."""
         sub = self._sub_gcn(i, blocks)
         multiply_when_called(sub, self._recent)

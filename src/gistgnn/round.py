@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -20,23 +20,6 @@ from gistgnn.utils.prefetch import prefetch
 Make = Callable[[int, Blocks], nn.Module]
 
 
-@dataclass(frozen=True)
-class Manner:
-    """How a round differs from a round of the paper's method.
-
-    Args:
-        copies: only sub-GCN 0 trains; all others become copies of it.
-        lasting: the next round may have the same blocks.
-        fresh: moments that Θ holds are not those of these sub-GCNs, and are dropped.
-        scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
-    """
-
-    copies: bool = False
-    lasting: bool = False
-    fresh: bool = False
-    scales: Mapping[str, float] = field(default_factory=dict)
-
-
 class Round:
     """The m sub-GCNs of one round. Iterating yields them in order; each is a plain module in training mode.
 
@@ -49,7 +32,10 @@ class Round:
         blocks: the features of every axis, for each sub-GCN.
         make: returns a module of the blocks' widths; `make(i, ...)` and `make(j, ...)` share no parameters.
         input_axis: the axis of the input features, or None.
-        manner: whether copies train, how long blocks last, how tensors are scaled.
+        copies: only sub-GCN 0 trains; all others become copies of it.
+        lasting: the next round may have the same blocks.
+        fresh: moments that Θ holds are not those of these sub-GCNs, and are dropped.
+        scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
 
     Attributes:
         members: the sub-GCNs that this process trains, in order.
@@ -63,17 +49,21 @@ class Round:
         blocks: list[Blocks],
         make: Make,
         input_axis: int | None = None,
-        manner: Manner | None = None,
+        *,
+        copies: bool = False,
+        lasting: bool = False,
+        fresh: bool = False,
+        scales: Mapping[str, float] | None = None,
     ) -> None:
         self.number, self.blocks = number, blocks
         self._theta, self._make, self._input_axis = theta, make, input_axis
-        self._manner = manner or Manner()
-        self.lasting = self._manner.lasting or len(blocks) == 1
-        if self._manner.fresh:
+        self._scales = scales or {}
+        self.lasting = lasting or len(blocks) == 1
+        if fresh:
             theta.forget_moments()
         dealt = theta.begin(number, blocks)
         # Each rank trains the original itself, for those of its copies that it would train otherwise.
-        self._written = {0: dealt} if self._manner.copies and dealt else {i: [i] for i in dealt}
+        self._written = {0: dealt} if copies and dealt else {i: [i] for i in dealt}
         self.members = list(self._written)
         self._loaded: dict[int, nn.Module] = {}
         self._kept: set[int] = set()  # trained, and no longer loaded
@@ -187,7 +177,7 @@ class Round:
     def _ready(self, i: int, sub: nn.Module) -> nn.Module:
         tensors = named_tensors(sub)
         with torch.no_grad():
-            for name, scale in self._manner.scales.items():
+            for name, scale in self._scales.items():
                 tensors[name].mul_(scale)
         sub.train()
         sub.zero_grad(set_to_none=True)
@@ -208,7 +198,7 @@ class Round:
         if name := _not_finite(sub):
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
         trained = Trained.of(sub, optimizer)
-        for name, scale in self._manner.scales.items():
+        for name, scale in self._scales.items():
             trained.tensors[name] = trained.tensors[name] / scale
         for written in self._written[i]:
             self._theta.keep(written, trained)

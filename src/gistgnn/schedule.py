@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gistgnn.accounting.operations import Operations
+from gistgnn.accounting.costs import Operations
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
 from gistgnn.phases import Phase
@@ -12,7 +12,7 @@ from gistgnn.settings import Training
 
 
 @dataclass(frozen=True)
-class Stretch:
+class StepRange:
     """The steps that every sub-GCN takes in one round.
 
     Args:
@@ -38,7 +38,7 @@ class RoundPlan:
 
     Args:
         training: the settings of its phase.
-        stretch: its steps.
+        steps: those of every sub-GCN.
         sub_gcns: m; None: that of the trainer.
         workers: how many sub-GCNs train.
         draw: the number of its draw of the blocks.
@@ -50,7 +50,7 @@ class RoundPlan:
     """
 
     training: Training
-    stretch: Stretch
+    steps: StepRange
     sub_gcns: int | None
     workers: int
     draw: int
@@ -75,7 +75,7 @@ class RoundPlan:
     @property
     def rate(self) -> float:
         """The learning rate of the round's last step."""
-        return self.stretch.rate(self.training, self.stretch.count - 1)
+        return self.steps.rate(self.training, self.steps.count - 1)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Schedule:
         drawn = bool(every) and place % every == 0 and part.workers > 1
         return RoundPlan(
             training=part.training,
-            stretch=Stretch(first, count, part.steps, part.steps_before),
+            steps=StepRange(first, count, part.steps, part.steps_before),
             sub_gcns=part.phase.sub_gcns if part.phase else None,
             workers=part.workers,
             draw=part.first_draw + (place // every if every else 0),

@@ -6,12 +6,22 @@ Torch is imported inside the functions that need it, so that the command line re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from gistgnn.errors import InputError
 from gistgnn.phases import Phase, as_phases, check_kept_blocks
-from gistgnn.training.checks import as_weights, check_functions
-from gistgnn.training.names import NAMES, LossName, MetricName, OptimizerName, ScheduleName, name_of, restored
+from gistgnn.training.names import (
+    NAMES,
+    Absent,
+    LossName,
+    MetricName,
+    OptimizerName,
+    ScheduleName,
+    as_weights,
+    check_functions,
+    name_of,
+    restored,
+)
 from gistgnn.utils.checks import LONGEST, check_count, check_number, shown
 
 if TYPE_CHECKING:
@@ -21,8 +31,7 @@ if TYPE_CHECKING:
 
     from gistgnn.training.loss import Loss
     from gistgnn.training.metric import Metric
-    from gistgnn.training.optimizer import MakeOptimizer
-    from gistgnn.training.schedule import Factor, MakeScheduler
+    from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 
 _NEWER = ("phases", "redraw_every", "cross_weights", "budget", "loss", "class_weights", "label_smoothing", "metric")
 """Settings that older records do not have."""
@@ -82,7 +91,7 @@ class Training:
         cross_weights: how weights between different blocks begin: "random", as in Algorithm 1, or "zero", which makes
             Θ m narrow models side by side.
         budget: seconds that the run may take, in place of epochs and phases: m, the phases, the schedule and ζ are
-            chosen by measuring steps (see `gistgnn.session.budget`); None: no limit.
+            chosen by measuring steps (see `gistgnn.fit.budget`); None: no limit.
         loss: a name, or a function of (logits, targets); see `gistgnn.training.loss.Criterion`. None: cross-entropy,
             binary cross-entropy if nodes have several labels, or "mse" for a regression.
         class_weights: "balanced", or a number for each class, which multiplies the loss of its nodes (or labels).
@@ -154,6 +163,10 @@ class Training:
         if self.class_weights is not None and not isinstance(self.class_weights, str):
             object.__setattr__(self, "class_weights", as_weights(self.class_weights))
         check_functions({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})
+        if callable(self.schedule) and not isinstance(self.schedule, Absent):
+            from gistgnn.training.optimizer import check_schedule
+
+            check_schedule(self.schedule)
         self._check_phases()
 
     @property
@@ -214,13 +227,13 @@ class Training:
 
     def rate(self, progress: float) -> float:
         """Return the learning rate at a share of the run, 0 <= progress < 1; for a scheduler of torch see `rate_at`."""
-        from gistgnn.training.schedule import factor
+        from gistgnn.training.optimizer import factor
 
         return self.lr * factor(self.schedule, progress)
 
     def rate_at(self, step: int, steps: int) -> float:
         """Return the learning rate of a step, counted from 0, of some steps."""
-        from gistgnn.training.schedule import scheduler_of, scheduler_rates
+        from gistgnn.training.optimizer import scheduler_of, scheduler_rates
 
         make = scheduler_of(self.schedule)
         return self.rate(step / steps) if make is None else scheduler_rates(make, self.lr, steps)[min(step, steps - 1)]
@@ -255,21 +268,51 @@ class Training:
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
-def choose_training(training: Training | None, settings: dict[str, Any]) -> Training:
+class TrainingKeywords(TypedDict, total=False):
+    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument; None: the default."""
+
+    epochs: float | None
+    local_steps: int | None
+    optimizer: "OptimizerName | MakeOptimizer | None"
+    lr: float | None
+    weight_decay: float | None
+    momentum: float | None
+    schedule: "ScheduleName | Factor | MakeScheduler | None"
+    optimizer_state: Literal["reset", "carry"] | None
+    precision: Literal["float32", "bf16"] | None
+    clip_norm: float | None
+    patience: int | None
+    evaluate_every: int | Literal["auto"] | None
+    phases: Sequence[Phase] | None
+    redraw_every: int | None
+    cross_weights: Literal["random", "zero"] | None
+    budget: float | None
+    loss: "LossName | Loss | None"
+    class_weights: Literal["balanced"] | Sequence[float] | None
+    label_smoothing: float | None
+    metric: "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None"
+
+
+def choose_training(training: Training | str | None, settings: Mapping[str, Any]) -> Training:
     """Return the settings that were given as a whole, or one by one.
 
     Args:
-        training: all settings, or None.
+        training: all settings; or the field of that name, "split" or "each"; None: the default.
         settings: single settings by name; those that are None have their default.
 
     Raises:
         InputError: both are given, or neither a Training nor `epochs` or `phases`.
+        TypeError: there is no setting of a name.
     """
+    if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
+        raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
     given = {name: value for name, value in settings.items() if value is not None}
-    if training is not None:
+    if isinstance(training, Training):
         if given:
             raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
         return training
+    if training is not None:
+        given["training"] = training
     if "budget" in given:
         given = {"lr": BUDGET_LR, **given}
     elif not given.get("phases") and "epochs" not in given:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gistgnn import GIST, Phase
 from gistgnn.accounting import operations
-from gistgnn.accounting.operations import LEAST, LITTLE, SHARE, Operations
+from gistgnn.accounting.costs import LEAST, LITTLE, SHARE, Operations
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs.sizes import GraphSizes

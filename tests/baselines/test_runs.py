@@ -12,8 +12,8 @@ from gistgnn import InputError, Result, Saving
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
 from gistgnn.distributed import RankLostError, Ranks, Traffic
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
-from gistgnn.session.callbacks import InterruptWhen
 from tests.distributed.launch import on_ranks
 
 from .cases import BATCHES, GRAPH, LOCAL, build, fit, make

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gistgnn import GIST, Saving
+from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.fit.result import Result
 from gistgnn.graphs import load
 from gistgnn.nn import GCN
-from gistgnn.session.callbacks import InterruptWhen
-from gistgnn.session.result import Result
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.theta import Store
 from tests.helpers.commands import Forked, start_command

@@ -9,7 +9,7 @@ from gistgnn.runners.fused import Group, by_shape
 from gistgnn.runners.registry import RUNNERS, make_runner
 from gistgnn.sampling import FullGraph, Sampler, whole_graph
 from gistgnn.sampling.registry import SAMPLERS
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from tests.helpers.models import OURS, PYG
@@ -39,7 +39,7 @@ def waits_of(gpu: str, model: str, runner: str, sampler: Sampler, steps: int) ->
     for number in range(2):
         round_ = gist.begin_round()
         with counted_waits(gpu) as seen:
-            losses = run(round_, sampler, TRAINING, Stretch(number * steps, steps, ENDLESS), 0)
+            losses = run(round_, sampler, TRAINING, StepRange(number * steps, steps, ENDLESS), 0)
         round_.aggregate(losses)
         found = dict(seen)
     return found

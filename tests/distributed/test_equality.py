@@ -9,8 +9,8 @@ from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
+from gistgnn.fit.result import Result
 from gistgnn.sampling import LadiesSampling, SaintWalkSampling
-from gistgnn.session.result import Result
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.ranks.sharded import Sharded
 from tests.helpers.models import every_model, tiny_graph

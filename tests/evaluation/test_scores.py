@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from gistgnn.evaluation.scores import evaluate, mean_f1, predict
 from gistgnn.graphs import Graph
 from gistgnn.sampling import whole_graph
-from gistgnn.training.label_metrics import predicted_labels
-from gistgnn.training.metric import NAMED
+from gistgnn.training.metric import NAMED, predicted_labels
 from tests.helpers.models import C, F, tiny_graph
 
 

@@ -7,10 +7,10 @@ import torch
 
 from gistgnn import GIST, load
 from gistgnn.distributed import Ranks, load_once
+from gistgnn.fit.agreement import graph_facts
 from gistgnn.graphs.conversion import convert
 from gistgnn.nn import GraphSAGE
 from gistgnn.sampling import ClusterSampling
-from gistgnn.session.agreement import graph_facts
 from tests.distributed.launch import on_ranks
 from tests.helpers.clustered_folders import make_clustered
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gistgnn.session.result import RESULT
+from gistgnn.fit.result import RESULT
 from gistgnn.storage.json_files import write_json
 
 

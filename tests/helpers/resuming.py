@@ -3,8 +3,8 @@
 from typing import Any
 
 from gistgnn import GIST, Result
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
-from gistgnn.session.callbacks import InterruptWhen
 from tests.helpers.models import OURS, tiny_graph
 from tests.theta.stores import values
 

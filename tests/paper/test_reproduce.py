@@ -128,7 +128,7 @@ def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:
 def test_a_recipe_takes_as_many_steps_as_the_run_of_the_paper() -> None:
     def steps(run: RunConfig) -> int:
         schedule = Schedule(run.training, 150, run.sub_gcns)
-        return sum(plan.stretch.count * plan.workers for plan in map(schedule.plan, range(schedule.rounds)))
+        return sum(plan.steps.count * plan.workers for plan in map(schedule.plan, range(schedule.rounds)))
 
     for width, m, parts, rates in (
         (256, 2, [2], [0.005]),

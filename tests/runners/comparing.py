@@ -10,7 +10,7 @@ from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from tests.helpers.logs import logged
 from tests.helpers.models import Case, tiny_graph
@@ -32,7 +32,7 @@ def trained(runner: Runner, gist: GIST, sampler: Sampler, training: Training, lo
     losses = []
     for number in range(2):
         round_ = gist.begin_round()
-        found = runner(round_, sampler, training, Stretch(number * local_steps, local_steps, 9), 5)
+        found = runner(round_, sampler, training, StepRange(number * local_steps, local_steps, 9), 5)
         losses.append(round_.aggregate(found))
     left = gist.theta.copy()
     left |= {f"{name}/{key}": t for name, moments in gist.theta.moments.items() for key, t in moments.items()}

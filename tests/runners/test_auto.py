@@ -16,7 +16,7 @@ from gistgnn.nn import GCN
 from gistgnn.runners.auto import Auto
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.theta.registry import StoreName
 from gistgnn.theta.store import Store
@@ -91,7 +91,7 @@ class Counting(FullGraph):
 def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, kind: StoreName) -> None:
     sampler, runner = Counting(WHOLE), Auto()
     gist = GIST(OURS["gcn"], (8, 7), 2, store=Store("disk", tmp_path / "theta") if kind == "disk" else kind)
-    runner(gist.begin_round(), sampler, Training(9), Stretch(0, 3, 9), 0)
+    runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
     assert runner.together is (kind == "memory")
     assert sampler.made == (3 if kind == "memory" else 6)
 
@@ -136,7 +136,7 @@ def test_a_loss_that_is_not_finite_names_the_first_sub_gcn() -> None:
     with torch.no_grad():
         for broken in (2, 3):
             named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
-    losses = Auto()(round_, FULL, Training(9), Stretch(0, 2, 9), 0)
+    losses = Auto()(round_, FULL, Training(9), StepRange(0, 2, 9), 0)
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)
 

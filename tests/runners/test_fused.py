@@ -19,7 +19,7 @@ from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.registry import make_runner
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged
@@ -149,7 +149,7 @@ def test_every_sub_gcn_has_masks_of_its_own() -> None:
     """Two sub-GCNs that hold the same parameters part at the first step."""
     gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (9, 7), 2, whole=[0, 1])
     round_ = gist.begin_round()
-    Fused()(round_, FULL, SGD, Stretch(0, 1, 9), 0)
+    Fused()(round_, FULL, SGD, StepRange(0, 1, 9), 0)
     first, second = (named_tensors(sub) for sub in round_)
     assert not torch.equal(first["convs.1.weight"], second["convs.1.weight"])
 
@@ -185,7 +185,7 @@ def test_dropout_follows_the_seed_and_the_round() -> None:
         gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (8, 7), 2)
         gist.next_round = number
         round_ = gist.begin_round()
-        Fused()(round_, FULL, SGD, Stretch(0, 2, 9), seed)
+        Fused()(round_, FULL, SGD, StepRange(0, 2, 9), seed)
         return [t.tolist() for sub in round_ for t in named_tensors(sub).values()]
 
     first = left(0, 0)
@@ -251,7 +251,7 @@ def test_a_loss_that_is_not_finite_names_the_sub_gcn() -> None:
     with torch.no_grad():
         for broken in (2, 3):
             named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
-    losses = Fused()(round_, FULL, SGD, Stretch(0, 2, 9), 0)
+    losses = Fused()(round_, FULL, SGD, StepRange(0, 2, 9), 0)
     with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
         round_.aggregate(losses)
 
@@ -261,7 +261,7 @@ def test_a_round_without_training_nodes() -> None:
     before = gist.theta.copy()
     round_ = gist.begin_round()
     nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
-    losses = Fused()(round_, nothing, Training(9), Stretch(0, 3, 9), 0)
+    losses = Fused()(round_, nothing, Training(9), StepRange(0, 3, 9), 0)
     assert not losses
     assert round_.aggregate(losses) == 0.0
     assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())

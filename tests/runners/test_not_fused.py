@@ -13,7 +13,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import ClusterBatches, FullGraph
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, tiny_graph
 
@@ -120,7 +120,7 @@ def test_the_check_leaves_modules_and_random_numbers_alone(case: Case) -> None:
     before = [{name: t.clone() for name, t in named_tensors(sub).items()} for sub in round_]
     torch.manual_seed(3)
     stream = torch.get_rng_state()
-    Fused()(round_, FULL, SGD, Stretch(0, 0, 9), 0)
+    Fused()(round_, FULL, SGD, StepRange(0, 0, 9), 0)
     assert torch.equal(torch.get_rng_state(), stream)
     for sub, own in zip(round_, before, strict=True):
         assert all(torch.equal(t, own[name]) for name, t in named_tensors(sub).items())

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn import GIST
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
 from gistgnn.round import Round
 from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from gistgnn.theta.trained import fill
 from gistgnn.utils.random_streams import torch_stream

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from gistgnn import GIST, Phase
+from gistgnn.fit.progress_bar import work_of
 from gistgnn.schedule import Schedule
-from gistgnn.session.progress_bar import work_of
 from gistgnn.settings import Training
 from gistgnn.utils import progress
 from gistgnn.utils.formats import rough_duration

@@ -3,24 +3,24 @@
 import statistics
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from functools import partial
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gistgnn.accounting.footprint import round_costs
-from gistgnn.baselines.local_sgd import independent
-from gistgnn.distributed import Ranks, World, communication
+from gistgnn.distributed import Costs, Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
+from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
 from gistgnn.global_model import CommonOptions
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
-from gistgnn.runners.runner import Losses, Runner
-from gistgnn.sampling import Batch, Sampler, Sampling, arguments, multiplying
-from gistgnn.schedule import Stretch
+from gistgnn.runners.runner import Losses
+from gistgnn.sampling import Batch, Sampler, arguments, multiplying
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.theta.model_spec import ModelSpec
@@ -50,7 +50,6 @@ class DataParallel(GIST):
     """
 
     method = "data-parallel"
-    _phased = False
     _stores = ("memory",)
 
     def __init__(
@@ -65,24 +64,13 @@ class DataParallel(GIST):
         check_count("workers", workers)
         self._workers = workers
         super().__init__(build, widths, 1, ranks=ranks, **options)
+        runner = partial(EveryStep, workers, self.ranks)  # there is one model, whichever runner is asked for
+        self._variant = Variant(phased=False, independent=True, runner=runner, traffic=_gradients_every_step)
 
     @property
     def workers(self) -> int:
         """W. `training="split"` splits the epochs over the workers."""
         return self._workers
-
-    def _make_runner(self, name: str) -> Runner:
-        """Return the runner of data parallel training, whichever is asked for: there is one model."""
-        super()._make_runner(name)
-        return EveryStep(self.workers, self.ranks)
-
-    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
-        """Bytes that a worker sends: the gradients of Θ, averaged after every step."""
-        costs = round_costs(training, self.sub_gcns, self.workers, theta=theta, slices=slices)
-        return {"bytes_per_step": costs.local_sgd}
-
-    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
-        return training, independent(sampler, self.method)
 
     def _make_theta(self, spec: ModelSpec, *, anew: bool = False) -> Theta:
         theta = super()._make_theta(spec, anew=anew)
@@ -90,6 +78,10 @@ class DataParallel(GIST):
             buffers = [name for name, _ in self._full_spec.on_meta().named_buffers()]
             theta.exchange = Mirror(self.ranks, self.workers, buffers)
         return theta
+
+
+def _gradients_every_step(costs: Costs) -> dict[str, float]:
+    return {"bytes_per_step": costs.local_sgd}
 
 
 class EveryStep:
@@ -101,29 +93,29 @@ class EveryStep:
         self._weight = ranks.count / workers  # of a worker's gradient in its rank's sum; torch averages over ranks
         self._net: nn.Module | None = None
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
-        """Train for a stretch of steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+        """Train for some steps; return the mean loss of this rank's workers, as the loss of sub-GCN 0."""
         (model,) = round_.subs
         net = self._wrapped(model)
         optimizer = training.make_optimizer(model.parameters())
         round_.carry(0, optimizer)
-        total, steps = torch.zeros((), device=next(model.parameters()).device), 0
+        total, counted = torch.zeros((), device=next(model.parameters()).device), 0
         with ExitStack() as stack:
             batches = [
-                stack.enter_context(closing(sampler.for_sub_gcn(w).batches(stretch.first, stretch.count)))
+                stack.enter_context(closing(sampler.for_sub_gcn(w).batches(steps.first, steps.count)))
                 for w in self._own
             ]
-            for k in range(stretch.count):
-                begin_step(optimizer, stretch.rate(training, k))
-                for loss in self._backward(net, model, batches, training, (seed, stretch.first + k)):
-                    total, steps = total + loss, steps + 1
+            for k in range(steps.count):
+                begin_step(optimizer, steps.rate(training, k))
+                for loss in self._backward(net, model, batches, training, (seed, steps.first + k)):
+                    total, counted = total + loss, counted + 1
                 if training.clip_norm is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), training.clip_norm)
                 optimizer.step()
         gradients = sum(p.nbytes for p in model.parameters() if p.requires_grad)
         share = 2 * (self._ranks.count - 1) / self._ranks.count  # a ring's, by which torch averages
-        self._ranks.traffic.sent += round(share * gradients) * stretch.count
-        return {0: float(total / steps)} if steps else {}
+        self._ranks.traffic.sent += round(share * gradients) * steps.count
+        return {0: float(total / counted)} if counted else {}
 
     def _backward(
         self,

@@ -11,26 +11,28 @@ from gistgnn.baselines.members import Members
 from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
 from gistgnn.evaluation.predictions import Predictions
+from gistgnn.fit.prepare import Variant
+from gistgnn.fit.scorer import Running, Scorer, ScoreTable
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
+from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
 from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.sampling import Sampling
-from gistgnn.session.scorer import Scorer, ScoreTable
-from gistgnn.settings import Training
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
+from gistgnn.training.metric import Metric
 
 
 class EnsembleScorer(Scorer):
     """Scores every member and keeps each at its best; then scores the mean of the best members' logits."""
 
     latest_counts = True
-    _theta: Members
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
+        super().__init__(running, graph, metric)
+        assert isinstance(running.theta, Members)
+        self._theta = running.theta
         self._best: dict[int, tuple[float, Tensor]] = {}  # validation score and logits of each member at its best
 
     def _score(self, stand_in: nn.Module | None) -> ScoreTable:
@@ -76,9 +78,14 @@ class Ensemble(GIST):
     """
 
     method = "ensemble"
-    _phased = _merges = False
     _stores = ("memory",)
-    _scorer_kind = EnsembleScorer
+    _variant = Variant(
+        phased=False,
+        merges=False,
+        settings={"optimizer_state": "carry", "redraw_every": 0},  # every member keeps its block and its moments
+        scorer=EnsembleScorer,
+        traffic=lambda _: {},  # the members send nothing
+    )
 
     def __init__(
         self, build: Build, widths: int | Sequence[int], sub_gcns: int, **options: Unpack[TrainerOptions]
@@ -91,14 +98,6 @@ class Ensemble(GIST):
     def _spec(self) -> ModelSpec:
         """The ensemble as one model."""
         return replace(self._full_spec, build=self._build_members)
-
-    def _traffic(self, training: Training, theta: int, slices: Sequence[int]) -> dict[str, float]:
-        """Return nothing: the members send nothing."""
-        return {}
-
-    def _adapt(self, training: Training, sampler: Sampling | None) -> tuple[Training, Sampling | None]:
-        """Keep every member's block and moments, whatever the settings say."""
-        return replace(training, optimizer_state="carry", redraw_every=0), sampler
 
     def _build_members(self, _: Any) -> nn.Module:
         widths = [self.layout.widths([len(block) for block in own]) for own in self.blocks(0)]

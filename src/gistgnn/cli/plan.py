@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> int:
     """Print what a run with a budget would choose, and nothing else."""
+    from gistgnn.fit.budget import choose
+    from gistgnn.fit.prepare import make_sampler
     from gistgnn.graphs import load
-    from gistgnn.session.budget import choose
-    from gistgnn.session.options import make_sampler
 
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
@@ -103,7 +103,7 @@ def _choose(args: argparse.Namespace) -> int:
     graph = load(args.dataset, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
     graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
-    sampler = make_sampler(gist, graph, config.sampler, config.inductive, shown=not args.json)
+    sampler = make_sampler(gist, graph, config.sampler, config.inductive)
     choice = choose(gist, sampler, config.training, args.budget)
     training, copies = choice.training, {True: ",copies", False: ""}
     phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)

@@ -43,9 +43,9 @@ def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Pat
 
 def _prepare(out: Path, args: argparse.Namespace) -> None:
     """Remove what --overwrite replaces; refuse to replace anything else."""
+    from gistgnn.fit.result import RESULT
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
-    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints
     from gistgnn.storage.whole_files import check_writable
 
@@ -64,8 +64,8 @@ def _prepare(out: Path, args: argparse.Namespace) -> None:
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
     """Return the result.json of this run if it is finished; None: there is something left to do."""
+    from gistgnn.fit.result import RESULT
     from gistgnn.runs.run_folder import CHECKPOINTS, check_files, config_of, read_record
-    from gistgnn.session.result import RESULT
     from gistgnn.storage.checkpoints import Checkpoints, require_same_run
 
     if Checkpoints(out / CHECKPOINTS).newest() or not (out / RESULT).exists():

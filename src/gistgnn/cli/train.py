@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gistgnn.distributed import World
+    from gistgnn.fit.callbacks import Run
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.runs.config import RunConfig
-    from gistgnn.session.callbacks import Run
 
 
 _COMMON = (
@@ -95,10 +95,10 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     `folder` frees the folder of the run, and stops handling signals, when all is written.
     """
     from gistgnn.distributed import load_once
+    from gistgnn.fit.callbacks import InterruptWhen
+    from gistgnn.fit.saving import Saving
+    from gistgnn.fit.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.runs.run_folder import CHECKPOINTS, result_json, write_run
-    from gistgnn.session.callbacks import InterruptWhen
-    from gistgnn.session.saving import Saving
-    from gistgnn.session.tensorboard import FOLDER, Events, require_tensorboard
     from gistgnn.utils.console import spinner
 
     first, scale, diverged = ranks.leads, None, None
@@ -143,8 +143,8 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
 def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
+    from gistgnn.fit.agreement import flat_settings
     from gistgnn.graphs import find
-    from gistgnn.session.agreement import flat_settings
 
     names = ("resume", "overwrite", "tensorboard", "checkpoint_every", "max_seconds", "budget")
     own = {name: getattr(args, name) for name in names}

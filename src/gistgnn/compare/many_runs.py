@@ -12,11 +12,11 @@ from gistgnn.compare import finished
 from gistgnn.compare.processes import Keep, Record, killed_error, side_by_side, take_turns
 from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
+from gistgnn.fit.result import Result
+from gistgnn.fit.saving import Saving
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
-from gistgnn.session.result import Result
-from gistgnn.session.saving import Saving
 from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
 

@@ -11,10 +11,10 @@ from gistgnn.compare.many_runs import RunStore, train_run
 from gistgnn.compare.processes import Record
 from gistgnn.distributed import Traffic, World, load_once
 from gistgnn.errors import InputError
+from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.fit.result import Result
 from gistgnn.graphs import Graph, load
 from gistgnn.runs.config import RunConfig
-from gistgnn.session.callbacks import InterruptWhen
-from gistgnn.session.result import Result
 from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from gistgnn.errors import GistError, InputError
+from gistgnn.fit.callbacks import Callback, Run
 from gistgnn.runs.config import RunConfig
-from gistgnn.session.callbacks import Callback, Run
 from gistgnn.utils.console import show_log
 
 log = logging.getLogger(__name__)

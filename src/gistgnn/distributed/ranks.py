@@ -4,9 +4,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
+from gistgnn.distributed.shared_memory import Machine
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
@@ -125,6 +127,15 @@ class Ranks(World):
         """Fill a contiguous tensor on the host with the values that a rank sends."""
         with self.talking():
             dist.recv(tensor, rank, self._messages)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The ranks on this machine; all ranks ask for it at the same time."""
+        return Machine(self)
+
+    def share(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Make tensors once on every machine; see `Machine.share`."""
+        return self.machine.share(make)
 
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""

@@ -80,6 +80,10 @@ class World:
         raise_first(self.gather(error_message(error)), error)
         return cast(T, result)
 
+    def share(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Make tensors and plain values once on every machine; its ranks read the same memory. All ranks call this."""
+        return make()
+
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these; see `Ranks.remember`."""
 

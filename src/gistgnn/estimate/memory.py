@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from gistgnn.accounting.footprint import free_disk
+from gistgnn.accounting.costs import free_disk
 from gistgnn.estimate.shapes import PhaseShape, RunShape
 from gistgnn.evaluation.budget import Budget, Costs, GraphShape, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_parts import nodes_at_once

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from gistgnn.accounting.footprint import moments_of, slice_bytes, theta_bytes
-from gistgnn.accounting.operations import Operations
+from gistgnn.accounting.costs import Operations, moments_of, slice_bytes, theta_bytes
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import expected_batch

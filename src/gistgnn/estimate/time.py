@@ -73,17 +73,17 @@ def seconds_of(run: RunShape, phase: PhaseShape, memory: Memory, rates: Rates, m
 
     A round moves ``moved`` bytes from and to Θ.
     """
-    stretch = phase.first.stretch
+    steps = phase.first.steps
     every = sum(_step(run, phase, memory, rates, sub) for sub in range(phase.trained))
     if run.sizes.stored and rates.disk:  # the next batch is read beside the step
         read = run.sizes.stored.size * run.expected.nodes[0] / run.sizes.nodes
         every = max(every, read * (1 if memory.together else phase.trained) / rates.disk)
     exchange = moved / _FILES if memory.home == DISK else 2 * moved / rates.copied  # read and written
-    epoch = (stretch.total * every + stretch.total / stretch.count * exchange) / phase.epochs
+    epoch = (steps.total * every + steps.total / steps.count * exchange) / phase.epochs
     evaluation = _evaluation(run, phase, memory, rates)
     return {
         "step": every if memory.fused else every / phase.trained,
-        "round": stretch.count * every + exchange,
+        "round": steps.count * every + exchange,
         "epoch": epoch,
         "evaluation": evaluation,
         "phase": phase.epochs * epoch,

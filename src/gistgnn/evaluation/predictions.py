@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.graphs import Graph
-from gistgnn.training.label_metrics import predicted_labels
-from gistgnn.training.metric import NAMED, Metric
+from gistgnn.training.metric import NAMED, Metric, predicted_labels
 
 Output = tuple[slice | Tensor, Tensor]
 """Some nodes, as a range or by number, and their logits: [n, C]."""

@@ -11,8 +11,7 @@ from gistgnn.evaluation.evaluation import Evaluation
 from gistgnn.evaluation.predictions import Inference, Predictions, reads_further, shown_metrics
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
-from gistgnn.training.label_metrics import label_scores
-from gistgnn.training.metric import NAMED, Metric
+from gistgnn.training.metric import NAMED, Metric, label_scores
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import Graph, find, load
 from gistgnn.graphs.graph_files import save_file
 from gistgnn.graphs.info import DatasetInfo
@@ -30,7 +31,6 @@ from gistgnn.paper.experiment import Experiment
 from gistgnn.report.names import method_name
 from gistgnn.runs.config import RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.utils.formats import duration, plural
 
 STEPS = 2  # of every sub-GCN, each in a round of its own

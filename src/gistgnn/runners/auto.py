@@ -13,7 +13,7 @@ from gistgnn.round import Round
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Losses, keeps_moments
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import backward, begin_step
 from gistgnn.training.names import NAMES
@@ -34,21 +34,21 @@ class Auto:
     def __init__(self) -> None:
         self.together = True
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
         whole = not round_.members or round_.input_columns(0) is None
         self.together = not round_.streams and sampler.for_sub_gcn(0) is sampler and whole
         if not self.together or len(round_.members) < 2:
-            return InTurn()(round_, sampler, training, stretch, seed)
+            return InTurn()(round_, sampler, training, steps, seed)
         subs, optimizers = round_.subs, make_optimizers(round_, training)
         device = next(subs[0].parameters()).device
         streams = [Stream(seed, "dropout", round_.number, i, device=device) for i in round_.members]
         losses: list[list[Tensor]] = [[] for _ in subs]
-        with closing(sampler.batches(stretch.first, stretch.count)) as batches:
+        with closing(sampler.batches(steps.first, steps.count)) as batches:
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():
                     for optimizer in optimizers:
-                        begin_step(optimizer, stretch.rate(training, k))
+                        begin_step(optimizer, steps.rate(training, k))
                     for sub, stream, found in zip(subs, streams, losses, strict=True):
                         with stream:
                             found.append(backward(sub, batch, training))

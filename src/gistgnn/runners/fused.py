@@ -15,7 +15,7 @@ from gistgnn.runners.in_turn import InTurn
 from gistgnn.runners.runner import Losses, keeps_moments
 from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, Sampler, forward
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.training.names import NAMES, name_of
@@ -39,27 +39,27 @@ class Fused:
     def __init__(self) -> None:
         self.together: bool | None = None
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
         if len(round_.members) < 2:
-            return InTurn()(round_, sampler, training, stretch, seed)
+            return InTurn()(round_, sampler, training, steps, seed)
         if self.together is None:
-            why_not = _why_not(round_, sampler, stretch, training)
+            why_not = _why_not(round_, sampler, steps, training)
             self.together = why_not is None
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
         if not self.together:
-            return InTurn()(round_, sampler, training, stretch, seed)
+            return InTurn()(round_, sampler, training, steps, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
         losses = []
         with (
-            closing(sampler.batches(stretch.first, stretch.count)) as batches,
+            closing(sampler.batches(steps.first, steps.count)) as batches,
             torch_stream(seed, "dropout", *stream, device=next(round_.subs[0].parameters()).device),
         ):
             for k, batch in enumerate(batches):
                 if batch.loss_nodes.numel():
-                    rate = stretch.rate(training, k)
+                    rate = steps.rate(training, k)
                     losses.append(torch.cat([group.step(batch, rate) for group in groups]))
         for group in groups:
             group.finish()
@@ -110,13 +110,13 @@ def by_shape(subs: Sequence[nn.Module]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _why_not(round_: Round, sampler: Sampler, stretch: Stretch, training: Training) -> str | None:
+def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Training) -> str | None:
     """Return the reason why the sub-GCNs cannot be fused, or None. Modules and random numbers stay as they are."""
     if sampler.for_sub_gcn(0) is not sampler:
         return "their batches are independent"
     if round_.input_columns(0) is not None:
         return "the input features are partitioned"
-    with closing(sampler.batches(stretch.first, 1)) as batches:
+    with closing(sampler.batches(steps.first, 1)) as batches:
         batch = next(batches)
     device = batch.x.device
     try:

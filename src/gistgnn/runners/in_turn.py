@@ -7,7 +7,7 @@ from functools import partial
 from gistgnn.round import Round
 from gistgnn.runners.runner import Losses, keeps_moments
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from gistgnn.utils.random_streams import torch_stream
@@ -16,7 +16,7 @@ from gistgnn.utils.random_streams import torch_stream
 class InTurn:
     """Trains the sub-GCNs of a round one after another."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
         losses: Losses = {}
         for i, sub in zip(round_.members, round_, strict=True):
@@ -27,10 +27,10 @@ class InTurn:
             if keeps_moments(round_, training):
                 round_.carry(i, optimizer)
             with (
-                closing(batches_of.batches(stretch.first, stretch.count)) as batches,
+                closing(batches_of.batches(steps.first, steps.count)) as batches,
                 torch_stream(seed, "dropout", round_.number, i, device=next(sub.parameters()).device),
             ):
-                loss = subtrain(sub, optimizer, batches, training, partial(stretch.rate, training))
+                loss = subtrain(sub, optimizer, batches, training, partial(steps.rate, training))
             if loss is not None:
                 losses[i] = float(loss)
                 if not math.isfinite(losses[i]):

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from gistgnn.round import Round
 from gistgnn.sampling import Sampler
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 
 Losses = dict[int, float]  # sub-GCN -> mean over its steps
@@ -13,7 +13,7 @@ Losses = dict[int, float]  # sub-GCN -> mean over its steps
 class Runner(Protocol):
     """Trains the sub-GCNs of a round."""
 
-    def __call__(self, round_: Round, sampler: Sampler, training: Training, stretch: Stretch, seed: int) -> Losses:
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train the sub-GCNs of a round, and return the mean loss of each that took a step.
 
         A batch without training nodes makes no step. A loss that is not finite may end the round.
@@ -22,7 +22,7 @@ class Runner(Protocol):
             round_: the sub-GCNs.
             sampler: the batches. All sub-GCNs see the same batches, unless the sampler makes them independent.
             training: optimiser, schedule, clipping, precision.
-            stretch: the steps to take.
+            steps: the steps to take.
             seed: the run's seed; dropout follows from it.
         """
 

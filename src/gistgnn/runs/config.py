@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from gistgnn.distributed import World
     from gistgnn.evaluation import Evaluation
+    from gistgnn.fit.result import Result
     from gistgnn.gist import GIST
     from gistgnn.graphs import Graph, Standardisation
     from gistgnn.sampling import Sampling
-    from gistgnn.session.result import Result
 
 THETA = "theta"  # the folder, inside the run folder, of a Θ on disk
 
@@ -159,7 +159,7 @@ class RunConfig:
     def planned(self) -> "RunConfig":
         """The run of GIST that takes as much memory as this one; with a budget, the least that may be chosen."""
         if self.training.budget:
-            from gistgnn.session.budget import even_parts, with_cycles
+            from gistgnn.fit.budget import even_parts, with_cycles
 
             m = even_parts([width for dim, width in enumerate(self.model.hidden, 1) if dim in self.partitioned_dims])[
                 -1
@@ -185,8 +185,8 @@ class RunConfig:
             out: the run folder; a Θ on disk lies in it.
             ranks: the processes that train together; None: this one alone.
         """
-        from gistgnn.baselines.local_sgd import independent
         from gistgnn.baselines.registry import METHODS
+        from gistgnn.fit.prepare import independent
         from gistgnn.theta.store import Store
 
         if self.method not in METHODS:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
+from gistgnn.fit.result import RESULT
 from gistgnn.report.names import main_score, method_name, model_title, score_name, sub_gcns_name
 from gistgnn.runs.run_folder import CHECKPOINTS, read_record
-from gistgnn.session.result import RESULT
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.utils.formats import duration
 

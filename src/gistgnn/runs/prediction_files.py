@@ -16,7 +16,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.evaluation.predictions import Output
 from gistgnn.storage.whole_files import TEMPORARY, replacing
-from gistgnn.training.label_metrics import predicted_labels
+from gistgnn.training.metric import predicted_labels
 
 SUFFIXES = (".csv", ".npz")
 

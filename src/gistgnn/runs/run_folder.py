@@ -19,12 +19,11 @@ from torch import nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.evaluation import Evaluation
+from gistgnn.fit.result import RESULT, Progress, Result, describe_graph, write_result
 from gistgnn.graphs import Graph, Standardisation
 from gistgnn.layout.axes import Build, construct
 from gistgnn.runs.config import THETA, ModelConfig, RunConfig
 from gistgnn.sampling import from_description
-from gistgnn.session.options import describe_graph
-from gistgnn.session.result import RESULT, Progress, Result, write_result
 from gistgnn.settings import Training
 from gistgnn.storage.checkpoints import Checkpoints
 from gistgnn.storage.json_files import read_json
@@ -235,5 +234,6 @@ def load_run(folder: str | Path, build: Build | None = None) -> Result:
         model,
         progress,
         bool(record.get("interrupted")),
+        identify=lambda: record.get("run", ""),
         **{name: value for name, value in record.items() if name in own},
     )

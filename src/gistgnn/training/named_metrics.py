@@ -7,8 +7,7 @@ from sklearn import metrics
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.training.label_metrics import of_labels
-from gistgnn.training.metric import Metric
+from gistgnn.training.metric import Metric, of_labels
 
 Score = Callable[..., Any]
 

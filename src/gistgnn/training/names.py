@@ -1,4 +1,4 @@
-"""The losses, metrics, optimisers and schedules that have names here, and the names of those that a user brings.
+"""The names of losses, metrics, optimisers and schedules; how a user's own are found and named; checks without a graph.
 
 This module imports nothing slow: the command line reads it.
 """
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from gistgnn.errors import InputError, reason
-from gistgnn.utils.checks import shown
+from gistgnn.utils.checks import check_number, shown
 
 LossName = Literal["cross-entropy", "binary-cross-entropy", "mse", "l1", "huber"]
 MetricName = Literal[
@@ -142,3 +142,28 @@ def name_of(value: Any) -> str | None:
         return f"{name_of(value.func)}({', '.join(plain)})"
     own = getattr(value, "name", None) or getattr(value, "__qualname__", None)
     return str(own).rpartition("<locals>.")[2] if isinstance(own, str) else type(value).__name__
+
+
+def as_weights(weights: Any) -> tuple[float, ...]:
+    """Return the weights of the classes as numbers; raise InputError if they are none."""
+    try:
+        return tuple(float(weight) for weight in weights)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        expected = "expected balanced, or a number for each class"
+        raise InputError(f"class_weights is {shown(weights)}, {expected}") from error
+
+
+def check_functions(settings: Mapping[str, Any]) -> None:
+    """Raise InputError unless loss, metric, optimizer, schedule, class_weights and label_smoothing fit together."""
+    for name in NAMES:
+        if settings[name] is not None or name in ("optimizer", "schedule"):
+            check_choice(name, settings[name])
+    loss, weights, smoothing = settings["loss"], settings["class_weights"], settings["label_smoothing"]
+    check_number("label_smoothing", smoothing, below=1.0)
+    if isinstance(weights, str) and weights != "balanced":
+        raise InputError(f"class_weights is {shown(weights)}, expected balanced, or a number for each class")
+    for weight in () if weights is None or isinstance(weights, str) else weights:
+        check_number("a number of class_weights", weight)
+    if (weights is not None or smoothing) and (callable(loss) or ":" in (loss or "")):
+        name = "label_smoothing" if weights is None else "class_weights"
+        raise InputError(f"{name} is given beside the loss {name_of(loss)}: set it in that loss")

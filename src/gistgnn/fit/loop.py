@@ -12,11 +12,11 @@ from torch import nn
 from gistgnn.distributed.agreement import SAME_MODEL, SAME_SETTINGS, require_same
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
+from gistgnn.fit.agreement import model_facts, partition_facts, saving_facts
+from gistgnn.fit.saving import Saver, Saving
+from gistgnn.fit.scorer import Running
 from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
-from gistgnn.session.agreement import model_facts, partition_facts, saving_facts
-from gistgnn.session.saving import Saver, Saving
-from gistgnn.session.scorer import Running
 from gistgnn.training.metric import Metric
 from gistgnn.utils.checks import check_callable, check_count, check_flag, check_kind
 

@@ -17,7 +17,6 @@ from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta
 from gistgnn.training.metric import Metric
-from gistgnn.utils.console import spinner
 
 ScoreTable = dict[str, dict[str, float]]  # split -> score -> value
 
@@ -28,7 +27,8 @@ class Running:
     """The full model on rank 0 with the parameters that Θ has at the time, kept from one evaluation to the next."""
 
     def __init__(self, theta: Theta, spec: ModelSpec) -> None:
-        self._theta, self._spec = theta, spec
+        self.theta, self._spec = theta, spec
+        self.ranks = theta.exchange.ranks
         self._module: nn.Module | None = None
 
     @property
@@ -39,49 +39,34 @@ class Running:
 
     def refresh(self) -> None:
         """Give the model the parameters that Θ has now; all ranks call this."""
-        model = self._theta.running_model(self._spec, self._module)
-        self._module = model if self._theta.exchange.ranks.leads else None
+        model = self.theta.running_model(self._spec, self._module)
+        self._module = model if self.ranks.leads else None
 
     def best(self) -> nn.Module:
         """The model with the parameters of the best Θ; all ranks call this."""
-        return self._theta.full_model(self._spec, best=True, module=self._module)
+        return self.theta.full_model(self._spec, best=True, module=self._module)
 
 
 class Scorer:
     """Runs the full model on the whole graph, on rank 0, and scores its output.
 
     Args:
-        theta: the parameters.
-        running: the full model with these parameters.
+        running: the full model with the parameters of Θ.
         graph: the graph with its labels and splits.
-        evaluation: how the model is run.
         metric: the score that chooses the best Θ.
-        any_outputs: the model may have another number of outputs than the graph has classes.
 
     Attributes:
         description: the "evaluation" field of result.json.
-        metric: see above.
         latest_counts: the result is the model at the end of the run, not at its best validation score.
     """
 
     latest_counts = False
 
-    def __init__(
-        self,
-        theta: Theta,
-        running: Running,
-        graph: Graph,
-        evaluation: Evaluation,
-        metric: Metric,
-        *,
-        any_outputs: bool = False,
-    ) -> None:
-        self._theta, self._running, self._graph, self._evaluation = theta, running, graph, evaluation
+    def __init__(self, running: Running, graph: Graph, metric: Metric) -> None:
+        self._running, self._graph, self.metric = running, graph, metric
         self._prepare: Callable[[nn.Module], Inference] | None = None
         self._inference: Inference | None = None
         self._narrow: tuple[list[torch.Size], Inference] | None = None  # of a stand-in of these shapes
-        self.metric = metric
-        self._classes = None if any_outputs else graph.num_classes
         self.description: dict[str, Any] = {}
         self._passes: list[float] = []  # seconds of each
 
@@ -90,27 +75,33 @@ class Scorer:
         """The median seconds of a pass over the whole graph; None before the first."""
         return statistics.median(self._passes) if self._passes else None
 
-    def prepare(self, first: Batch, seed: int, *, shown: bool) -> None:
-        """Try the model on a batch, and prepare everything that stays the same in all evaluations."""
+    def prepare(self, evaluation: Evaluation, first: Batch, classes: int | None, seed: int) -> None:
+        """Try the model on a batch, and prepare everything that stays the same in all evaluations.
+
+        Args:
+            evaluation: how the model is run on the whole graph.
+            first: a batch.
+            classes: how many outputs the model must have; None: any number.
+            seed: of the run.
+        """
 
         def work() -> dict[str, Any]:
-            check_fits(self._running.module, first, self._classes, self._graph.edge_data)
-            with spinner("preparing evaluation", shown=shown):
-                batch, wanted = whole_graph(self._graph), self._graph.val | self._graph.test
-                self._prepare = partial(self._evaluation.prepare, batch=batch, seed=seed, wanted=wanted)
-                self._inference = self._prepare(self._running.module)
+            check_fits(self._running.module, first, classes, self._graph.edge_data)
+            batch, wanted = whole_graph(self._graph), self._graph.val | self._graph.test
+            self._prepare = partial(evaluation.prepare, batch=batch, seed=seed, wanted=wanted)
+            self._inference = self._prepare(self._running.module)
             return self._inference.describe()
 
         self._running.refresh()
-        self.description = self._theta.exchange.ranks.lead(work)
+        self.description = self._running.ranks.lead(work)
 
     def __call__(self, stand_in: nn.Module | None = None) -> ScoreTable:
         """Return the scores on validation and test nodes, on every rank.
 
         Args:
-            stand_in: a narrow model that has the output of the full model (see `GIST.stand_in`); None: there is none.
+            stand_in: a narrow model that has the output of the full model; None: there is none.
         """
-        ranks = self._theta.exchange.ranks
+        ranks = self._running.ranks
         if ranks.lead(lambda: stand_in is None):  # the other ranks have no stand-in
             self._running.refresh()
         return ranks.lead(lambda: self._score(stand_in))

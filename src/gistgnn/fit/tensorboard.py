@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gistgnn.errors import InputError
-from gistgnn.session.callbacks import Callback, Run
+from gistgnn.fit.callbacks import Callback, Run
 
 FOLDER = "tensorboard"
 

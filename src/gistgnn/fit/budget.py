@@ -170,10 +170,10 @@ class Clock:
 
     def adjusted(self, training: Training, plan: RoundPlan, schedule: Schedule, steps_per_epoch: int) -> Training:
         """Return the settings so far with phases that end with the budget; `plan` is the round that has ended."""
-        now, stretch = time.perf_counter(), plan.stretch
-        self._steps += stretch.count
+        now, taken = time.perf_counter(), plan.steps
+        self._steps += taken.count
         left = max(self._end - now, 0.0) * self._steps / max(now - self._begun, 1e-9)  # steps
-        total = stretch.first + stretch.count + round(left)
+        total = taken.first + taken.count + round(left)
         planned = itertools.accumulate(schedule.steps[:-1])
         ends = [*itertools.takewhile(lambda end: end < total, planned), total]
         phases = [

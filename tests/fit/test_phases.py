@@ -10,11 +10,11 @@ import torch
 
 from gistgnn import GIST, Saving
 from gistgnn.baselines.registry import METHODS
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import Training
 from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.phases import ENDS, FEWER, GRAPH, REDRAWN, ROUNDS, WIDTHS, fit, make

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gistgnn import GIST, Result, Saving, Training
+from gistgnn.fit import budget
+from gistgnn.fit.callbacks import InterruptWhen
+from gistgnn.fit.fit import Fit
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
 from gistgnn.schedule import Schedule
-from gistgnn.session import budget, session
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -35,15 +36,15 @@ class Machine:
         self.now, self.step = 0.0, step
         monkeypatch.setattr(budget.time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(budget, "step_seconds", self.measured)
-        keep = session.Session.after_round
+        keep = Fit.after_round
 
-        def train(own: Any, plan: Any, loss: float) -> bool:
+        def train(own: Any, plan: Any, loss: float) -> None:
             m = plan.sub_gcns or 1
-            for _ in range(plan.stretch.count):
+            for _ in range(plan.steps.count):
                 self.now += self.step(m, self.now)
-            return keep(own, plan, loss)
+            keep(own, plan, loss)
 
-        monkeypatch.setattr(session.Session, "after_round", train)
+        monkeypatch.setattr(Fit, "after_round", train)
 
     def measured(self, trainer: Any, sampler: Any, training: Any, m: int) -> float:
         seconds = self.step(m, self.now)
@@ -168,7 +169,7 @@ def test_the_last_phase_grows_and_shrinks_with_the_time(machine: Callable[..., M
     training = budget.with_cycles(Training(budget=100), 2, [20, 40, 80], 1)
     watch, schedule = budget.Clock(100 / (1 - budget.SPARED)), Schedule(training, 1, 1)
     plan = schedule.plan(0)
-    clock.now = plan.stretch.count / 2  # twice as fast as one a second
+    clock.now = plan.steps.count / 2  # twice as fast as one a second
     faster = watch.adjusted(training, plan, schedule, 1)
     assert [phase.epochs for phase in faster.phases[:2]] == [20, 40]
     assert sum(phase.epochs for phase in faster.phases) == pytest.approx(200, abs=2)

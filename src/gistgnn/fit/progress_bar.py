@@ -2,8 +2,8 @@
 
 from typing import Any, Self
 
+from gistgnn.fit.callbacks import Callback, Run
 from gistgnn.schedule import Schedule
-from gistgnn.session.callbacks import Callback, Run
 from gistgnn.utils.formats import duration, plural
 from gistgnn.utils.progress import Meter
 

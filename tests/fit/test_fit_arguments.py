@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn import GIST, Loop, Training
-from gistgnn.session.saving import Saving
+from gistgnn.fit.saving import Saving
 from gistgnn.theta.store import Store
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PYG, C, F
@@ -69,10 +69,10 @@ class Odd:
         return "odd"
 
 
-FIT = [name for name in inspect.signature(GIST.fit).parameters if name not in ("self", "graph")]
+FIT = {*inspect.signature(GIST.fit).parameters, *Training.__dataclass_fields__} - {"self", "graph", "settings"}
 
 
-@pytest.mark.parametrize("name", FIT)
+@pytest.mark.parametrize("name", sorted(FIT))
 @pytest.mark.parametrize("value", [Odd(), "odd", -1, float("nan"), [Odd()]], ids=str)
 def test_every_argument_of_fit_is_checked(name: str, value: Any) -> None:
     with refused(""):
@@ -128,7 +128,7 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_made(width: int) -> Non
 
 def test_a_step_that_cannot_fit_is_refused_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     gist = GIST(gcn(), (8, 7), 2)
-    monkeypatch.setattr("gistgnn.accounting.footprint.available_bytes", lambda device: 100)
+    monkeypatch.setattr("gistgnn.accounting.costs.available_bytes", lambda device: 100)
     with refused("a step of one sub-GCN computes", "raise sub_gcns"):
         gist.fit(GRAPH, epochs=1, progress=False)
 

@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from gistgnn import GIST, Callback, Graph, Metric, Phase, Result, Saving
 from gistgnn.evaluation import Evaluation, evaluate, predict
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
-from gistgnn.session.callbacks import InterruptWhen
 from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.logs import logged

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from gistgnn.errors import InputError
+from gistgnn.fit.result import Progress, Result
+from gistgnn.global_model import GlobalModel
 from gistgnn.schedule import Schedule
-from gistgnn.session.result import Progress
-
-if TYPE_CHECKING:
-    from gistgnn.global_model import GlobalModel
-    from gistgnn.session.result import Result
 
 HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 
@@ -21,21 +18,19 @@ HOOKS = ("on_fit_begin", "on_round_end", "on_evaluation", "on_fit_end")
 class Run:
     """A run of `GIST.fit` as its callbacks see it.
 
-    Args:
-        trainer: the `GIST` that trains.
-        progress: how far the run has come.
-        schedule: its rounds.
-
     Attributes:
         gist: the `GIST` that trains.
         schedule: the rounds; with a budget, as far as they are known.
+        progress: how far the run has come.
         stopped: a callback has called `stop`.
         interrupted: a callback has called `interrupt`.
     """
 
-    def __init__(self, trainer: GlobalModel, progress: Progress, schedule: Schedule) -> None:
-        self.gist, self.schedule, self._progress = trainer, schedule, progress
-        self.stopped = self.interrupted = False
+    gist: GlobalModel
+    schedule: Schedule
+    progress: Progress
+    stopped: bool = False
+    interrupted: bool = False
 
     @property
     def rounds(self) -> int:
@@ -45,17 +40,17 @@ class Run:
     @property
     def round(self) -> int:
         """How many rounds are over."""
-        return self._progress.rounds
+        return self.progress.rounds
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """One entry for each evaluation so far; see `Result.history`."""
-        return self._progress.history
+        return self.progress.history
 
     @property
     def best_score(self) -> float | None:
         """The best validation score so far; None before the first evaluation."""
-        return self._progress.best_score
+        return self.progress.best_score
 
     def model(self) -> nn.Module:
         """Return the full model as it is now. It is a copy, so do not ask for it after every round of a wide model."""

@@ -13,7 +13,7 @@ from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
 from gistgnn.runners.in_turn import InTurn
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, FullGraph, whole_graph
-from gistgnn.schedule import Stretch
+from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged
@@ -90,7 +90,7 @@ def test_a_round_without_training_nodes() -> None:
     before = gist.theta.copy()
     round_ = gist.begin_round()
     sampler = FullGraph(unlabelled(whole_graph(GRAPH)))
-    assert not InTurn()(round_, sampler, Training(9), Stretch(0, 3, 9), seed=0)
+    assert not InTurn()(round_, sampler, Training(9), StepRange(0, 3, 9), seed=0)
     round_.aggregate()
     assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
 
@@ -107,7 +107,7 @@ def test_an_error_in_a_step_ends_the_thread() -> None:
     sampler = ClusterBatches(whole_graph(GRAPH), clusters, 2)
     round_.subs[1].forward = lambda x, adj: 1 / 0  # type: ignore[method-assign,assignment,misc]
     with pytest.raises(ZeroDivisionError):
-        InTurn()(round_, sampler, failing, Stretch(0, 100, 900), seed=0)
+        InTurn()(round_, sampler, failing, StepRange(0, 100, 900), seed=0)
     assert at_work() == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gistgnn import GIST, InputError, Saving
-from gistgnn.session.tensorboard import Events
+from gistgnn.fit.tensorboard import Events
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.resuming import after, make
 

@@ -1,15 +1,17 @@
 """The result of a run, how far the run has come, and the files of a result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from gistgnn.errors import InputError
+from gistgnn.fit.scorer import ScoreTable
+from gistgnn.graphs import Graph
 from gistgnn.report import REPORT, run_text, write_report
-from gistgnn.session.scorer import ScoreTable
 from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.storage.models import write_model
@@ -59,7 +61,7 @@ class Result:
         inference_seconds: the median time of one pass of the model over the whole graph; None: there was no pass.
         traffic: "workers", the number of workers that could train at the same time; "bytes_per_round" or
             "bytes_per_step", the bytes that each would send, by formula.
-        memory: bytes that are held during the whole run (see `gistgnn.accounting.footprint`).
+        memory: bytes that are held during the whole run (see `gistgnn.accounting.costs`).
         partition: the axes, their features and blocks.
         budget: for a run with a budget, the settings that were chosen, why, and the times of steps; else None.
         local_steps: ζ of every phase, also where it was chosen.
@@ -67,8 +69,8 @@ class Result:
         metric: the score that selected the model: "name", "higher_is_better", and "percent" if it is a share.
         config: the settings of the run.
         graph: the graph's name, sizes and task.
-        run: the id of the run, which its files carry: a digest of its settings and its graph.
         diverged: how training diverged, in the result of a `DivergedError`; None: it did not.
+        identify: returns `run`.
     """
 
     model: nn.Module
@@ -87,8 +89,17 @@ class Result:
     metric: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     graph: dict[str, Any] = field(default_factory=dict)
-    run: str = ""
     diverged: str | None = None
+    identify: Callable[[], str] = lambda: ""
+
+    @cached_property
+    def run(self) -> str:
+        """The id of the run, which its files carry: a digest of its settings and its graph."""
+        return self.identify()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the id itself: it follows from the whole run."""
+        return {**vars(self), "run": self.run, "identify": str}
 
     @property
     def test(self) -> dict[str, float]:
@@ -111,11 +122,12 @@ class Result:
         Only a run that diverged has the entry "diverged"; only one that was interrupted has "interrupted".
         """
         progress = ("best_round", "last", "train_seconds", "seconds", "rounds", "steps", "stopped_early", "stopped_by")
-        apart = ("model", "progress", "interrupted", "diverged")
+        apart = ("model", "progress", "interrupted", "diverged", "identify")
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
         ended = {"interrupted": self.interrupted, "diverged": self.diverged}
         return {
-            **{name: own.pop(name) for name in ("run", "config", "graph")},
+            "run": self.run,
+            **{name: own.pop(name) for name in ("config", "graph")},
             "test": self.progress.best.get("test"),
             "validation": self.progress.best.get("validation"),
             **{name: getattr(self.progress, name) for name in progress},
@@ -196,3 +208,16 @@ def write_result(
     listed = {"version": VERSION, **record, "files": {**files, **(more or {})}}
     write_json(folder / RESULT, listed, indent=2)
     return read_json(folder / RESULT, dict[str, Any], "save it again")
+
+
+def describe_graph(graph: Graph) -> dict[str, Any]:
+    """Return the entry "graph" of result.json."""
+    sizes = {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "multi_label": graph.multi_label,
+    }
+    return {**sizes, "regression": True} if graph.regression else sizes

@@ -7,7 +7,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from gistgnn import GIST, Saving
-from gistgnn.session.callbacks import InterruptWhen
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state

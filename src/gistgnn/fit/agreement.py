@@ -6,47 +6,34 @@ interface, progress bars, and callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS, require_same
+from gistgnn.fit.prepare import Setup
+from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import CSR, Graph
-from gistgnn.session.options import Options, describe_settings
-from gistgnn.settings import Training
 from gistgnn.theta.model_spec import checksum_of
 from gistgnn.utils.checksums import checksum
-
-if TYPE_CHECKING:
-    from gistgnn.session.saving import Saving
-
 
 OWN = ("dataset", "device", "data_root")
 """Settings that may differ: the same graph may lie in another file, and every rank has a device of its own."""
 
 
-def require_same_training(
-    trainer: GlobalModel, graph: Graph, training: Training, options: Options, init: Mapping[str, Tensor] | None
-) -> None:
-    """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this.
-
-    Settings are those that the user has given. `init` are the values that Θ begins with; None: those of the seed.
-    """
-    if trainer.ranks.count == 1:
-        return
-    given = {"budget": training.budget, "max_seconds": options.max_seconds}  # what is left of them differs
+def require_same_training(setup: Setup) -> None:
+    """Refuse ranks that are about to train with different settings, models or graphs; all ranks call this."""
+    given = {"budget": setup.given.budget, "max_seconds": setup.max_seconds}  # what is left of them differs
     settings = {
-        **flat_settings(describe_settings(trainer, graph, training, options)),
+        **flat_settings(setup.config()),
         **{name: "missing" if value is None else "given" for name, value in given.items()},
-        **partition_facts(trainer),
-        **saving_facts(options.saving),
+        **partition_facts(setup.gist),
+        **saving_facts(setup.saving),
     }
-    start = {"the checksum of init": None if init is None else f"{checksum_of(init):08x}"}
-    model = {**model_facts(trainer), **start}
-    require_same(trainer.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model, SAME_GRAPH: graph_facts(graph)})
+    start = {"the checksum of init": None if setup.init is None else f"{checksum_of(setup.init):08x}"}
+    model = {**model_facts(setup.gist), **start}
+    require_same(setup.gist.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model, SAME_GRAPH: graph_facts(setup.graph)})
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -57,17 +44,17 @@ def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
     return {"model": model.pop("name"), **model, **training, **rest}
 
 
-def partition_facts(trainer: GlobalModel) -> dict[str, Any]:
+def partition_facts(gist: GlobalModel) -> dict[str, Any]:
     """Return what the blocks of every round follow from."""
-    partition = trainer.partition
+    partition = gist.partition
     return {
-        "method": trainer.method,
+        "method": gist.method,
         "sub_gcns": partition.sub_gcns,
         "partition": partition.kind,
         "whole": sorted(partition.whole),
-        "input_axis": trainer.input_axis,
-        "seed": trainer.seed,
-        "store": trainer.store.kind,
+        "input_axis": gist.input_axis,
+        "seed": gist.seed,
+        "store": gist.store.kind,
         "the default type of torch": str(torch.get_default_dtype()),
     }
 
@@ -80,14 +67,14 @@ def saving_facts(saving: Saving | None) -> dict[str, Any]:
     return {"saving": {"every": saving.every, "resume": saving.resume, "config": config}}
 
 
-def model_facts(trainer: GlobalModel) -> dict[str, Any]:
+def model_facts(gist: GlobalModel) -> dict[str, Any]:
     """Return the classes of the full model's modules, their numbers (such as a dropout's p), and its parameters."""
     facts: dict[str, Any] = {}
-    for name, module in trainer._full_spec.on_meta().named_modules():
+    for name, module in gist._full_spec.on_meta().named_modules():
         facts[f"the class of {name or 'the model'}"] = type(module).__name__
         own = {key: value for key, value in vars(module).items() if isinstance(value, (bool, int, float))}
         facts |= {f"{name}.{key}".lstrip("."): own[key] for key in own if key[0] != "_" and key != "training"}
-    specs = trainer._full_spec.tensor_specs().items()
+    specs = gist._full_spec.tensor_specs().items()
     return facts | {f"the shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
 
 

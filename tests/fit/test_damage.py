@@ -9,8 +9,8 @@ import pytest
 from torch import nn
 
 from gistgnn import Saving, load_run
+from gistgnn.fit.result import RESULT
 from gistgnn.runs.run_folder import check_files, read_record
-from gistgnn.session.result import RESULT
 from gistgnn.storage import models
 from gistgnn.storage.checkpoints import Checkpoint, Checkpoints
 from tests.cli.in_process import refused as command_refused

@@ -15,10 +15,10 @@ from torch_geometric.nn import GraphSAGE
 
 from gistgnn import GIST, DivergedError, Result, load_run
 from gistgnn.evaluation import evaluate
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
 from gistgnn.report.run_page import run_page
-from gistgnn.session.callbacks import InterruptWhen
 from tests.cli.in_process import refused as refused_by_command
 from tests.cli.in_process import run
 from tests.helpers.fitting import GRAPH, fit, gcn

@@ -14,10 +14,10 @@ from torch_geometric.data import Data
 
 from gistgnn import GIST, DivergedError, Training
 from gistgnn.evaluation.scores import evaluate
+from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
-from gistgnn.session.callbacks import InterruptWhen
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
 from tests.helpers.models import PYG, C, F, tiny_graph
 from tests.helpers.refusals import refused

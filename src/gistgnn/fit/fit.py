@@ -1,0 +1,301 @@
+"""A run of `GIST.fit`: what is prepared before Algorithm 1, what happens between its rounds, and what it returns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from types import TracebackType
+from typing import Any
+
+from gistgnn.accounting.costs import memory_of, round_costs, slice_bytes, theta_bytes
+from gistgnn.accounting.coverage import coverage_of, partition_of
+from gistgnn.errors import DivergedError
+from gistgnn.fit.agreement import require_same_training
+from gistgnn.fit.budget import Clock, choose
+from gistgnn.fit.callbacks import Run
+from gistgnn.fit.prepare import Setup
+from gistgnn.fit.progress_bar import ProgressBar
+from gistgnn.fit.result import Progress, Result, describe_graph
+from gistgnn.fit.saving import Saver
+from gistgnn.fit.scorer import Running
+from gistgnn.runners.registry import make_runner
+from gistgnn.schedule import RoundPlan, Schedule
+from gistgnn.storage.checkpoints import Checkpoints, run_id
+from gistgnn.utils.console import spinner
+from gistgnn.utils.process_memory import keep_freed_memory, peak_memory_bytes
+
+log = logging.getLogger(__name__)
+
+MOST_UNTRAINED = 0.03  # share of the parameters
+
+
+class Fit(Run):
+    """A run of `GIST.fit`. In its `with` block Algorithm 1 takes rounds, and hands each to `after_round`.
+
+    Args:
+        setup: the arguments of `fit`.
+
+    Attributes:
+        sampler: the batches.
+        runner: trains the sub-GCNs of a round.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._begun = self._round_begun = time.perf_counter()
+        self._end = None if setup.max_seconds is None else self._begun + setup.max_seconds
+        self._longest_round = self._longest_evaluation = 0.0  # seconds
+        self.gist, self.progress = setup.gist, Progress()
+        self._setup, self._training = setup, setup.training
+        self._ranks = self.gist.ranks
+        self._callbacks: list[Any] = list(setup.callbacks)
+        self._saver: Saver | None = None
+        self._clock: Clock | None = None  # of a budget
+        named = make_runner(setup.runner)
+        self.runner = setup.variant.runner() if setup.variant.runner else named
+        keep_freed_memory()
+        if self._ranks.count > 1:
+            require_same_training(setup)
+        task = "choosing settings for the budget" if setup.given.budget else "preparing the run"
+        with self.seconds("prepare"), spinner(task, shown=True) if setup.progress else nullcontext():
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
+        setup, gist = self._setup, self.gist
+        setup.require_step_fits()
+        self.sampler = setup.make_sampler()
+        if setup.given.budget:
+            self.progress.chosen = self._choose(setup.given.budget)
+        self._operations = setup.operations()
+        self.schedule = self._make_schedule()
+        resumed = setup.saving is not None and setup.saving.resumes
+        gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
+        self._running = Running(gist.theta, gist._spec)
+        classes = None if setup.any_outputs else setup.graph.num_classes
+        self._scorer = setup.variant.scorer(self._running, setup.graph, setup.metric)
+        with closing(self.sampler.batches(0, 1)) as batches:
+            first = next(batches)
+            self._scorer.prepare(setup.evaluation, first, classes, gist.seed)
+        setup.try_objective(first)
+
+    def __enter__(self) -> Fit:
+        """Stand at the round to begin with, and tell the callbacks."""
+        with ExitStack() as stack:
+            if self._setup.progress:
+                self._callbacks.insert(0, stack.enter_context(ProgressBar()))
+            if self._setup.saving:
+                self._saver = Saver(self.gist.theta, self._ranks, self._setup.saving, self._setup.identity())
+                stack.callback(self._saver.close)
+                self._restore(self._saver)
+            self._round_begun = time.perf_counter()
+            self._call("on_fit_begin")
+            if self.gist.theta.round > self.round:  # the run was killed before it could record the last round
+                self.after_round(self.schedule.plan(self.round), self.gist.theta.loss)
+            self.gist.next_round = self.round
+            self._warn_of_untrained()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for what is being written; give a `DivergedError` the result so far."""
+        try:
+            if isinstance(error, DivergedError):
+                error.result = self._result()
+                error.result.diverged = str(error)
+        finally:
+            self._open.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no round is left, or the run has been stopped."""
+        return self.round >= self.rounds or self.progress.stopped_early or self.interrupted
+
+    @contextmanager
+    def seconds(self, activity: str) -> Iterator[None]:
+        """Add the time of the block to an activity, also where the block raises an error.
+
+        The activities are "prepare" (clusters, first batch), "take" (subGCNs), "train" (subTrain with its batches),
+        "merge" (subAgg), "evaluate" (scores) and "save" (checkpoints).
+        """
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = self.progress.seconds
+            seconds[activity] = seconds.get(activity, 0.0) + time.perf_counter() - begun
+
+    def after_round(self, plan: RoundPlan, loss: float) -> None:
+        """Record a finished round: score the model, tell the callbacks, save the state.
+
+        Args:
+            plan: what the round was.
+            loss: the mean over its sub-GCNs.
+        """
+        plan = self._keep_to_budget(self._clock, plan) if self._clock else plan
+        progress, now = self.progress, time.perf_counter()
+        progress.train_seconds += now - self._round_begun
+        progress.rounds += 1
+        progress.steps += plan.steps.count * plan.workers
+        if self._saver:
+            self._saver.round_is_over(progress.rounds)
+        finished = progress.rounds >= self.rounds
+        late = self._is_late(now) and not finished
+        if progress.rounds % plan.evaluate_every == 0 or plan.last or late:
+            self._evaluate(plan, loss)
+        self._call("on_round_end", loss)
+        asked = self._ranks.gather([self.stopped, self.interrupted])
+        stopped, interrupted = map(any, zip(*asked, strict=True))
+        progress.stopped_by = None if finished else "max_seconds" if late else self._reason_to_stop(stopped)
+        progress.stopped_early = progress.stopped_by is not None
+        if progress.stopped_early and not progress.history:
+            self._evaluate(plan, loss)
+        self.interrupted = interrupted and not finished
+        if self._saver:
+            with self.seconds("save"):
+                self._save(self._saver)
+        self._round_begun = time.perf_counter()
+
+    def end(self) -> Result:
+        """Return the result, after telling the callbacks."""
+        result = self._result()
+        self._call("on_fit_end", result)
+        return result
+
+    def _result(self) -> Result:
+        """Return the result of the run as far as it has come."""
+        gist, setup, progress = self.gist, self._setup, self.progress
+        plan = self.schedule.plan(max(progress.rounds - 1, 0))
+        partition = gist._partition_of(plan)
+        blocks = partition.blocks(plan.draw)
+        theta, slices = theta_bytes(gist._spec), slice_bytes(gist._full_spec, partition.sizes(plan.draw))
+        costs = round_costs(plan.training, gist.sub_gcns, gist.workers, theta=theta, slices=slices)
+        place = gist.store.place
+        return Result(
+            model=self._running.best(),
+            progress=progress,
+            interrupted=self.interrupted,
+            peak_memory_bytes=peak_memory_bytes(gist.device),
+            evaluation=self._scorer.description,
+            communication=gist.theta.communication(plan.local_steps),
+            inference_seconds=self._scorer.seconds,
+            traffic={"workers": gist.workers, **setup.variant.traffic(costs)},
+            memory=memory_of(setup.graph, plan.training, place, gist.device, gist.ranks, theta, slices),
+            partition=partition_of(partition, blocks),
+            coverage=coverage_of(gist._full_spec, gist.partition, self.schedule.draws(progress.rounds)),
+            budget=progress.chosen,
+            local_steps=self.schedule.local_steps,
+            metric=setup.metric.as_dict(),
+            config=setup.config(),
+            graph=describe_graph(setup.graph),
+            identify=lambda: run_id(setup.identity()),
+        )
+
+    def _call(self, hook: str, *given: Any) -> None:
+        """Call a method of every callback that has it."""
+        for callback in self._callbacks:
+            if callable(own := getattr(callback, hook, None)):
+                own(self, *given)
+
+    def _is_late(self, now: float) -> bool:
+        """Whether a rank has no time for one more round and its evaluation."""
+        self._longest_round = max(self._longest_round, now - self._round_begun)
+        if self._end is None:
+            return False
+        return self._ranks.any(now + self._longest_round + 2 * self._longest_evaluation > self._end)
+
+    def _reason_to_stop(self, stopped: bool) -> str | None:
+        patience = self._training.patience
+        if patience is not None and self.progress.evaluations_since_best >= patience:
+            return "patience"
+        return "callback" if stopped else None
+
+    def _evaluate(self, plan: RoundPlan, loss: float) -> None:
+        progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
+        with self.seconds("evaluate"):
+            progress.last = self._scorer(self.gist._stand_in(plan))
+            score = progress.last["validation"][metric.name]
+            progress.evaluations_since_best += 1
+            better = metric.better(score, progress.best_score)
+            if better:
+                progress.best_score, progress.evaluations_since_best = score, 0
+            if better or self._scorer.latest_counts:
+                progress.best, progress.best_round = progress.last, progress.rounds
+                self.gist.theta.keep_best()
+            entry: dict[str, Any] = {
+                "round": progress.rounds,
+                "epoch": plan.epoch,
+                "step": plan.steps.first + plan.steps.count,
+                "loss": loss,
+                "lr": plan.rate,
+                "validation": score,
+                "test": progress.last["test"][metric.name],
+                "train_seconds": progress.train_seconds,
+            }
+            if self._training.metric is not None:
+                entry["metric"] = metric.name
+            progress.history.append(entry)
+            self._longest_evaluation = max(self._longest_evaluation, time.perf_counter() - begun)
+            self._call("on_evaluation", entry)
+
+    def _save(self, saver: Saver) -> None:
+        if self.is_over or self.gist.theta.lasts or saver.due(self.round):
+            saver.save(self.round, vars(self.progress))
+        if self.is_over:
+            saver.finish()
+
+    def _restore(self, saver: Saver) -> None:
+        """Resume from the checkpoint, if there is one."""
+        checkpoint, prepared = saver.begin(), self.progress
+        if checkpoint is None:
+            return
+        self.progress = progress = checkpoint.state_as(Progress)
+        self._ranks.together(lambda: self.gist.theta.restore(checkpoint, progress.rounds))
+        progress.chosen = prepared.chosen
+        progress.seconds["prepare"] = progress.seconds.get("prepare", 0.0) + prepared.seconds["prepare"]
+        if progress.stopped_by == "max_seconds":  # a resumed run has more time
+            progress.stopped_early, progress.stopped_by = False, None
+
+    def _make_schedule(self) -> Schedule:
+        return Schedule(self._training, self.sampler.steps_per_epoch, self.gist.workers, self._operations)
+
+    def _choose(self, budget: float) -> dict[str, Any]:
+        """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
+        saving, ranks = self._setup.saving, self._ranks
+        saved = ranks.lead(lambda: Checkpoints(saving.path).newest_state() if saving and saving.resumes else None)
+        used = sum(saved.get("seconds", {}).values()) if saved else 0.0
+        left = max(budget - used - (time.perf_counter() - self._begun), 0.0)
+        chosen: dict[str, Any] | None = saved and saved.get("chosen")
+        if chosen is None:
+            chosen = ranks.lead(lambda: choose(self.gist, self.sampler, self._training, left).as_dict())
+            log.info("%s", chosen["reason"])
+        self._training = self._training.like(chosen["training"])
+        self._clock = Clock(max(budget - used - (time.perf_counter() - self._begun), 0.0))
+        return chosen
+
+    def _keep_to_budget(self, clock: Clock, plan: RoundPlan) -> RoundPlan:
+        """Adjust the phases to the time that is left; return the plan of the round that has ended anew."""
+        steps = self.sampler.steps_per_epoch
+        adjusted = self._ranks.lead(lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict())
+        self._training = self._training.like(adjusted)
+        self.schedule = self._make_schedule()
+        assert self.progress.chosen is not None
+        self.progress.chosen["training"] = adjusted
+        return self.schedule.plan(self.round)
+
+    def _warn_of_untrained(self) -> None:
+        gist, schedule = self.gist, self.schedule
+        zero = self._training.cross_weights == "zero"  # then nothing untrained is in the model
+        if zero or not self._setup.variant.merges or not self._ranks.leads or self.is_over:
+            return
+        counts = coverage_of(gist._full_spec, gist.partition, schedule.draws(schedule.rounds))["counts"]
+        if (share := counts.get("0", 0.0)) > MOST_UNTRAINED:
+            log.warning(
+                "%.1f %% of the parameters will never be trained: they lie between blocks in %s; raise "
+                "epochs, lower local_steps, or end with a phase of one sub-GCN",
+                100 * share,
+                "the only round" if schedule.rounds == 1 else f"all {schedule.rounds:,} rounds",
+            )
