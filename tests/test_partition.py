@@ -74,11 +74,6 @@ def test_blocks_follow_from_seed_and_round_alone(kind: str, seed: int, number: i
     assert as_lists(Partition((64, 48), 3, kind=kind, seed=seed + other), number) != fresh
 
 
-def test_axes_of_one_size_are_split_apart() -> None:
-    first, second = Partition((64, 64), 2).blocks(0)[0]
-    assert not torch.equal(first, second)
-
-
 def chi_square(counts: list[int], expected: list[float]) -> float:
     """The probability of counts at least as far from what is expected."""
     statistic = sum((c - e) ** 2 / e for c, e in zip(counts, expected, strict=True))
@@ -93,30 +88,12 @@ def test_balanced_blocks_are_uniform() -> None:
     assert chi_square([seen[b] for b in every], [ROUNDS / len(every)] * len(every)) > 1e-3
 
 
-def test_the_odd_feature_goes_to_every_sub_gcn_alike_in_place() -> None:
-    """m does not divide d: which features a given sub-GCN gets is uniform, its block's size is fixed."""
-    partition = Partition((7,), 3, seed=6)
-    counts = torch.zeros(3, 7)
-    for t in range(ROUNDS):
-        for i, own in enumerate(partition.blocks(t)):
-            counts[i, own[0]] += 1
-    for row in counts:
-        assert chi_square(row.int().tolist(), [float(row.sum()) / 7] * 7) > 1e-3
-
-
 def test_categorical_sizes_are_binomial_without_the_empty_ones() -> None:
     partition = Partition((6,), 2, kind="categorical", seed=7)
     seen = Counter(len(partition.blocks(t)[0][0]) for t in range(ROUNDS))
     sizes = range(1, 6)
     assert set(seen) == set(sizes)
     assert chi_square([seen[k] for k in sizes], [ROUNDS * comb(6, k) / (2**6 - 2) for k in sizes]) > 1e-3
-
-
-def test_one_sub_gcn_holds_everything() -> None:
-    partition = Partition((5, 3), 1)
-    ((first, second),) = partition.blocks(4)
-    assert (first.tolist(), second.tolist()) == (list(range(5)), list(range(3)))
-    assert partition.whole == {0, 1}
 
 
 @examples

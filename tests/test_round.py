@@ -70,31 +70,6 @@ def test_a_list_of_the_sub_gcns_trained_later_in_any_order_is_the_same() -> None
     assert same(one, other.theta.tensors)
 
 
-def test_rounds_go_on_where_they_were() -> None:
-    one, other = make(), make()
-    numbers = []
-    for count in (1, 2):
-        for round_ in other.rounds(count):
-            numbers.append(round_.number)
-            for sub in round_:
-                train(sub, adam(sub))
-    for round_ in one.rounds(3):
-        for sub in round_:
-            train(sub, adam(sub))
-    assert numbers == [0, 1, 2]
-    assert same(one, other.theta.tensors)
-
-
-def test_a_round_left_by_break_changes_nothing() -> None:
-    gist = make()
-    before = gist.theta.copy()
-    for round_ in gist.rounds(3):
-        for sub in round_:
-            train(sub, adam(sub))
-        break
-    assert same(gist, before)
-
-
 def test_a_round_left_by_an_error_changes_nothing() -> None:
     gist = make()
     before = gist.theta.copy()
@@ -203,8 +178,3 @@ def test_input_columns() -> None:
         for i, sub in enumerate(round_):
             assert sub.in_features == len(columns[i])  # type: ignore[arg-type]
     assert next(make().rounds(1)).input_columns(0) is None
-
-
-def test_blocks_change_from_round_to_round() -> None:
-    blocks = [round_.blocks[0][0].tolist() for round_ in GIST(OURS["gcn"], (32, 32), 2).rounds(4)]
-    assert len({tuple(b) for b in blocks}) == 4

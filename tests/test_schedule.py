@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.errors import InputError
 from gistgnn.phases import Phase
 from gistgnn.schedule import Schedule
 from gistgnn.settings import Training
@@ -155,43 +154,12 @@ def test_without_phases_a_run_is_that_of_the_paper(
     assert rounds.draws(rounds.rounds) == Counter({((None, 1),): rounds.rounds})
 
 
-@examples
-@given(every=st.integers(0, 5), rounds=st.integers(1, 20), carries=st.booleans())
-def test_blocks_are_redrawn_every_k_rounds(every: int, rounds: int, carries: bool) -> None:
-    training = Training(rounds, 1, "each", redraw_every=every, optimizer_state="carry" if carries else "reset")
-    plans = [Schedule(training, 1, 4).plan(t) for t in range(rounds)]
-    draws = [plan.draw for plan in plans]
-    assert draws == [t // every if every else 0 for t in range(rounds)]
-    if every != 1:
-        new = [t == 0 or draws[t] != draws[t - 1] for t in range(rounds)]
-        assert [plan.fresh for plan in plans] == ([t == 0 for t in range(rounds)] if carries else new)
-    whole, rest = divmod(rounds, every) if every else (0, rounds)
-    expected = Counter({((None, every),): whole} if whole else {})
-    expected[(None, rest),] += bool(rest)
-    assert Schedule(training, 1, 4).draws(rounds) == +expected
-
-
 def test_a_phase_that_keeps_its_blocks_has_those_of_the_last_draw() -> None:
     phases = (Phase(8, 3), Phase(4, 2, redraw_every=0), Phase(2, 2, redraw_every=0), Phase(2, 4, redraw_every=2))
     schedule = Schedule(Training(phases=phases, local_steps=1, training="each"), 1, 8)
     assert [schedule.plan(t).draw for t in range(schedule.rounds)] == [0, 1, 2, 2, 2, 2, 2, 3, 3, 4, 4]
     assert schedule.draws(11) == Counter({((8, 1),): 2, ((8, 1), (4, 2), (2, 2)): 1, ((2, 2),): 2})
     assert schedule.draws(4) == Counter({((8, 1),): 2, ((8, 1), (4, 1)): 1})
-
-
-def test_copies_take_the_steps_of_one_model() -> None:
-    training = Training(phases=(Phase(8, 6, copies=True), Phase(8, 16)), local_steps=2, cross_weights="zero")
-    schedule = Schedule(training, 1, 8)
-    assert [schedule.plan(t).stretch.count for t in range(schedule.rounds)] == [2, 2, 2, 2]
-    assert [schedule.plan(t).epoch for t in range(schedule.rounds)] == [2, 4, 6, 22]
-    assert [schedule.plan(t).fresh for t in range(schedule.rounds)] == [True, False, False, True]
-
-
-def test_epochs_are_those_of_the_phases() -> None:
-    phases = (Phase(4, 3), Phase(1, 2))
-    assert Training(phases=phases).epochs == Training(5, phases=phases).epochs == 5
-    with pytest.raises(InputError, match="epochs is 6, but the phases have 5 together"):
-        Training(6, phases=phases)
 
 
 def test_a_billion_epochs_take_no_time_to_count() -> None:

@@ -1,10 +1,11 @@
 """Algorithm 1 of the paper (`train`), and the class `GIST` around it."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
+from gistgnn.errors import InputError
 from gistgnn.evaluation import Evaluation
 from gistgnn.fit.fit import Fit
 from gistgnn.fit.prepare import Setup, Variant
@@ -12,10 +13,15 @@ from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
+from gistgnn.phases import Phase
 from gistgnn.runners.registry import RunnerName
 from gistgnn.sampling import Sampling, named_sampling
 from gistgnn.sampling.registry import SamplerName
-from gistgnn.settings import Training, TrainingKeywords, choose_training
+from gistgnn.settings import BUDGET_LR, Training
+from gistgnn.training.loss import Loss
+from gistgnn.training.metric import Metric
+from gistgnn.training.names import LossName, MetricName, OptimizerName, ScheduleName
+from gistgnn.training.optimizer import Factor, MakeOptimizer, MakeScheduler
 from gistgnn.utils.checks import check_kind
 
 if TYPE_CHECKING:
@@ -42,6 +48,31 @@ def train(gist: "GIST", run: Fit) -> None:
         with run.seconds("merge"):
             loss = round_.aggregate(losses)  # subAgg
         run.after_round(plan, loss)
+
+
+class TrainingKeywords(TypedDict, total=False):
+    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument; None: the default."""
+
+    epochs: float | None
+    local_steps: int | None
+    optimizer: OptimizerName | MakeOptimizer | None
+    lr: float | None
+    weight_decay: float | None
+    momentum: float | None
+    schedule: ScheduleName | Factor | MakeScheduler | None
+    optimizer_state: Literal["reset", "carry"] | None
+    precision: Literal["float32", "bf16"] | None
+    clip_norm: float | None
+    patience: int | None
+    evaluate_every: int | Literal["auto"] | None
+    phases: Sequence[Phase] | None
+    redraw_every: int | None
+    cross_weights: Literal["random", "zero"] | None
+    budget: float | None
+    loss: LossName | Loss | None
+    class_weights: Literal["balanced"] | Sequence[float] | None
+    label_smoothing: float | None
+    metric: MetricName | Metric | Callable[[Tensor, Tensor], Any] | None
 
 
 class GIST(GlobalModel):
@@ -131,3 +162,30 @@ class GIST(GlobalModel):
         with Fit(setup) as run:
             train(self, run)
         return run.end()
+
+
+def choose_training(training: Training | str | None, settings: Mapping[str, Any]) -> Training:
+    """Return the settings that were given as a whole, or one by one.
+
+    Args:
+        training: all settings; or the field of that name, "split" or "each"; None: the default.
+        settings: single settings by name; those that are None have their default.
+
+    Raises:
+        InputError: both are given, or neither a Training nor `epochs` or `phases`.
+        TypeError: there is no setting of a name.
+    """
+    if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
+        raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
+    given = {name: value for name, value in settings.items() if value is not None}
+    if isinstance(training, Training):
+        if given:
+            raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
+        return training
+    if training is not None:
+        given["training"] = training
+    if "budget" in given:
+        given = {"lr": BUDGET_LR, **given}
+    elif not given.get("phases") and "epochs" not in given:
+        raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
+    return Training(**given)

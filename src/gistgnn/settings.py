@@ -6,7 +6,7 @@ Torch is imported inside the functions that need it, so that the command line re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.phases import Phase, as_phases, check_kept_blocks
@@ -266,55 +266,3 @@ class Training:
         import torch
 
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
-
-
-class TrainingKeywords(TypedDict, total=False):
-    """The fields of `Training` as keywords of `GIST.fit`, without `training`, its first argument; None: the default."""
-
-    epochs: float | None
-    local_steps: int | None
-    optimizer: "OptimizerName | MakeOptimizer | None"
-    lr: float | None
-    weight_decay: float | None
-    momentum: float | None
-    schedule: "ScheduleName | Factor | MakeScheduler | None"
-    optimizer_state: Literal["reset", "carry"] | None
-    precision: Literal["float32", "bf16"] | None
-    clip_norm: float | None
-    patience: int | None
-    evaluate_every: int | Literal["auto"] | None
-    phases: Sequence[Phase] | None
-    redraw_every: int | None
-    cross_weights: Literal["random", "zero"] | None
-    budget: float | None
-    loss: "LossName | Loss | None"
-    class_weights: Literal["balanced"] | Sequence[float] | None
-    label_smoothing: float | None
-    metric: "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None"
-
-
-def choose_training(training: Training | str | None, settings: Mapping[str, Any]) -> Training:
-    """Return the settings that were given as a whole, or one by one.
-
-    Args:
-        training: all settings; or the field of that name, "split" or "each"; None: the default.
-        settings: single settings by name; those that are None have their default.
-
-    Raises:
-        InputError: both are given, or neither a Training nor `epochs` or `phases`.
-        TypeError: there is no setting of a name.
-    """
-    if unknown := sorted(settings.keys() - Training.__dataclass_fields__):
-        raise TypeError(f"GIST.fit() got an unexpected keyword argument '{unknown[0]}'")
-    given = {name: value for name, value in settings.items() if value is not None}
-    if isinstance(training, Training):
-        if given:
-            raise InputError(f"{next(iter(given))} is given beside a Training: set it in the Training")
-        return training
-    if training is not None:
-        given["training"] = training
-    if "budget" in given:
-        given = {"lr": BUDGET_LR, **given}
-    elif not given.get("phases") and "epochs" not in given:
-        raise InputError("epochs is missing: say how many epochs to train, such as epochs=400")
-    return Training(**given)

@@ -38,20 +38,6 @@ def shares(gist: GIST, rounds: int) -> dict[int, float]:
     return {int(n): share for n, share in coverage_of(gist, rounds)["counts"].items()}
 
 
-def trained(gist: GIST, rounds: int) -> dict[int, float]:
-    """Share of the parameters by the number of rounds in which a sub-GCN changed them."""
-    before = gist.theta.copy()
-    for round_ in gist.rounds(rounds):
-        for sub in round_:
-            with torch.no_grad():
-                for parameter in sub.parameters():
-                    parameter += 1
-    names = dict(gist.model().named_parameters())
-    moved = torch.cat([(gist.theta.tensors[name] - before[name]).flatten() for name in names]).round().long()
-    values, counts = moved.unique(return_counts=True)
-    return {int(v): int(n) / len(moved) for v, n in zip(values, counts, strict=True)}
-
-
 def held(gist: GIST, rounds: int) -> dict[int, float]:
     """Share of the parameters by the number of rounds in which some sub-GCN has them; an ensemble keeps its blocks."""
     return held_in(gist, [gist.blocks(0 if gist.method == "ensemble" else t) for t in range(rounds)])
@@ -117,47 +103,6 @@ def test_one_round_is_the_mean_over_all_possible_blocks(
     assert expected == pytest.approx(np.mean(found), abs=1e-12)
 
 
-@given(
-    model=st.sampled_from(sorted(every_model())),
-    m=st.integers(1, 4),
-    rounds=st.integers(0, 5),
-    kind=st.sampled_from(KINDS),
-    seed=st.integers(0, 100),
-)
-@settings(max_examples=8, deadline=None)
-def test_many_runs_agree_with_it(model: str, m: int, rounds: int, kind: str, seed: int) -> None:
-    build, widths = every_model()[model]
-    gist = GIST(build, 12 if isinstance(widths, int) else (12,) * len(widths), m, seed=seed, partition=kind)
-    assert held(gist, rounds) == trained(gist, rounds), "what the tests count is what sub-GCNs train"
-    expected, runs, sums = shares(gist, rounds), 40, Counter[int]()
-    for run in range(runs):
-        gist.partition = Partition(gist.partition.features, m, kind=kind, seed=1000 * seed + run)
-        sums.update(held(gist, rounds))
-    assert set(sums) <= set(expected)
-    for n, share in expected.items():
-        error = math.sqrt(share * (1 - share) / runs)  # at most: entries of a run are far from all alike
-        assert sums[n] / runs == pytest.approx(share, abs=5 * error + 1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wide_model_in_one_long_run(kind: str) -> None:
-    """Of 65,536 weights between two axes, and of many rounds, the shares are close to the expected ones."""
-    gist = GIST(gcn(), (256, 250), 4, seed=1, partition=kind)
-    expected, found = shares(gist, 30), held(gist, 30)
-    assert sum(expected.values()) == pytest.approx(1.0, abs=1e-9)
-    for n in expected.keys() | found.keys():
-        assert found.get(n, 0.0) == pytest.approx(expected.get(n, 0.0), abs=0.01)
-    assert sum(n * share for n, share in found.items()) == pytest.approx(
-        sum(n * share for n, share in expected.items()), rel=0.005
-    )
-
-
-def test_thousands_of_rounds_and_wide_axes_take_no_time_and_lose_nothing() -> None:
-    found = coverage_of(GIST(gcn(), (4096, 4096), 8, partition="categorical"), 20_000)
-    assert sum(found["counts"].values()) == pytest.approx(1.0, abs=1e-8)
-    assert len(found["counts"]) < 2000
-
-
 def test_axes_that_are_left_whole_are_always_trained() -> None:
     gist = GIST(gcn(), (8, 8), 4, whole=[1])
     assert coverage_of(gist, 6)["counts"] == {"6": 1.0}
@@ -165,12 +110,6 @@ def test_axes_that_are_left_whole_are_always_trained() -> None:
         {"name": "axis 0", "features": 8, "blocks": [2, 2, 2, 2]},
         {"name": "axis 1", "features": 8, "blocks": [8]},
     ]
-
-
-def test_blocks_of_one_feature_never_train_weights_between_features_of_one_axis() -> None:
-    gist = small("residual", 4, 4)
-    between = 2 * 4 * 3  # two layers' weights off the diagonal
-    assert shares(gist, 3)[0] == pytest.approx(between / coverage_of(gist, 3)["parameters"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,6 @@
 """How often a run is evaluated, where its settings leave that to what evaluation takes."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gistgnn import GIST, Phase
-from gistgnn.accounting import operations
+from gistgnn.accounting import costs as operations
 from gistgnn.accounting.costs import LEAST, LITTLE, SHARE, Operations
 from gistgnn.estimate.shapes import RunShape
 from gistgnn.evaluation import Evaluation
@@ -19,7 +18,7 @@ from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import Schedule
 from gistgnn.settings import Training
-from tests.helpers.fitting import GRAPH, fit
+from tests.helpers.fitting import GRAPH
 
 EVERY = {"copies": False, "steps": 80, "rounds": 10**6}
 
@@ -79,17 +78,6 @@ def test_a_narrow_model_in_place_of_its_copies_is_scored_more_often() -> None:
     assert run.evaluate_every(8, **{**EVERY, "copies": True}) < every / 3
 
 
-def test_a_sample_is_scored_more_often() -> None:
-    sample = counted(evaluation=Evaluation("parts", parts=100, sample=5)).evaluate_every(None, **EVERY)
-    assert sample == pytest.approx(counted().evaluate_every(None, **EVERY) / 20, abs=1)
-
-
-def test_training_on_fewer_nodes_makes_evaluation_rarer() -> None:
-    few = {**EVERY, "steps": 1}
-    whole = counted(sampling=None).evaluate_every(None, **few)
-    assert counted(sampling=None, inductive=True).evaluate_every(None, **few) > whole
-
-
 def test_settings_of_the_user_are_kept() -> None:
     run = counted()
     for every, patience in ((7, None), (7, 3)):
@@ -123,19 +111,3 @@ def test_a_run_is_scored_as_its_plan_says() -> None:
     assert 1 < every < rounds / LEAST
     assert scored == sorted({*range(every, rounds + 1, every), rounds})
     assert plan.evaluations == len(scored)
-
-
-@pytest.mark.usefixtures("costly")
-def test_what_is_chosen_does_not_change_training() -> None:
-    def theta(**own: Any) -> list[Any]:
-        gist = GIST(lambda w: GraphSAGE(GRAPH.num_features, w, GRAPH.num_classes), (16, 8), 2)
-        fit(gist, epochs=30, local_steps=2, **own)
-        return [tensor.tolist() for tensor in gist.theta.tensors.values()]
-
-    assert theta() == theta(evaluate_every=1)
-
-
-@pytest.mark.parametrize("wrong", ["often", "", 0, -1, 1.5, True])
-def test_a_wrong_value_is_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"evaluate_every is .*, expected an integer >= 1"):
-        replace(Training(1), evaluate_every=wrong)

@@ -1,7 +1,5 @@
 """Baselines run, resume, spread over ranks and refuse as GIST does."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import torch
 from gistgnn import InputError, Result, Saving
 from gistgnn.baselines import DataParallel, Ensemble, LocalSGD
 from gistgnn.baselines.registry import METHODS
-from gistgnn.distributed import RankLostError, Ranks, Traffic
+from gistgnn.distributed import Ranks, Traffic
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.layout.axes import named_tensors
 from tests.distributed.launch import on_ranks
@@ -112,20 +110,6 @@ def test_running_statistics_are_those_of_worker_0_on_all_ranks() -> None:
     assert any("running_mean" in name and tensor.any() for name, tensor in second.items())
 
 
-def train_until_one_dies(ranks: Ranks, at: int) -> None:
-    def stop() -> bool:
-        if ranks.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False
-
-    fit(make("data-parallel", 2, ranks), callbacks=[InterruptWhen(stop)])
-
-
-def test_a_rank_that_dies_is_reported() -> None:
-    with pytest.raises(RankLostError, match="rank"):
-        on_ranks(2, train_until_one_dies, 1, only=[0])
-
-
 def test_a_run_of_other_workers_or_of_another_method_is_not_gone_on_with(tmp_path: Path) -> None:
     asked = iter(range(1, 100))
     fit(make("data-parallel", 2), saving=Saving(tmp_path / "c"), callbacks=[InterruptWhen(lambda: next(asked) == 2)])
@@ -168,12 +152,3 @@ def test_a_trainer_that_cannot_be_is_refused() -> None:
         Ensemble(build, (8, 7), 2, store="host")
     with pytest.raises(InputError, match="an ensemble's members see all of them"):
         Ensemble(build, (GRAPH.num_features, 8, 7), 2, input_axis=0)
-
-
-def test_members_may_be_of_unequal_widths_and_are_scored_in_any_way() -> None:
-    from gistgnn.evaluation import Evaluation
-
-    whole = left(fit(make("ensemble", 3)))
-    layers = fit(make("ensemble", 3), evaluation=Evaluation("layers"))
-    assert layers.evaluation["method"] == "layers"
-    assert left(layers)["history"] == whole["history"]

@@ -9,8 +9,11 @@ import pytest
 
 from gistgnn import GIST, InputError, Saving
 from gistgnn.distributed import Ranks
+from gistgnn.phases import Phase
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.models import every_model, tiny_graph
+from tests.helpers.phases import ENDS, FEWER
+from tests.helpers.phases import fit as fit_phases
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after
 
@@ -133,3 +136,42 @@ def test_a_disk_that_fills_up_ends_the_run_on_all_ranks_and_nothing_is_lost(tmp_
     assert names == ["round-00000001", "round-00000002"]
     found = fitted(MODELS[0], None, "memory", saving=Saving(tmp_path, resume=True))
     same(found["tensors"], unbroken(MODELS[0])["tensors"])
+
+
+PHASED: dict[str, Any] = {"optimizer_state": "carry", "cross_weights": "zero"}
+
+
+def in_phases(ranks: Ranks | None = None, store: str = "memory", **options: Any) -> dict[str, Any]:
+    gist = GIST(every_model()["graphsage layer 2"][0], (8, 12), M, store=store, ranks=ranks)
+    return left(gist, fit_phases(gist, FEWER, **PHASED, **options))
+
+
+def save_at_the_ends(ranks: Ranks, store: str, folder: Path) -> list[dict[str, Any]]:
+    """Stop at the end of every phase, and go on."""
+    saving = Saving(folder, resume=True)
+    before = 0
+    for end in ENDS[:-1]:
+        in_phases(ranks, store, saving=saving, callbacks=after(end - before))
+        before = end
+    return [in_phases(ranks, store, saving=saving)]
+
+
+@pytest.mark.parametrize("store", ["memory", "sharded"])
+def test_ranks_go_on_at_the_ends_of_phases(tmp_path: Path, store: str) -> None:
+    found, expected = [each for (each,) in on_ranks(2, save_at_the_ends, store, tmp_path)], in_phases()
+    tensors = joined([each["tensors"] for each in found]) if store == "sharded" else found[0]["tensors"]
+    same(tensors, expected["tensors"])
+    for each in found:
+        assert [each[key] for key in ("steps", "history", "test")] == [
+            expected[key] for key in ("steps", "history", "test")
+        ]
+
+
+def phases_of_too_few(ranks: Ranks) -> None:
+    gist = GIST(every_model()["gcn none 2"][0], (8, 12), 4, ranks=ranks)
+    with refused("sub_gcns is 1, fewer than the 2 ranks"):
+        fit_phases(gist, (Phase(1, 4),))
+
+
+def test_ranks_that_never_train_are_refused() -> None:
+    assert on_ranks(2, phases_of_too_few) == [None, None]

@@ -10,10 +10,12 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.distributed import Ranks
 from gistgnn.fit.result import Result
-from gistgnn.sampling import LadiesSampling, SaintWalkSampling
+from gistgnn.phases import Phase
+from gistgnn.sampling import ClusterSampling, LadiesSampling, SaintWalkSampling
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.ranks.sharded import Sharded
 from tests.helpers.models import every_model, tiny_graph
+from tests.helpers.phases import FEWER, REDRAWN
 
 from .launch import on_ranks
 
@@ -21,18 +23,32 @@ RANKS = (1, 2, 4)
 SETTINGS = {"epochs": 24, "local_steps": 2, "lr": 0.05, "progress": False}
 # Adam makes a large step of a gradient that is zero but for rounding.
 BY_SGD = {**SETTINGS, "optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry"}
-Case = tuple[str, int, str]  # model, m, the optimisers' state
-OURS = ("gcn batch 2", "graphsage layer 2", "gat none 2")
-CASES: list[Case] = [(model, m, state) for model in OURS for m, state in ((4, "carry"), (8, "reset"))]
-CASES += [(model, 4, "carry") for model in ("pyg gin batch_norm cat", "residual", "features", "jumping over x")]
+Case = tuple[str, tuple[int, ...], int, dict[str, Any]]  # model, widths, m, what is not in SETTINGS
+CARRY, RESET = {"optimizer_state": "carry"}, {"optimizer_state": "reset"}
+UNEVEN = (Phase(3, 6, redraw_every=2), Phase(1, 4), Phase(4, 8, redraw_every=0))
+OWN_BATCHES = ClusterSampling(4, 2, "random", batches="independent")
+CASES: list[Case] = [
+    ("gcn batch 2", (9, 10), 4, CARRY),
+    ("gcn batch 2", (9, 10), 8, RESET),
+    ("gat none 2", (9, 10), 8, RESET),
+    *[(model, (9, 10)[: 2 - (model == "features")], 4, CARRY) for model in ("residual", "features", "jumping over x")],
+    ("pyg gin batch_norm cat", (10,), 4, CARRY),
+    # Ranks without a sub-GCN in a phase of few; all train the original of copies.
+    ("gcn batch 2", (8, 12), 4, {"phases": FEWER, "cross_weights": "zero"}),
+    ("gat none 2", (8, 12), 4, {"phases": REDRAWN, **CARRY}),
+    ("residual", (12,), 4, {"phases": FEWER, "cross_weights": "zero", "sampler": OWN_BATCHES}),
+    ("features", (8,), 4, {"phases": UNEVEN, **CARRY}),
+]
 
 
 def fitted(case: Case, store: str = "memory", ranks: Ranks | None = None) -> tuple[GIST, Result]:
-    model, m, state = case
-    build, widths = every_model()[model]
-    widths = 10 if isinstance(widths, int) else tuple(range(9, 9 + len(widths)))
-    gist = GIST(build, widths, m, store=store, ranks=ranks)
-    return gist, gist.fit(tiny_graph(), optimizer_state=state, **SETTINGS)
+    model, widths, m, options = case
+    build, own = every_model()[model]
+    gist = GIST(build, widths[0] if isinstance(own, int) else widths, m, store=store, ranks=ranks)
+    given = {**SETTINGS, **options}
+    if "phases" in given:
+        del given["epochs"]
+    return gist, gist.fit(tiny_graph(), **given)
 
 
 def left(gist: GIST, result: Result) -> dict[str, Any]:
@@ -49,29 +65,13 @@ def left(gist: GIST, result: Result) -> dict[str, Any]:
     return {"tensors": tensors, "steps": steps, "history": history, "test": result.test}
 
 
-def train_fused(ranks: Ranks) -> dict[str, Any]:
-    build, _ = every_model()["graphsage layer 2"]
-    gist = GIST(build, (9, 10), 5, ranks=ranks)
-    return left(gist, gist.fit(tiny_graph(), runner="fused", **BY_SGD))
-
-
-def test_ranks_may_fuse_their_own_sub_gcns() -> None:
-    build, _ = every_model()["graphsage layer 2"]
-    gist = GIST(build, (9, 10), 5)
-    expected = left(gist, gist.fit(tiny_graph(), **BY_SGD))
-    first, second = on_ranks(2, train_fused)
-    for name, tensor in expected["tensors"].items():
-        torch.testing.assert_close(first["tensors"][name], tensor, rtol=1e-3, atol=1e-4)
-        assert torch.equal(first["tensors"][name], second["tensors"][name])
-
-
 @cache
-def alone(case: Case) -> dict[str, Any]:
-    return left(*fitted(case))
+def alone(number: int) -> dict[str, Any]:
+    return left(*fitted(CASES[number]))
 
 
-def train_all(ranks: Ranks, store: str, cases: list[Case]) -> list[dict[str, Any]]:
-    return [left(*fitted(case, store, ranks)) for case in cases]
+def train_all(ranks: Ranks, store: str) -> list[dict[str, Any]]:
+    return [left(*fitted(case, store, ranks)) for case in CASES]
 
 
 def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -87,17 +87,14 @@ def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("store", ["memory", "sharded"])
 @pytest.mark.parametrize("count", RANKS)
 def test_any_number_of_ranks_trains_the_same_theta(count: int, store: str) -> None:
-    every = on_ranks(count, train_all, store, CASES)
+    every = on_ranks(count, train_all, store)
     for k, case in enumerate(CASES):
-        expected = alone(case)
-        own = [found[k] for found in every]
+        expected, own = alone(k), [found[k] for found in every]
         for key in ("steps", "history", "test"):
             assert all(each[key] == expected[key] for each in own), (case, key)
-        if store == "sharded":
-            same(joined([each["tensors"] for each in own]), expected["tensors"])
-        else:
-            for each in own:
-                same(each["tensors"], expected["tensors"])
+        tensors = [each["tensors"] for each in own]
+        for found in [joined(tensors)] if store == "sharded" else tensors:
+            same(found, expected["tensors"])
 
 
 SAMPLED = {"ladies": LadiesSampling(8, (6, 6)), "saint-rw": SaintWalkSampling(batch_size=9, walk_length=2)}

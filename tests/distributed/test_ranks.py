@@ -11,7 +11,6 @@ import torch
 from gistgnn import GIST, DivergedError
 from gistgnn.distributed import RankLostError, Ranks
 from gistgnn.layout.axes import named_tensors
-from gistgnn.theta.ranks.sharded import Sharded
 from gistgnn.theta.slices import gather
 from tests.helpers.models import OURS
 from tests.helpers.refusals import refused
@@ -70,17 +69,6 @@ def test_a_rank_moves_its_slices_and_nothing_else(count: int) -> None:
     assert (total == 0) == (count == 1)
 
 
-def holds(ranks: Ranks) -> tuple[int, int]:
-    theta = GIST(OURS["graphsage"], (64, 64), M, store="sharded", ranks=ranks).theta
-    assert isinstance(theta, Sharded)
-    return sum(t.nbytes for t in theta.rows.values()), sum(4 * shape.numel() for shape in theta.shapes.values())
-
-
-def test_nobody_holds_more_than_a_share() -> None:
-    for own, whole in on_ranks(4, holds):
-        assert own <= 1.1 * whole / 4
-
-
 def diverge(ranks: Ranks) -> str:
     gist = sharded(ranks)
     before = {name: rows.clone() for name, rows in gist.theta.rows.items()}  # type: ignore[attr-defined]
@@ -101,16 +89,6 @@ def test_all_ranks_hear_of_one_that_diverged() -> None:
     assert "round 1: 'convs.1.bias' of sub-GCN 1 became NaN" in messages[0]
 
 
-def die(ranks: Ranks) -> str:
-    gist = sharded(ranks)
-    round_ = gist.begin_round()
-    if ranks.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    with pytest.raises(RankLostError) as caught:
-        round_.aggregate()
-    return str(caught.value)
-
-
 def hang(ranks: Ranks, exchange: bool, victim: int) -> tuple[str, float]:
     if ranks.rank == victim:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -127,11 +105,6 @@ def test_all_others_name_a_rank_that_hangs_within_the_timeout(exchange: bool, vi
         expected = f"rank {victim} does not answer: it has ended, hangs (--timeout is 4 s), or cannot be reached"
         assert message.startswith(expected)
         assert seconds < 6  # 4, and a busy machine
-
-
-def test_all_others_name_a_rank_that_died() -> None:
-    for message in on_ranks(3, die, only=[0, 2]):
-        assert message.startswith("rank 1 does not answer: it has ended, hangs")
 
 
 def lose_the_store(ranks: Ranks, joining: bool) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gistgnn import Graph, InputError
-from gistgnn.distributed import Alone, Machine, Ranks, load_once
+from gistgnn.distributed import Alone, Ranks, load_once
 from gistgnn.distributed import shared_memory as machine
 from gistgnn.sampling import ClusterSampling, training_subgraph, whole_graph
 from tests.helpers.models import tiny_graph
@@ -32,11 +32,11 @@ def mapped(tensor: Tensor) -> bool:
 
 
 def share(ranks: Ranks, machines: int, room: bool) -> tuple[int, bool, list[list[float]]]:
-    machine._boot = lambda: str(ranks.rank % machines)
+    ranks.first_here, ranks._here = ranks.rank % machines, ranks.count // machines
     if not room:
-        machine._write = lambda _: None
-    found = Machine(ranks).share(made)
-    again = Machine(ranks).share(lambda: {"ones": torch.ones(1000)})["ones"]
+        machine.write = lambda _: None
+    found = ranks.share(made)
+    again = ranks.share(lambda: {"ones": torch.ones(1000)})["ones"]
     assert again.sum() == 1000
     assert found["flag"].tolist() == [True, False]
     return int(found["pid"]), mapped(found["x"]), found["x"].tolist()
@@ -57,7 +57,7 @@ def fail(ranks: Ranks) -> str:
         raise InputError("the graph is bad")
 
     with pytest.raises(InputError) as caught:
-        Machine(ranks).share(make)
+        ranks.share(make)
     return str(caught.value)
 
 
@@ -68,10 +68,10 @@ def test_what_fails_is_raised_on_all() -> None:
 def graphs(ranks: Ranks | None, room: bool = True) -> list[Tensor]:
     """All that a rank has of a graph, of its training nodes and of its batches."""
     if not room:
-        machine._write = lambda _: None
+        machine.write = lambda _: None
     graph = load_once(ranks, tiny_graph)
     assert isinstance(graph, Graph)
-    share = Machine(ranks or Alone()).share
+    share = (ranks or Alone()).share
     seen = training_subgraph(graph, share)
     batches = ClusterSampling(5, 2, "random").sampler(seen, 0, share=share).batches(0, 3)
     found = [graph.x, graph.edge_index, graph.y, seen.x, seen.edge_index, whole_graph(graph).x]
@@ -95,7 +95,7 @@ def test_memory_that_cannot_be_shared_is_no_obstacle(monkeypatch: pytest.MonkeyP
 
     before = os.listdir("/proc/self/fd")
     monkeypatch.setattr(torch, "save", full)
-    assert machine._write(made()) is None
+    assert machine.write(made()) is None
     monkeypatch.delattr(os, "memfd_create")
-    assert machine._write(made()) is None
+    assert machine.write(made()) is None
     assert len(os.listdir("/proc/self/fd")) == len(before)

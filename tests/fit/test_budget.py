@@ -16,7 +16,6 @@ from gistgnn.fit.fit import Fit
 from gistgnn.graphs import Graph
 from gistgnn.nn import GCN
 from gistgnn.sampling import FullGraph, whole_graph
-from gistgnn.schedule import Schedule
 from gistgnn.settings import BUDGET_LR
 from tests.helpers.models import OURS, C, F, tiny_graph
 from tests.helpers.refusals import refused
@@ -110,12 +109,6 @@ def test_the_widest_part_with_enough_epochs_is_chosen(
     assert f"m = {chosen}" in found.reason or "ordinary training" in found.reason
 
 
-def test_nothing_slower_is_measured_than_may_be_chosen(machine: Callable[..., Machine]) -> None:
-    machine(lambda m, _: 1.0 / m)
-    found = budget.choose(make(), FullGraph(whole_graph(GRAPH)), Training(budget=20), 20)
-    assert list(found.step_seconds) == [4]
-
-
 @pytest.mark.parametrize(
     "step",
     [
@@ -162,20 +155,6 @@ def test_a_resumed_run_keeps_its_phases_and_its_budget(machine: Callable[..., Ma
     assert rest.history[: len(cut.history)] == cut.history
     assert clock.now > 1000.0
     assert used < 10
-
-
-def test_the_last_phase_grows_and_shrinks_with_the_time(machine: Callable[..., Machine]) -> None:
-    clock = machine(lambda m, _: 1.0)
-    training = budget.with_cycles(Training(budget=100), 2, [20, 40, 80], 1)
-    watch, schedule = budget.Clock(100 / (1 - budget.SPARED)), Schedule(training, 1, 1)
-    plan = schedule.plan(0)
-    clock.now = plan.steps.count / 2  # twice as fast as one a second
-    faster = watch.adjusted(training, plan, schedule, 1)
-    assert [phase.epochs for phase in faster.phases[:2]] == [20, 40]
-    assert sum(phase.epochs for phase in faster.phases) == pytest.approx(200, abs=2)
-    clock.now = 99.0
-    slower = watch.adjusted(training, plan, schedule, 1)
-    assert len(slower.phases) == 1, "phases that have not begun are dropped"
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,6 @@ def test_a_checkpoint_s_file_of_another_run_or_round_is_refused(tmp_path: Path) 
             fit(make(), saving=saving)
 
 
-def test_a_model_of_another_run_or_time_is_refused(saved: Path, tmp_path: Path) -> None:
-    other = fit(make(seed=1)).save(tmp_path / "other")
-    shutil.copy(other / models.SINGLE, saved)
-    with refused(f"{saved / models.SINGLE} is damaged, or of another run", AGAIN):
-        load_run(saved, build)
-    shutil.copy(other / RESULT, saved)
-    load_run(saved, build)
-
-
 def test_a_model_that_the_result_does_not_list_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = (saved / models.SINGLE).read_bytes()
     result = load_run(saved, build)
@@ -123,13 +114,3 @@ def test_features_and_results_of_the_command_line(tmp_path: Path, capsys: pytest
             command_refused(capsys, "of another run", "predict", out, "--output", tmp_path / "p.csv")
         (out / name).write_bytes(before)
     assert run("evaluate", out) == 0
-
-
-def test_the_files_of_a_resumed_run_are_those_of_an_unbroken_one(tmp_path: Path) -> None:
-    assert run(*TRAIN, "--out", tmp_path / "unbroken") == 0
-    assert run(*TRAIN, "--out", tmp_path / "broken", "--max-seconds", 0.001) == 0
-    assert run(*TRAIN, "--out", tmp_path / "disk", "--store", "disk") == 0
-    models_of = [(tmp_path / name / models.SINGLE).read_bytes() for name in ("unbroken", "disk")]
-    assert models_of[0] == models_of[1]
-    ids = {json.loads((tmp_path / name / RESULT).read_text())["run"] for name in ("unbroken", "broken", "disk")}
-    assert len(ids) == 1

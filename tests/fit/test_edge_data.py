@@ -17,7 +17,6 @@ from gistgnn.sampling import (
     Batch,
     ClusterSampling,
     FastGCNSampling,
-    FullGraph,
     LadiesSampling,
     NeighborSampling,
     SaintEdgeSampling,
@@ -33,7 +32,6 @@ from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, tiny_graph
 from tests.helpers.refusals import refused
-from tests.runners.comparing import SGD, runners_agree
 from tests.theta.stores import equal, store, values
 
 GRAPH = edge_graph()
@@ -76,15 +74,6 @@ def test_models_of_edge_data_train(model: str, name: str) -> None:
     assert not [message for message in messages if used in message]
     other = replace(GRAPH, **{used: GRAPH.edge_data[used].flip(0)})
     assert not same(one, trained(MODELS[model], only(other, used), SAMPLERS[name]))
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_runners_agree(model: str) -> None:
-    data = {name: value.double() if value.is_floating_point() else value for name, value in GRAPH.edge_data.items()}
-    whole = whole_graph(GRAPH)
-    batch = Batch(whole.x.double(), whole.edges, whole.y, whole.loss_nodes, edge_data=data)
-    notes = runners_agree((MODELS[model], (8,)), 3, FullGraph(batch), SGD)
-    assert notes == [] or model == "RGCN", notes  # RGCN branches on the types
 
 
 @pytest.mark.parametrize("model", ["weighted GCN", "GINE"])

@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 from gistgnn import GIST, DivergedError, Training
 from gistgnn.evaluation.scores import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
-from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
 from gistgnn.nn import GCN
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
@@ -65,22 +64,6 @@ def test_step_counts(epochs: int, m: int, local: int, training: str, every: int)
     assert not result.interrupted
 
 
-def test_the_schedule_follows_the_whole_run() -> None:
-    result = fit(GIST(gcn(), (8, 7), 2), epochs=16, local_steps=2, schedule="step", lr=0.1)
-    assert [entry["lr"] for entry in result.progress.history] == pytest.approx([0.1, 0.1, 0.01, 0.001])
-
-
-@pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9}], ids=str)
-def test_carrying_the_optimizer_state(m: int, optimizer: dict[str, Any]) -> None:
-    results = []
-    for state in ("reset", "carry"):
-        gist = GIST(gcn(), (8, 7), m)
-        fit(gist, optimizer_state=state, **optimizer)
-        results.append(theta(gist))
-    assert same(*results) == (m == 1)
-
-
 # What a run returns.
 
 
@@ -101,34 +84,18 @@ def test_the_model_is_the_one_of_the_best_validation_score() -> None:
     assert shapes == {n: t.shape for n, t in gcn()((8, 7)).state_dict().items()}
 
 
-def test_as_dict() -> None:
-    record = fit(GIST(gcn(), (8, 7), 2)).as_dict()
-    assert record["rounds"] == 3
-    assert record["steps"] == 12
-    assert set(record["test"]) == set(record["validation"]) == {"accuracy", "f1_micro", "f1_macro"}
-    assert record["peak_memory_bytes"] > 2**20
-    assert record["stopped_early"] is False
-
-
 @pytest.mark.parametrize("every", [1, 2])
 def test_patience(every: int) -> None:
     gist = GIST(gcn(), (8, 7), 2)
     full = fit(gist, epochs=200, lr=0.05, evaluate_every=every)
     result = fit(gist, epochs=200, lr=0.05, evaluate_every=every, patience=3)
-    p, scores = result.progress, [entry["validation"] for entry in full.progress.history]
-    best, expected = -1.0, len(scores)
-    waited = 0
-    for k, score in enumerate(scores):
-        waited = 0 if score > best else waited + 1
-        best = max(best, score)
-        if waited == 3:
-            expected = k + 1
-            break
+    scores = [entry["validation"] for entry in full.history]
+    without_better = [k for k in range(3, len(scores)) if max(scores[: k - 2]) >= max(scores[k - 2 : k + 1])]
+    expected = without_better[0] + 1
     assert expected < len(scores)
-    assert len(p.history) == expected
-    assert p.stopped_early
-    assert p.rounds == expected * every
-    assert quiet(p.history) == quiet(full.progress.history[:expected])
+    assert result.progress.stopped_early
+    assert result.progress.rounds == expected * every
+    assert quiet(result.history) == quiet(full.history[:expected])
 
 
 def test_patience_that_runs_out_at_the_end_stops_nothing() -> None:
@@ -136,16 +103,6 @@ def test_patience_that_runs_out_at_the_end_stops_nothing() -> None:
     assert fit(GIST(gcn(), (8, 7), 2), epochs=16, **options).progress.stopped_early
     whole = fit(GIST(gcn(), (8, 7), 2), epochs=12, **options).progress
     assert (whole.rounds, whole.evaluations_since_best, whole.stopped_early) == (3, 2, False)
-
-
-@pytest.mark.parametrize("m", [1, 2])
-def test_several_labels(m: int) -> None:
-    graph = tiny_graph(60, multi_label=True)
-    gist = GIST(gcn(), (32, 32), m)
-    result = fit(gist, graph, epochs=200, lr=0.03, local_steps=10)
-    losses = [entry["loss"] for entry in result.progress.history]
-    assert losses[-1] < 0.8 * losses[0]
-    assert evaluate(result.model, graph)["validation"].f1_micro == result.progress.best_score
 
 
 def test_several_labels_train_on_binary_cross_entropy() -> None:
@@ -180,21 +137,6 @@ def test_pyg_models_train_with_every_norm(name: str) -> None:
         assert history[-1]["loss"] < history[0]["loss"]
 
 
-def test_pyg_graphsage_learns_the_digits() -> None:
-    graph = load("digits")
-    gist = GIST(lambda w: pyg.models.GraphSAGE(graph.num_features, w, 2, graph.num_classes), 64, 4)
-    result = fit(gist, graph, epochs=80, local_steps=5, lr=0.02)
-    assert result.progress.best["test"]["accuracy"] > 0.8
-    assert isinstance(result.model, pyg.models.GraphSAGE)
-
-
-def test_a_partition_of_the_inputs_trains() -> None:
-    gist = GIST(lambda w: GCN(w[0], w[1:], C), (F, 8), 3, input_axis=0)
-    result = fit(gist, epochs=60)
-    assert result.progress.rounds == 10
-    assert result.model.in_features == F
-
-
 def test_whole_axes_and_the_categorical_partition_train() -> None:
     for options in ({"whole": [1]}, {"partition": "categorical"}):
         gist = GIST(gcn(), (24, 24), 2, **options)  # type: ignore[arg-type]
@@ -204,40 +146,32 @@ def test_whole_axes_and_the_categorical_partition_train() -> None:
 # What is refused.
 
 
-def settings_that_diverge() -> list[tuple[int, dict[str, Any]]]:
-    """With the round, from 0, in which they do: by a loss, and by the parameters of a last step."""
-    return [(0, {"lr": 9e5, "local_steps": 20}), (1, {"lr": 9e5, "local_steps": 1})]
+class Steep(nn.Module):
+    """Each step multiplies the parameters by about the learning rate to a power."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave((self.enter(x) ** 7).relu())
 
 
 @pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize(("round_number", "options"), settings_that_diverge())
-def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int, options: dict[str, Any]) -> None:
-    class Steep(nn.Module):
-        """Each step multiplies the parameters by about the learning rate to a power."""
-
-        def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()
-            self.enter, self.leave = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.leave((self.enter(x) ** 7).relu())
-
+@pytest.mark.parametrize(("round_number", "local_steps"), [(0, 20), (1, 1)])  # by a loss; by parameters of a last step
+def test_divergence_keeps_theta_from_before_the_round(m: int, round_number: int, local_steps: int) -> None:
     gist = GIST(Steep, (8,), m)
-    graph = tiny_graph()
-    if round_number == 0:
-        before = theta(gist)
-    else:
-        fit(gist, graph, epochs=40, optimizer="sgd", callbacks=[InterruptWhen(lambda: True)], **options)
-        before = theta(gist)
-    with refused(f"round {round_number + 1}", "learning rate", error=DivergedError):
-        fit(gist, graph, epochs=40, optimizer="sgd", **options)
+    options: dict[str, Any] = {"lr": 9e5, "local_steps": local_steps, "epochs": 40, "optimizer": "sgd"}
+    if round_number:
+        fit(gist, callbacks=[InterruptWhen(lambda: True)], **options)
+    before = theta(gist)
+    for _ in range(2):
+        with pytest.raises(DivergedError, match=rf"round {round_number + 1}.*learning rate") as caught:
+            fit(gist, **options)
+        assert same(before, theta(gist))
+        assert caught.value.round_number == caught.value.result.progress.rounds == round_number
+        assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
     assert all(bool(torch.isfinite(t).all()) for t in gist.theta.tensors.values())
-    assert same(before, theta(gist))
-    with pytest.raises(DivergedError) as caught:
-        fit(gist, graph, epochs=40, optimizer="sgd", **options)
-    assert caught.value.round_number == round_number
-    assert caught.value.result.progress.rounds == round_number
-    assert same({n: t.detach() for n, t in named_tensors(caught.value.result.model).items()}, before)
 
 
 def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
@@ -249,16 +183,14 @@ def test_a_model_that_does_not_fit_the_graph_is_refused() -> None:
         fit(GIST(lambda w: GCN(F + 1, w, C), (8,), 2))
 
 
-@pytest.mark.parametrize("error", [ValueError, AssertionError, TypeError])
-def test_a_model_that_checks_its_features_itself_is_refused(error: type[Exception]) -> None:
+def test_a_model_that_checks_its_features_itself_is_refused() -> None:
     class Checked(nn.Module):
         def __init__(self, widths: tuple[int, ...]) -> None:
             super().__init__()
             self.net = nn.Sequential(nn.Linear(F + 1, widths[0]), nn.ReLU(), nn.Linear(widths[0], C))
 
         def forward(self, x: Tensor) -> Tensor:
-            if x.shape[1] != F + 1:
-                raise error("expected eight features")
+            assert x.shape[1] == F + 1, "expected eight features"
             return self.net(x)
 
     with refused("x [24, 7]", "eight features"):

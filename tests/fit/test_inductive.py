@@ -15,7 +15,6 @@ from gistgnn.graphs.csr import CSR
 from gistgnn.sampling import ClusterSampling, training_subgraph
 from tests.helpers.fitting import fit, quiet, same, theta
 from tests.helpers.models import OURS, tiny_graph
-from tests.helpers.refusals import refused
 
 GRAPH = tiny_graph(30)
 SAMPLERS = {"full": None, "clusters": ClusterSampling(5, 2), "own edges": ClusterSampling(5, 2, precompute=False)}
@@ -82,9 +81,3 @@ def test_what_a_model_is_shown(sampler: ClusterSampling | None) -> None:
     fit(GIST(Watched, (8,), 2), GRAPH, sampler=sampler, inductive=True)
     assert max(seen[True]) <= 10
     assert max(seen[False]) == 30
-
-
-def test_more_clusters_than_training_nodes() -> None:
-    with refused("clusters is 11, expected an integer from 1 to 10, the nodes to be clustered"):
-        fit(GIST(OURS["gcn"], (8,), 2), GRAPH, sampler=ClusterSampling(11, 2), inductive=True)
-    fit(GIST(OURS["gcn"], (8,), 2), GRAPH, sampler=ClusterSampling(11, 2), epochs=2)

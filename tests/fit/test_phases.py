@@ -11,16 +11,14 @@ import torch
 from gistgnn import GIST, Saving
 from gistgnn.baselines.registry import METHODS
 from gistgnn.fit.callbacks import InterruptWhen
-from gistgnn.layout.axes import named_tensors
-from gistgnn.nn import GCN
 from gistgnn.phases import Phase
 from gistgnn.sampling import ClusterSampling, LadiesSampling, Sampling
 from gistgnn.settings import Training
-from tests.helpers.models import OURS, C, F, tiny_graph
-from tests.helpers.phases import ENDS, FEWER, GRAPH, REDRAWN, ROUNDS, WIDTHS, fit, make
+from tests.helpers.models import OURS, tiny_graph
+from tests.helpers.phases import FEWER, REDRAWN, ROUNDS, WIDTHS, fit, make
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, state
-from tests.theta.stores import equal, store, values
+from tests.theta.stores import store, values
 
 # Every way of training.
 
@@ -73,17 +71,6 @@ def test_the_fused_runner_gives_the_same(sampler: str, phases: tuple[Phase, ...]
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-5)
 
 
-def test_files_of_half_precision_train_too(tmp_path: Path) -> None:
-    gist = make(dropout=0.0, norm="none", store=store("disk", tmp_path, "bf16"))
-    losses = [entry["loss"] for entry in fit(gist).history]
-    assert losses[-1] < losses[0]
-    exact = make(dropout=0.0, norm="none")
-    fit(exact)
-    for name, tensor in values(exact.theta).items():
-        if "/" not in name:
-            torch.testing.assert_close(values(gist.theta)[name].float(), tensor, rtol=0.1, atol=0.1)
-
-
 # The history.
 
 
@@ -94,23 +81,6 @@ def test_the_history_goes_through_the_phases() -> None:
     assert [entry["epoch"] for entry in history] == pytest.approx([2, 4, 6, 14, 18, 22, 26, 28, 29])
     cosine = [0.5 * 0.05 * (1 + math.cos(math.pi * progress)) for progress in (0.25, 0.75)]
     assert [entry["lr"] for entry in history] == pytest.approx([0.05] * 3 + [0.02] * 2 + cosine + [0.01] * 2)
-
-
-def test_steps_are_those_of_all_sub_gcns() -> None:
-    result = fit(make())
-    assert result.progress.steps == 6 + 4 * 3 + 2 * 4 + 3
-    assert result.progress.rounds == ROUNDS
-
-
-def test_a_second_run_of_the_same_object_begins_anew() -> None:
-    gist, once = make(), make()
-    expected = state(once, fit(once))
-    fit(gist, REDRAWN)
-    assert state(gist, fit(gist)) == expected
-    plain, afterwards = make(), make()
-    expected = state(plain, plain.fit(GRAPH, epochs=16, progress=False))
-    fit(afterwards)
-    assert state(afterwards, afterwards.fit(GRAPH, epochs=16, progress=False)) == expected
 
 
 # Moments.
@@ -190,14 +160,6 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, way: str, stops: list[int
     assert run(way, tmp_path, saving=saving) == unbroken(way)
 
 
-def test_a_run_goes_on_in_another_store(tmp_path: Path) -> None:
-    for stop in ENDS[:-1]:
-        saving = Saving(tmp_path / f"checkpoints-{stop}", resume=True)
-        run("memory", tmp_path, saving=saving, callbacks=after(stop))
-        gist = make(store="host")
-        assert state(gist, fit(gist, evaluate_every=2, saving=saving)) == unbroken("memory")
-
-
 def test_a_checkpoint_of_other_phases_is_refused(tmp_path: Path) -> None:
     saving = Saving(tmp_path, resume=True)
     fit(make(), saving=saving, callbacks=after(2))
@@ -261,15 +223,6 @@ def test_phases_that_do_not_fit_the_model_are_refused() -> None:
         fit(make(partition="categorical"), (Phase(2, 1, copies=True),))
 
 
-def test_copies_see_the_same_input_features() -> None:
-    def features(**options: Any) -> GIST:
-        return GIST(lambda w: GCN(w[0], w[1:], C), (F, *WIDTHS), input_axis=0, **options)
-
-    with refused("a phase has copies, but the input features are partitioned"):
-        fit(features(), (Phase(2, 1, copies=True),))
-    assert fit(features(whole=[0]), (Phase(2, 1, copies=True), Phase(1, 1))).progress.rounds == 2
-
-
 @pytest.mark.parametrize("method", ["local-sgd", "data-parallel", "ensemble"])
 def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
     for name, value in (("phases", (Phase(2, 2),)), ("redraw_every", 2), ("cross_weights", "zero")):
@@ -277,10 +230,3 @@ def test_phases_are_refused_by_what_gist_is_compared_with(method: str) -> None:
         settings: dict[str, Any] = {"epochs": 2, name: value}
         with refused(f"{name} is given, but the method is {method}: use gist"):
             gist.fit(tiny_graph(), Training(**settings), sampler=SAMPLERS["shared clusters"], progress=False)
-
-
-def test_the_same_settings_give_the_same_run() -> None:
-    one, other = make(), make()
-    assert state(one, fit(one)) == state(other, fit(other))
-    assert equal(values(one.theta), values(other.theta))
-    assert named_tensors(one.model()).keys() == one.theta.shapes.keys()

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.runners.registry import RUNNERS
-from tests.helpers.fitting import GRAPH, fit, theta
+from tests.helpers.fitting import fit, theta
 from tests.helpers.models import OURS, PYG, Case
-from tests.helpers.refusals import refused
 
 CASES: dict[str, Case] = {
     "gcn": (lambda w: OURS["gcn"](w, norm="batch"), (16, 16)),
@@ -56,8 +55,3 @@ def test_products_are_halved_and_the_loss_is_not(runner: str) -> None:
         fit(GIST(Watched, (8,), 2), runner=runner, precision=precision)
         assert (True, dtype) in seen
         assert {kind for training, kind in seen if not training} == {torch.float32}  # scores are not halved
-
-
-def test_unknown_precisions_are_refused() -> None:
-    with refused("precision is 'fp16', expected one of float32, bf16"):
-        fit(GIST(OURS["gcn"], (8,), 2), GRAPH, precision="fp16")

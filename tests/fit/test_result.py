@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,7 +17,6 @@ from gistgnn.evaluation import evaluate
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.graphs import load
 from gistgnn.layout.axes import named_tensors
-from gistgnn.report.run_page import run_page
 from tests.cli.in_process import refused as refused_by_command
 from tests.cli.in_process import run
 from tests.helpers.fitting import GRAPH, fit, gcn
@@ -60,13 +58,6 @@ def test_a_result_without_scores_shows_itself() -> None:
     assert result.test == {}
     assert "no score" in repr(result)
     assert "test" not in result.summary().split()[:1]
-
-
-@pytest.mark.parametrize("options", [{}, {"metric": lambda logits, y: -math.pi}, {"class_weights": "balanced"}])
-def test_the_report_of_a_run_from_python(options: dict[str, Any]) -> None:
-    page = run_page(json.loads(json.dumps(trained(**options).as_dict())))
-    assert "GraphSAGE 8" in page
-    assert ("-3.142" in page or "−3.142" in page) == ("metric" in options)
 
 
 def test_a_saved_result_is_read_again(tmp_path: Path) -> None:

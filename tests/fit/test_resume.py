@@ -2,14 +2,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors import safe_open
-from torch import Tensor, nn
 
-from gistgnn import GIST, Saving
+from gistgnn import Saving
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.storage.checkpoints import Checkpoints
-from tests.helpers.models import USERS, C, F
 from tests.helpers.resuming import ROUNDS, after, fit, make, state
 
 RUNS: list[dict[str, Any]] = [
@@ -35,13 +32,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
         assert result.progress.rounds == done
     resumed = make(m)
     assert state(resumed, fit(resumed, saving=Saving(path, resume=True), **options)) == expected
-
-
-def test_the_same_object_goes_on(tmp_path: Path) -> None:
-    gist, unbroken, saving = make(), make(), Saving(tmp_path / "checkpoints", resume=True)
-    expected = state(unbroken, fit(unbroken))
-    fit(gist, callbacks=after(4), saving=saving)
-    assert state(gist, fit(gist, saving=saving)) == expected
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
@@ -95,25 +85,6 @@ def test_a_stop_at_the_very_end_is_no_interruption(tmp_path: Path) -> None:
     assert [place.name for place in Checkpoints(path).whole()] == [f"round-{ROUNDS:08d}"]
 
 
-def test_a_run_that_shares_scalars_and_odd_names_goes_on(tmp_path: Path) -> None:
-    class Named(nn.Module):
-        """PyG's to_hetero and users' ModuleDicts make such names."""
-
-        def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()
-            self.parts = nn.ModuleDict({"in/out": nn.Linear(F, widths[0]), "theta": nn.Linear(widths[0], C)})
-            self.scale = nn.Parameter(torch.ones(()))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.parts["theta"](self.parts["in/out"](x).relu()) * self.scale
-
-    path, options = tmp_path / "checkpoints", {"optimizer_state": "carry"}
-    unbroken, broken, resumed = (GIST(Named, (8,), 2) for _ in range(3))
-    expected = state(unbroken, fit(unbroken, **options))
-    fit(broken, callbacks=after(2), saving=Saving(path), **options)
-    assert state(resumed, fit(resumed, saving=Saving(path, resume=True), **options)) == expected
-
-
 def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     """The best score came before the interruption and is not reached again."""
     path = tmp_path / "checkpoints"
@@ -131,11 +102,3 @@ def test_the_best_model_survives_the_interruption(tmp_path: Path) -> None:
     result = fit(resumed, saving=Saving(path, resume=True), **options)
     assert result.progress.best_round == best
     assert state(resumed, result) == state(unbroken, expected)
-
-
-def test_a_residual_net_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoints"
-    unbroken, broken, resumed = (GIST(*USERS["residual"], 2) for _ in range(3))
-    expected = state(unbroken, fit(unbroken, optimizer_state="carry"))
-    fit(broken, optimizer_state="carry", callbacks=after(3), saving=Saving(path))
-    assert state(resumed, fit(resumed, optimizer_state="carry", saving=Saving(path, resume=True))) == expected

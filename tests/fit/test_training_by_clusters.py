@@ -1,12 +1,9 @@
 import threading
-from collections.abc import Callable
-from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.nn import SAGEConv
 
 from gistgnn import GIST
 from gistgnn.graphs.clustering import cluster
@@ -17,7 +14,7 @@ from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import subtrain
 from tests.helpers.logs import logged
-from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
+from tests.helpers.models import OURS, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import fit, make, state
 
@@ -41,25 +38,6 @@ def test_an_epoch_takes_as_many_steps_as_there_are_batches() -> None:
     assert result.progress.steps == 3 * 4
     assert result.progress.rounds == 3
     assert [entry["epoch"] for entry in result.history] == [2, 3]  # evaluated every second round, and at the end
-
-
-@pytest.mark.parametrize(
-    "build",
-    [lambda w: OURS["graphsage"](w, norm="batch"), lambda w: OURS["gat"](w, dropout=0.3), lambda w: Stack(w, SAGEConv)],
-    ids=["graphsage", "gat", "pyg"],
-)
-def test_it_learns(build: Callable[[Any], Any]) -> None:
-    gist = GIST(build, (16,), 2)
-    result = fit(gist, sampler=ClusterSampling(6, 2), epochs=200, lr=0.02, local_steps=5)
-    losses = [entry["loss"] for entry in result.history]
-    assert fmean(losses[-15:]) < 0.75 * fmean(losses[:5])  # of single batches, which differ
-
-
-def test_partitioned_input_features() -> None:
-    gist = GIST(*USERS["residual"], 2)
-    assert fit(gist, sampler=ClusterSampling(6, 2)).progress.rounds > 0
-    split = GIST(lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8), 3, input_axis=0)
-    assert fit(split, sampler=ClusterSampling(6, 2), epochs=6).progress.rounds > 0
 
 
 def unlabelled(batch: Batch) -> Batch:

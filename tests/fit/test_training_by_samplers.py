@@ -121,23 +121,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int
     assert state(resumed, fit(resumed, saving=saving, **options)) == expected
 
 
-@pytest.mark.parametrize(
-    ("own", "others"),
-    [
-        (SAMPLERS["ladies"], [None, SAMPLERS["fastgcn"], LadiesSampling(batch_size=8, nodes_per_layer=11)]),
-        (CLUSTERS["shared"], [None, ClusterSampling(6, 3), ClusterSampling(5, 2), *list(CLUSTERS.values())[1:3]]),
-    ],
-)
-def test_a_checkpoint_of_another_sampler_is_refused(
-    tmp_path: Path, own: Sampling, others: list[Sampling | None]
-) -> None:
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit(make(), callbacks=after(1), saving=saving, sampler=own, **OPTIONS)
-    for other in others:
-        with refused("another run", "sampler was"):
-            fit(make(), saving=saving, sampler=other, **OPTIONS)
-
-
 def double(chosen: Sampling) -> FullGraph:
     """One batch of a sampler in float64, again and again."""
     whole = whole_graph(GRAPH)
@@ -154,22 +137,6 @@ def test_the_fused_runner_equals_the_in_turn_one(name: str, model: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_input_features_may_be_partitioned(name: str) -> None:
-    split = GIST(lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8), 3, input_axis=0)
-    assert split.fit(GRAPH, sampler=SAMPLERS[name], epochs=6, progress=False).progress.rounds > 0
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_several_labels(name: str) -> None:
-    graph = tiny_graph(60, multi_label=True)
-    result = GIST(MODELS["graphsage"], (8,), 2).fit(
-        graph, sampler=SAMPLERS[name], inductive=True, runner="fused", epochs=8, progress=False
-    )
-    assert result.test is not None
-    assert 0 <= result.test["f1_micro"] <= 1
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
 def test_a_sampling_is_described(name: str) -> None:
     chosen = SAMPLERS[name]
     said = describe(chosen)
@@ -180,14 +147,6 @@ def test_a_sampling_is_described(name: str) -> None:
     assert from_description({"clusters": 50}) == from_description(
         {"name": "clusters", "clusters": 50}
     )  # of earlier versions
-
-
-def test_bfloat16() -> None:
-    for name in ("ladies", "saint-rw"):
-        result = GIST(MODELS["graphsage"], (8,), 2).fit(
-            GRAPH, sampler=SAMPLERS[name], precision="bf16", epochs=4, progress=False
-        )
-        assert all(torch.isfinite(torch.tensor(entry["loss"])) for entry in result.history)
 
 
 @pytest.mark.parametrize("columns", [None, torch.arange(F)])

@@ -1,6 +1,5 @@
 """`fit` with a loss, a metric, an optimiser, a schedule or a trained model that the user brings."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import SaintNodeSampling, whole_graph
 from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import GRAPH, fit, gcn, quiet, same, theta
-from tests.helpers.logs import logged
-from tests.helpers.models import C, tiny_graph
+from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
 ALMOST = {"rtol": 1e-4, "atol": 1e-6}
@@ -46,40 +44,6 @@ def run(m: int = 2, **options: Any) -> tuple[dict[str, Tensor], Result]:
 # Losses.
 
 
-def test_a_loss_that_is_the_usual_one_changes_nothing() -> None:
-    expected, _ = run()
-    for loss in (F.cross_entropy, nn.CrossEntropyLoss(), partial(F.cross_entropy, label_smoothing=0.0)):
-        assert same(run(loss=loss)[0], expected)
-    assert not same(run(loss=focal)[0], expected)
-
-
-@pytest.mark.parametrize("m", [2, 3])
-def test_both_runners_take_the_user_s_loss_and_optimiser(m: int) -> None:
-    options: dict[str, Any] = {"loss": focal, "optimizer": torch.optim.Adagrad, "lr": 0.05}
-    with logged() as notes:
-        fused, _ = run(m, runner="fused", **options)
-    in_turn, _ = run(m, **options)
-    assert not [note for note in notes if "not fused" in note]
-    torch.testing.assert_close(fused, in_turn, **ALMOST)
-
-
-class WholeNorm(torch.optim.SGD):
-    """Divides a gradient by its norm, so parameters that are stacked take other steps."""
-
-    def step(self, closure: Any = None) -> Any:
-        for p in self.param_groups[0]["params"]:
-            if p.grad is not None:
-                p.grad /= p.grad.norm() + 1e-8
-        return super().step(closure)
-
-
-def test_an_optimiser_that_cannot_be_fused_trains_in_turn_and_says_so() -> None:
-    with logged() as notes:
-        fused, _ = run(optimizer=WholeNorm, runner="fused")
-    assert any("the optimizer WholeNorm takes another step" in note for note in notes)
-    assert same(fused, run(optimizer=WholeNorm)[0])
-
-
 def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
     saint = SaintNodeSampling(batch_size=10)
     expected, _ = run(sampler=saint)
@@ -87,24 +51,6 @@ def test_a_sampler_that_weights_its_nodes_takes_a_loss_for_each_node() -> None:
         torch.testing.assert_close(run(sampler=saint, loss=loss)[0], expected, **ALMOST)
     with refused("returned one number", "sampler weights every node"):
         run(sampler=saint, loss=lambda logits, targets: F.cross_entropy(logits, targets))
-
-
-def test_class_weights_are_those_of_torch() -> None:
-    weight = GRAPH.y[GRAPH.train].bincount(minlength=C)
-    balanced = int(GRAPH.train.sum()) / (C * weight)
-    expected, _ = run(loss=nn.CrossEntropyLoss(balanced))
-    torch.testing.assert_close(run(class_weights="balanced")[0], expected, **ALMOST)
-    torch.testing.assert_close(run(class_weights=balanced.tolist())[0], expected, **ALMOST)
-    with refused("class_weights is given beside the loss focal"):
-        run(loss=focal, class_weights="balanced")
-
-
-def test_several_labels_with_a_loss_of_the_user() -> None:
-    graph = tiny_graph(multi_label=True)
-    own, other = gist(), gist()
-    fit(own, graph, loss=nn.BCEWithLogitsLoss())
-    fit(other, graph)
-    torch.testing.assert_close(theta(own), theta(other), **ALMOST)
 
 
 LARGER = tiny_graph(300)

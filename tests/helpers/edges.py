@@ -78,36 +78,10 @@ class EdgeFeatures(WithEdges):
         return self.run(x, edge_index, edge_attr)
 
 
-class Gate(pyg.MessagePassing):
-    """An edge network as in NNConv, which makes a vector for every edge: it gates the messages."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__(aggr="mean")
-        self.message_of, self.own = nn.Linear(in_features, out_features), nn.Linear(in_features, out_features)
-        self.net = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, out_features))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=self.message_of(x), edge_attr=edge_attr) + self.own(x)
-
-    def message(self, x_j: Tensor, edge_attr: Tensor) -> Tensor:
-        return x_j * self.net(edge_attr)
-
-
-class EdgeNetwork(WithEdges):
-    """A model whose edge network weighs every feature of a message."""
-
-    def __init__(self, widths: Any) -> None:
-        super().__init__("edge_attr", Gate(F, widths[0]), Gate(widths[0], C))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        return self.run(x, edge_index, edge_attr)
-
-
 MODELS: dict[str, type[WithEdges]] = {
     "weighted GCN": Weighted,
     "RGCN": Relational,
     "GINE": EdgeFeatures,
-    "edge network": EdgeNetwork,
 }
 
 

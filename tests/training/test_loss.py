@@ -60,12 +60,6 @@ def test_every_sub_gcn_has_the_loss_that_it_has_alone(members: int, weighted: bo
     torch.testing.assert_close(criterion(together, CLASSES, weights), alone)
 
 
-def test_a_module_keeps_its_own_reduction() -> None:
-    module = nn.CrossEntropyLoss(reduction="sum")
-    torch.testing.assert_close(made(module)(LOGITS, CLASSES), module(LOGITS, CLASSES))
-    assert module.reduction == "sum"
-
-
 def test_balanced_classes_have_the_same_weight_in_sum() -> None:
     criterion = made(None, class_weights="balanced")
     weight = N / (C * torch.tensor([4.0, 2.0, 1.0]))  # as in scikit-learn

@@ -38,11 +38,6 @@ def test_no_more_than_two_items_wait() -> None:
     prefetched.close()
 
 
-def test_another_thread_makes_the_items() -> None:
-    names = list(prefetch(threading.current_thread().name for _ in range(3)))
-    assert names == ["gistgnn-prefetch"] * 3
-
-
 def test_an_early_end_stops_the_thread() -> None:
     made: list[int] = []
     prefetched = prefetch(made.append(i) or i for i in range(10**9))  # type: ignore[func-returns-value]
@@ -53,11 +48,6 @@ def test_an_early_end_stops_the_thread() -> None:
     prefetched.close()
     assert running() == []
     assert 4 <= len(made) <= 7
-
-
-def test_an_unstarted_generator_has_no_thread() -> None:
-    prefetch(range(3)).close()
-    assert running() == []
 
 
 def test_an_error_is_raised_at_its_place() -> None:

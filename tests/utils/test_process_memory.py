@@ -1,9 +1,6 @@
 from pathlib import Path
 
-from gistgnn import GIST
-from gistgnn.utils.process_memory import keep_freed_memory
 from tests.helpers.commands import run_program
-from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 
 PROGRAM = """
 import torch, sys
@@ -24,11 +21,3 @@ def test_keeping_freed_memory_changes_no_result(tmp_path: Path) -> None:
     done = [run_program(tmp_path, PROGRAM, what) for what in ("keep", "not")]
     assert [each.returncode for each in done] == [0, 0], done
     assert done[0].stdout == done[1].stdout != ""
-
-
-def test_it_can_be_called_at_any_time() -> None:
-    first, second = GIST(gcn(0.5), (8, 7), 2), GIST(gcn(0.5), (8, 7), 2)
-    fit(first, GRAPH)
-    keep_freed_memory()
-    fit(second, GRAPH)
-    assert same(theta(first), theta(second))

@@ -6,13 +6,10 @@ import re
 import pytest
 from rich.console import Console
 
-from gistgnn import GIST, Phase
-from gistgnn.fit.progress_bar import work_of
-from gistgnn.schedule import Schedule
-from gistgnn.settings import Training
+from gistgnn import GIST
 from gistgnn.utils import progress
 from gistgnn.utils.formats import rough_duration
-from gistgnn.utils.progress import Meter, TaskProgress
+from gistgnn.utils.progress import TaskProgress
 from tests.helpers.fitting import GRAPH, gcn
 
 
@@ -51,26 +48,6 @@ def test_a_terminal_shows_rounds_scores_and_time(monkeypatch: pytest.MonkeyPatch
     *_, last = (line for line in screen.getvalue().splitlines() if "training" in line)
     shown = re.sub(r"\x1b\[[\d;?]*\w", "", last)
     assert re.search(r"round 6/6 · loss \S+ · validation 0\.\d{4} · best 0\.\d{4}", shown)
-
-
-def test_a_step_of_a_narrow_part_counts_less() -> None:
-    phases = (Phase(4, 8, copies=True), Phase(2, 6), Phase(1, 5))
-    schedule = Schedule(Training(phases=phases, cross_weights="zero", local_steps=3), 1, 4)
-    # 8 steps of a quarter; 2 x 3 steps of a half; 5 steps of the whole
-    assert [work_of(schedule, rounds) for rounds in (0, 1, 3, 4, 6)] == [0, 0.75, 2, 5, 10]
-
-
-def test_the_time_left_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    meter = Meter("training")
-    meter.begin(10, 50)
-    assert meter.left == []
-    now[0] = 20.0
-    meter.update(20, 50)
-    assert meter.left == ["60 s left"]
-    meter.update(50, 50)
-    assert meter.left == []
 
 
 def test_tasks_are_counted_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,13 @@
 
 from gistgnn.distributed.costs import Costs, communication, costs
 from gistgnn.distributed.ranks import Ranks, started_by_torchrun
-from gistgnn.distributed.shared_memory import Machine, load_once
+from gistgnn.distributed.shared_memory import load_once
 from gistgnn.distributed.world import Alone, Traffic, World
 from gistgnn.errors import RankLostError
 
 __all__ = [
     "Alone",
     "Costs",
-    "Machine",
     "RankLostError",
     "Ranks",
     "Traffic",

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,8 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from gistgnn.distributed import shared_memory
 from gistgnn.distributed.rendezvous import NobodyCameError, absent, meet
-from gistgnn.distributed.shared_memory import Machine
 from gistgnn.distributed.world import World
 from gistgnn.errors import InputError, RankLostError, reason
 from gistgnn.utils.machine import usable_device
@@ -65,6 +64,9 @@ class Ranks(World):
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         with self.talking():  # another rank may end while this one is still joining
             self._messages = dist.new_group(backend="gloo", timeout=self._patience)
+        machines = self.gather(shared_memory.machine_of_this_process())
+        self.first_here = machines.index(machines[self.rank])
+        self._here = machines.count(machines[self.rank])  # ranks on this machine
 
     def close(self) -> None:
         """Leave the other ranks."""
@@ -128,14 +130,27 @@ class Ranks(World):
         with self.talking():
             dist.recv(tensor, rank, self._messages)
 
-    @cached_property
-    def machine(self) -> Machine:
-        """The ranks on this machine; all ranks ask for it at the same time."""
-        return Machine(self)
-
     def share(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Make tensors once on every machine; see `Machine.share`."""
-        return self.machine.share(make)
+        """Make tensors and plain values on the first rank of every machine; its other ranks map their memory.
+
+        All ranks call this, in the same order; nobody may change the tensors. Where memory cannot be shared, every rank
+        makes its own.
+
+        Raises:
+            InputError: `make` has raised it on some rank; all ranks raise it.
+        """
+        first = self.rank == self.first_here
+        made = self.together(lambda: make() if first else None)
+        handle = shared_memory.write(made) if made is not None and self._here > 1 else None
+        try:
+            if handle is not None:
+                made = None  # this rank maps the memory, as the others do
+            paths = self.gather(None if handle is None else f"/proc/{os.getpid()}/fd/{handle}")
+            path = paths[self.first_here]
+            return self.together(lambda: (made or make()) if path is None else shared_memory.mapped(path))
+        finally:
+            if handle is not None:
+                os.close(handle)  # mappings of it stay
 
     def remember(self, name: str, value: str) -> None:
         """Keep a value for the ranks that torchrun starts after these, as long as torchrun itself lives."""

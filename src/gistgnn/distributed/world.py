@@ -30,12 +30,14 @@ class World:
         rank: this process's number, from 0.
         count: W, the number of processes.
         several: torchrun has started this process, so there may be others.
+        first_here: the first rank on this machine.
         traffic: what this process has exchanged with the others.
     """
 
     several: bool = False
     rank: int = 0
     count: int = 1
+    first_here: int = 0
 
     def __init__(self) -> None:
         self.traffic = Traffic()

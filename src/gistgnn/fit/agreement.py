@@ -14,7 +14,7 @@ from gistgnn.distributed.agreement import SAME_GRAPH, SAME_MODEL, SAME_SETTINGS,
 from gistgnn.fit.prepare import Setup
 from gistgnn.fit.saving import Saving
 from gistgnn.global_model import GlobalModel
-from gistgnn.graphs import CSR, Graph
+from gistgnn.graphs import Graph
 from gistgnn.theta.model_spec import checksum_of
 from gistgnn.utils.checksums import checksum
 
@@ -78,19 +78,15 @@ def model_facts(gist: GlobalModel) -> dict[str, Any]:
     return facts | {f"the shape of {name}": f"{list(shape)} {dtype}" for name, (shape, dtype) in specs}
 
 
+_SIZES = {"num_nodes": "number of nodes", "num_edges": "number of edges", "num_features": "number of features"}
+_SIZES |= {"num_classes": "number of classes", "regression": "regression"}
+_TENSORS = {"x": "features", "y": "labels", "train": "training nodes", "val": "validation nodes", "test": "test nodes"}
+
+
 def graph_facts(graph: Graph) -> dict[str, Any]:
     """Return the sizes of a graph, and a checksum of each of its tensors."""
-    names = {"num_nodes": "number of nodes", "num_edges": "number of edges", "num_features": "number of features"}
-    names |= {"num_classes": "number of classes", "regression": "regression"}
-    facts: dict[str, Any] = {f"the graph's {text}": getattr(graph, name) for name, text in names.items()}
-    parts = {"x": "features", "y": "labels"} | {
-        "train": "training nodes",
-        "val": "validation nodes",
-        "test": "test nodes",
-    }
-    tensors = {text: getattr(graph, name) for name, text in parts.items()} | graph.edge_data
-    for name, tensor in tensors.items():
+    facts: dict[str, Any] = {f"the graph's {text}": getattr(graph, name) for name, text in _SIZES.items()}
+    for name, tensor in ({text: getattr(graph, name) for name, text in _TENSORS.items()} | graph.edge_data).items():
         facts[f"the type of the graph's {name}"] = f"{tensor.dtype} {list(tensor.shape)}"
         facts[f"the checksum of the graph's {name}"] = f"{checksum(tensor):08x}"
-    edges = graph.edges.checksum() if isinstance(graph.edges, CSR) else checksum(graph.edges)
-    return facts | {"the checksum of the graph's edges": f"{edges:08x}"}
+    return facts | {"the checksum of the graph's edges": f"{graph.edges.checksum():08x}"}

@@ -15,7 +15,7 @@ from gistgnn.errors import DivergedError
 from gistgnn.fit.agreement import require_same_training
 from gistgnn.fit.budget import Clock, choose
 from gistgnn.fit.callbacks import Run
-from gistgnn.fit.prepare import Setup
+from gistgnn.fit.prepare import Setup, make_sampler
 from gistgnn.fit.progress_bar import ProgressBar
 from gistgnn.fit.result import Progress, Result, describe_graph
 from gistgnn.fit.saving import Saver
@@ -52,8 +52,9 @@ class Fit(Run):
         self._callbacks: list[Any] = list(setup.callbacks)
         self._saver: Saver | None = None
         self._clock: Clock | None = None  # of a budget
-        named = make_runner(setup.runner)
-        self.runner = setup.variant.runner() if setup.variant.runner else named
+        self.runner = make_runner(setup.runner)
+        if setup.variant.runner:
+            self.runner = setup.variant.runner()
         keep_freed_memory()
         if self._ranks.count > 1:
             require_same_training(setup)
@@ -65,11 +66,11 @@ class Fit(Run):
         """Make the batches, the rounds, Θ, and what scores it; try the model, the loss and the metric on a batch."""
         setup, gist = self._setup, self.gist
         setup.require_step_fits()
-        self.sampler = setup.make_sampler()
+        self.sampler = make_sampler(gist, setup.graph, setup.sampling, setup.inductive)
         if setup.given.budget:
             self.progress.chosen = self._choose(setup.given.budget)
         self._operations = setup.operations()
-        self.schedule = self._make_schedule()
+        self.schedule = Schedule(self._training, self.sampler.steps_per_epoch, gist.workers, self._operations)
         resumed = setup.saving is not None and setup.saving.resumes
         gist._begin_run(self._training, self.schedule.plan(0), resumed=resumed, init=setup.init)
         self._running = Running(gist.theta, gist._spec)
@@ -209,9 +210,8 @@ class Fit(Run):
 
     def _reason_to_stop(self, stopped: bool) -> str | None:
         patience = self._training.patience
-        if patience is not None and self.progress.evaluations_since_best >= patience:
-            return "patience"
-        return "callback" if stopped else None
+        out_of_patience = patience is not None and self.progress.evaluations_since_best >= patience
+        return "patience" if out_of_patience else "callback" if stopped else None
 
     def _evaluate(self, plan: RoundPlan, loss: float) -> None:
         progress, metric, begun = self.progress, self._setup.metric, time.perf_counter()
@@ -259,9 +259,6 @@ class Fit(Run):
         if progress.stopped_by == "max_seconds":  # a resumed run has more time
             progress.stopped_early, progress.stopped_by = False, None
 
-    def _make_schedule(self) -> Schedule:
-        return Schedule(self._training, self.sampler.steps_per_epoch, self.gist.workers, self._operations)
-
     def _choose(self, budget: float) -> dict[str, Any]:
         """Choose the settings of a run with a budget, or read those that an interrupted run has chosen."""
         saving, ranks = self._setup.saving, self._ranks
@@ -281,7 +278,7 @@ class Fit(Run):
         steps = self.sampler.steps_per_epoch
         adjusted = self._ranks.lead(lambda: clock.adjusted(self._training, plan, self.schedule, steps).as_dict())
         self._training = self._training.like(adjusted)
-        self.schedule = self._make_schedule()
+        self.schedule = Schedule(self._training, steps, self.gist.workers, self._operations)
         assert self.progress.chosen is not None
         self.progress.chosen["training"] = adjusted
         return self.schedule.plan(self.round)

@@ -85,10 +85,13 @@ class Loop:
         if patience is not None:
             check_count("patience", patience)
         if validate is None:
-            given = {"patience": patience, "evaluate_every": evaluate_every, "higher_is_better": higher_is_better}
-            defaults = {"patience": None, "evaluate_every": 1, "higher_is_better": True}
-            if unused := next((name for name, value in given.items() if value != defaults[name]), None):
-                raise InputError(f"{unused} is {given[unused]}, but there is no validate: give a function of the model")
+            for name, value, default in (
+                ("patience", patience, None),
+                ("evaluate_every", evaluate_every, 1),
+                ("higher_is_better", higher_is_better, True),
+            ):
+                if value != default:
+                    raise InputError(f"{name} is {value}, but there is no validate: give a function of the model")
         else:
             check_callable("validate", validate, "a function of the model that returns its score")
         self._gist, self._rounds, self._validate = gist, rounds, validate
@@ -96,12 +99,10 @@ class Loop:
         self._every, self._patience, self._saving = evaluate_every, patience, saving
         self._state = _State()
         self._require_same_loop()
-        self._saver: Saver | None = None
         if saving and saving.resumes and gist.store.place.holds == "disk":
             gist.resume()
         self._running = Running(gist.theta, gist._spec)
-        if saving:
-            self._saver = self._open(saving)
+        self._saver = self._open(saving) if saving else None
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -148,7 +149,7 @@ class Loop:
                 if self._saver:
                     self._saver.round_is_over(state.rounds)
                 if self._validate and (state.rounds % self._every == 0 or state.rounds == self._rounds):
-                    self._score(time.perf_counter() - begun)
+                    self._score(self._validate, time.perf_counter() - begun)
                 self._save()
         finally:
             if self._saver:
@@ -168,22 +169,20 @@ class Loop:
         settings = {**partition_facts(self._gist), **own, **saving_facts(self._saving)}
         require_same(self._gist.ranks, {SAME_SETTINGS: settings, SAME_MODEL: model_facts(self._gist)})
 
-    def _score(self, seconds: float) -> None:
+    def _score(self, validate: Callable[[nn.Module], Any], seconds: float) -> None:
+        def score_of(model: nn.Module) -> float:
+            with evaluation_mode(model):
+                return self._metric.number(validate(model))
+
         state = self._state
         self._running.refresh()
-        score = self._gist.ranks.lead(self._validated)
+        score = self._gist.ranks.lead(lambda: score_of(self._running.module))
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
         state.since_best += 1
         if self._metric.better(score, state.best_score):
             state.best_score, state.best_round, state.since_best = score, state.rounds, 0
             self._gist.theta.keep_best()
         state.stopped = self._patience is not None and state.since_best >= self._patience
-
-    def _validated(self) -> float:
-        assert self._validate is not None
-        model = self._running.module
-        with evaluation_mode(model):
-            return self._metric.number(self._validate(model))
 
     def _save(self) -> None:
         if self._saver is None:

@@ -120,7 +120,15 @@ class Setup:
         self.init = None if init is None else _initial_values(gist, variant, training, init)
         self.graph = gist.ranks.together(lambda: as_graph(graph, training)).to(gist.device)
         self.given = _for_task(training, self.graph, gist)
-        self.training = _with_criterion(self.given, self.graph)
+        loss = make_criterion(
+            training.loss,
+            self.graph.y[self.graph.train],
+            self.graph.num_classes,
+            class_weights=training.class_weights,
+            label_smoothing=training.label_smoothing,
+            regression=self.graph.regression,
+        )
+        self.training = replace(self.given, loss=loss, class_weights=None, label_smoothing=0.0)
         named = self.given.metric is None
         self.metric = NAMED[selection_metric(self.graph)] if named else as_metric(self.given.metric or "")
 
@@ -139,10 +147,6 @@ class Setup:
         if self.sampling is None:
             nodes = int(graph.train.sum()) if self.inductive else graph.num_nodes
         require_step_fits(gist._full_spec, gist.partition.split_into(fewest), gist.input_axis, nodes)
-
-    def make_sampler(self) -> Sampler:
-        """Make the batches."""
-        return make_sampler(self.gist, self.graph, self.sampling, self.inductive)
 
     def operations(self) -> Operations:
         """Count the computing of the run's steps and evaluations."""
@@ -166,15 +170,10 @@ class Setup:
 
     def config(self) -> dict[str, Any]:
         """Return the entry "config" of result.json for a run from Python; the command line has its own."""
-        gist = self.gist
+        gist, model = self.gist, type(self.gist._full_spec.on_meta()).__name__
         return {
             "dataset": self.graph.name,
-            "model": {
-                "name": type(gist._full_spec.on_meta()).__name__,
-                "hidden": list(gist.widths),
-                "shared": gist.shared,
-                "own": True,
-            },
+            "model": {"name": model, "hidden": list(gist.widths), "shared": gist.shared, "own": True},
             "sub_gcns": gist.workers,
             "method": gist.method,
             "partition": gist.partition.kind,
@@ -283,22 +282,10 @@ def _for_task(training: Training, graph: Graph, gist: GlobalModel) -> Training:
     return replace(training, phases=(Phase(gist.workers, training.epochs),))
 
 
-def _with_criterion(training: Training, graph: Graph) -> Training:
-    criterion = make_criterion(
-        training.loss,
-        graph.y[graph.train],
-        graph.num_classes,
-        class_weights=training.class_weights,
-        label_smoothing=training.label_smoothing,
-        regression=graph.regression,
-    )
-    return replace(training, loss=criterion, class_weights=None, label_smoothing=0.0)
-
-
 def _predicts_numbers(data: Any, training: Training) -> bool:
     y = getattr(data, "y", None)
-    if not isinstance(y, torch.Tensor) or not y.is_floating_point():
+    if not isinstance(y, Tensor) or not y.is_floating_point():
         return False
-    if training.loss in ("mse", "l1", "huber"):
-        return True
-    return callable(training.loss) and not bool(((y == 0) | (y == 1)).all())
+    return training.loss in ("mse", "l1", "huber") or (
+        callable(training.loss) and not bool(((y == 0) | (y == 1)).all())
+    )

@@ -8,6 +8,14 @@ from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import Callback, Run
 
 FOLDER = "tensorboard"
+TAGS = {
+    "loss": "loss",
+    "learning rate": "lr",
+    "score/validation": "validation",
+    "score/test": "test",
+    "seconds of training": "train_seconds",
+}
+"""The entry of the history that each tag shows."""
 
 
 def require_tensorboard() -> None:
@@ -23,8 +31,7 @@ def require_tensorboard() -> None:
 class Events(Callback):
     """Writes every entry of a run's history as it comes; call `close` at the end.
 
-    By step are written: loss, learning rate, scores and seconds of training. A run that goes on gives its earlier
-    entries again, so what the folder held before is replaced.
+    A run that is resumed writes its earlier entries again, so what the folder held before is replaced.
 
     Args:
         folder: of the event files.
@@ -47,15 +54,8 @@ class Events(Callback):
 
     def on_evaluation(self, run: Run, entry: dict[str, Any]) -> None:
         """Write an entry; see `Result.history`."""
-        step = entry["step"]
-        for name, key in (
-            ("loss", "loss"),
-            ("learning rate", "lr"),
-            ("score/validation", "validation"),
-            ("score/test", "test"),
-            ("seconds of training", "train_seconds"),
-        ):
-            self._writer.add_scalar(name, entry[key], step)
+        for tag, key in TAGS.items():
+            self._writer.add_scalar(tag, entry[key], entry["step"])
         self._writer.flush()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from gistgnn.utils.transfer import column_blocks, copied
 
 Compute = Callable[[], dict[str, Tensor]]
 Share = Callable[[Compute], dict[str, Tensor]]
-"""Computes tensors once for all processes on a machine (see `gistgnn.distributed.Machine.share`)."""
+"""Computes tensors once for all processes on a machine (see `gistgnn.distributed.Ranks.share`)."""
 
 _PIECE = 2**22  # edges
 _LOOKED_AT = 1000  # nodes whose features are part of the name of a product in a file

@@ -65,7 +65,7 @@ def spinner(task: str, *, shown: bool, logged: bool = False) -> Iterator[None]:
             return
         if logged:
             _log(task)
-        elif not console.is_jupyter:
+        else:
             notice = Timer(SLOW, _log, (task,))
             notice.daemon = True
             notice.start()

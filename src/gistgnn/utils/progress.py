@@ -1,12 +1,11 @@
-"""How much of some work is done, on standard error: a bar on a terminal and in notebooks, lines in a log."""
+"""How much of some work is done, on standard error: a bar on a terminal, lines in a log."""
 
 import contextlib
 import sys
 import time
-from importlib.util import find_spec
 from typing import Self
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gistgnn.utils.console import Terminal
 from gistgnn.utils.formats import duration, rough_duration
@@ -15,7 +14,7 @@ _APART = " · "
 
 
 class Meter:
-    """Shows how much of some work is done, and how long the rest will take.
+    """Shows how much of some work is done, and how long the rest will take if it goes on as fast as so far.
 
     Args:
         label: what is done.
@@ -23,16 +22,16 @@ class Meter:
 
     def __init__(self, label: str) -> None:
         console = Terminal()
-        notebook = console.is_jupyter and find_spec("ipywidgets") is not None
+        self.has_bar = console.is_terminal
         columns = (TextColumn("{task.description}", markup=False), BarColumn(20), TextColumn("{task.fields[text]}"))
-        self.has_bar = console.is_terminal or notebook
-        self._bar = Progress(*columns, TimeElapsedColumn(), console=console, disable=not self.has_bar)
+        times = (TimeElapsedColumn(), TimeRemainingColumn(compact=True))
+        self._bar = Progress(*columns, *times, console=console, disable=not self.has_bar)
         self._task = self._bar.add_task(label, total=None, text="")
         self._begun = time.monotonic()
         self._first = self._done = self._total = 0.0
 
     def begin(self, done: float, total: float) -> None:
-        """Begin to show the work, of which some was done before."""
+        """Begin to show the work, a part of which was done before."""
         self._begun, self._first = time.monotonic(), done
         self._bar.start()
         self.update(done, total)
@@ -40,24 +39,15 @@ class Meter:
     def update(self, done: float, total: float, *parts: str) -> None:
         """Show how much is done, and more in words."""
         self._done, self._total = done, total
-        self._bar.update(self._task, completed=done, total=total, text=_APART.join([*parts, *self.left]))
+        self._bar.update(self._task, completed=done, total=total, text=_APART.join(parts))
 
     def log(self, *parts: str) -> None:
-        """Print a line where there is no bar."""
+        """Print a line where there is no bar, with the time that is left."""
+        fresh, rest, elapsed = self._done - self._first, self._total - self._done, time.monotonic() - self._begun
+        left = [f"{rough_duration(elapsed / fresh * rest)} left"] if fresh > 0 and rest > 0 else []
         if not self.has_bar:
             with contextlib.suppress(BrokenPipeError):
-                print(_APART.join(parts), file=sys.stderr, flush=True)
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the work began."""
-        return time.monotonic() - self._begun
-
-    @property
-    def left(self) -> list[str]:
-        """The time that is left, if something is left and it can be told."""
-        fresh, rest = self._done - self._first, self._total - self._done
-        return [f"{rough_duration(self.elapsed / fresh * rest)} left"] if fresh > 0 and rest > 0 else []
+                print(_APART.join([*parts, *left]), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the bar as it is."""
@@ -77,6 +67,7 @@ class TaskProgress:
         self._label, self._total, self._done, self._meter = label, total, done, Meter(label)
 
     def __enter__(self) -> Self:
+        self._begun = time.monotonic()
         self._meter.begin(self._done, self._total)
         return self
 
@@ -87,12 +78,9 @@ class TaskProgress:
         """Show that one more task is finished."""
         self._done += 1
         self.within(0.0)
-        self._meter.log(f"{self._label}: {self._count}", duration(self._meter.elapsed), *self._meter.left)
+        count = f"{self._done:,} of {self._total:,}"
+        self._meter.log(f"{self._label}: {count}", duration(time.monotonic() - self._begun))
 
     def within(self, tasks: float) -> None:
         """Show how much of the unfinished tasks is done, in tasks."""
-        self._meter.update(self._done + tasks, self._total, self._count)
-
-    @property
-    def _count(self) -> str:
-        return f"{self._done:,} of {self._total:,}"
+        self._meter.update(self._done + tasks, self._total, f"{self._done:,} of {self._total:,}")
