@@ -4,112 +4,66 @@ import json
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from gistgnn.compare import tables
-from gistgnn.compare.comparison import Comparison, curve_of, rows_of
-from gistgnn.errors import InputError
-from gistgnn.runs.config import RunConfig
+from gistgnn.compare.comparison import rows_of, table_record
+from gistgnn.report.comparison_page import comparison_table
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import command, start
+from tests.report.records import scored
 
-
-def record(m: int, scores: list[float], seconds: list[float], method: str = "gist") -> dict[str, Any]:
-    """A run whose test scores after each round, and their times, are these."""
-    history = [
-        {"round": k + 1, "epoch": k + 1, "step": 5 * k + 5, "loss": 1.0, "test": score, "train_seconds": time}
-        for k, (score, time) in enumerate(zip(scores, seconds, strict=True))
-    ]
-    return {
-        "config": {"method": method, "sub_gcns": m, "training": {}},
-        "graph": {"multi_label": False},
-        "test": {"accuracy": scores[-1]},
-        "train_seconds": seconds[-1],
-        "rounds": len(scores),
-        "steps": 5 * m * len(scores),
-        "traffic": {"workers": m, "bytes_per_round": 100.0 * (m - 1)},
-        "inference_seconds": 0.5 * m,
-        "peak_memory_bytes": 2**20,
-        "history": history,
-    }
-
-
-BASE = [record(1, [0.5, 0.8, 0.9], [10, 20, 30]), record(1, [0.5, 0.88, 0.9], [12, 24, 36])]
-CLOSE = [record(4, [0.6, 0.9], [3, 6], "local-sgd"), record(4, [0.6, 0.9], [4, 8], "local-sgd")]
-WORSE = [record(2, [0.7, 0.896], [4, 10]), record(2, [0.7, 0.85], [5, 12])]
+BASE = [scored(1, [0.5, 0.8, 0.9], [10, 20, 30]), scored(1, [0.5, 0.88, 0.9], [12, 24, 36])]
+CLOSE = [scored(4, [0.6, 0.9], [3, 6], "local-sgd"), scored(4, [0.6, 0.9], [4, 8], "local-sgd")]
+WORSE = [scored(2, [0.7, 0.896], [4, 10]), scored(2, [0.7, 0.85], [5, 12])]
 
 
 def test_rows_sum_up_their_seeds() -> None:
     base, close, worse = rows_of([BASE, CLOSE, WORSE], below=0.5)
-    assert base.score == (90.0, 90.0)
-    assert base.speedup == 1.0
-    assert base.seconds_to == (30, 36)
+    assert (base.score, base.speedup, base.seconds_to) == ((90.0, 90.0), 1.0, (30, 36))
     assert close.label == "local SGD, m = 4"
-    assert close.seconds == (6, 8)
-    assert close.speedup == pytest.approx(33 / 7)
-    assert close.seconds_to == (6, 8)
-    assert close.speedup_to == pytest.approx(33 / 7)
+    assert close.seconds == close.seconds_to == (6, 8)
+    assert close.speedup == close.speedup_to == pytest.approx(33 / 7)
     assert close.bytes == 600
     assert worse.seconds_to == (10, None)
     assert worse.speedup_to is None
+    assert worse.mean == pytest.approx(87.3)
     assert rows_of([BASE, CLOSE], below=10)[1].seconds_to == (6, 8)
     assert rows_of([BASE, CLOSE], below=30.0)[1].seconds_to == (3, 4)
+    assert rows_of([BASE[:1], CLOSE])[1].seconds_to == (6, 8), "seeds need not correspond"
 
 
 def test_a_speed_up_that_costs_more_than_a_point_stands_in_parentheses() -> None:
-    base, close, worse = rows_of([BASE, CLOSE, WORSE])
-    assert tables.speedup(close, base) == "4.71x"
-    assert worse.mean == pytest.approx(87.3)
-    assert tables.speedup(worse, base) == "(3.00x)"
-    columns, cells = tables.comparison_table([base, close, worse], 0.5)
+    groups = [BASE, CLOSE, WORSE]
+    rows = rows_of(groups)
+    assert [tables.speedup(row, rows[0]) for row in rows] == ["1.00x", "4.71x", "(3.00x)"]
+    columns, cells = comparison_table(table_record("", rows, groups, 0.5))
     assert all(len(row) == len(columns) for row in cells)
-    assert cells[2][5] == "10\N{NO-BREAK SPACE}s (1/2)" or cells[2][5].endswith("(1/2)")
+    assert [row[3] for row in cells] == ["1.0×", "4.7×", "(3.0×)"]
+    assert cells[2][4] == "10.00 (1 of 2)"
 
 
 def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
-    lost = {**record(2, [0.1], [1.0]), "test": None, "history": [], "inference_seconds": None}
-    lost |= {"train_seconds": 0.0, "rounds": 0, "steps": 0, "diverged": "in round 1"}
-    base, row = rows_of([BASE[:1], [lost]])
-    assert row.score == (0.0,)
-    assert row.seconds_to == (None,)
-    assert row.speedup is None
-    assert row.inference is None
+    lost = scored(2, [0.1], [1.0], test=None, diverged="in round 1")
+    lost |= {"history": [], "inference_seconds": None, "train_seconds": 0.0, "rounds": 0, "steps": 0}
+    groups = [BASE[:1], [lost]]
+    base, row = rows_of(groups)
+    assert (row.score, row.seconds_to, row.speedup, row.inference) == ((0.0,), (None,), None, None)
     assert tables.speedup(row, base) == "–"
-    assert tables.comparison_table([base, row], 0.5)[1][1][7] == "–"
+    assert comparison_table(table_record("", [base, row], groups, 0.5))[1][1][3:8] == ["–"] * 5
     assert rows_of([[lost], BASE[:1]])[1].speedup is None
 
 
-def test_bytes_follow_from_rounds_or_steps() -> None:
-    per_step = {**record(2, [0.1, 0.2], [1, 2], "data-parallel"), "traffic": {"workers": 2, "bytes_per_step": 7.0}}
-    assert rows_of([BASE[:1], [per_step]])[1].bytes == 7 * 10
-    assert curve_of(per_step)["bytes"] == [35, 70]
-
-
-def test_curves_are_the_history() -> None:
-    curve = curve_of(CLOSE[0])
-    assert curve["score"] == [60.0, 90.0]
-    assert curve["bytes"] == [300.0, 600.0]
-    assert curve["seconds"] == [3, 6]
-
-
-@pytest.mark.parametrize(
-    ("methods", "sub_gcns", "below", "message"),
-    [
-        ((), (2,), 0.5, "nothing to compare"),
-        (("gist",), (1,), 0.5, "nothing to compare"),
-        (("gist",), (4, 0), 0.5, "sub_gcns is 0, expected an integer >= 1"),
-        (("best",), (2,), 0.5, "method is 'best'"),
-        (("gist",), (2,), -1.0, "below is -1, expected points from 0 to 100"),
-    ],
-)
-def test_what_cannot_be_compared(
-    methods: tuple[str, ...], sub_gcns: tuple[int, ...], below: float, message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        Comparison(RunConfig("digits"), methods, sub_gcns, 1, below)
+def test_curves_are_the_history_and_bytes_follow_from_rounds_or_steps() -> None:
+    per_step = scored(2, [0.1, 0.2], [1, 2], "data-parallel", traffic={"workers": 2, "bytes_per_step": 7.0})
+    groups = [CLOSE, [per_step]]
+    rows = rows_of(groups)
+    assert [row.bytes for row in rows] == [600, 7 * 10]
+    curve, other = table_record("", rows, groups, 0.5)["curves"]
+    assert (curve["score"], curve["seconds"], curve["bytes"]) == ([60.0, 90.0], [3, 6], [300.0, 600.0])
+    assert other["bytes"] == [35, 70]
 
 
 OPTIONS = ("--hidden", 16, 16, "--epochs", 4, "--local-steps", 2, "--sampler", "clusters", "--clusters", 8)
@@ -136,14 +90,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("options", "message"),
     [
         (("--methods", "local-sgd"), "local-sgd gives each worker its own batches, but the sampler is full"),
-        (("--methods", "sgd"), "invalid choice: 'sgd'"),
         (("--sub-gcns", 1), "nothing to compare"),
         (("--sub-gcns", 1000), "sub_gcns is 1000, more than the 256 features of d_1"),
-        (("--seeds", 0), "'0' is not an integer >= 1"),
-        (("--below", -3), "'-3' is not a number of points from 0 to 100"),
         (("--lr", -1), "lr is -1"),
         (("--dataset", "absent"), "'absent' is neither a data set nor a file"),
-        (("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1), "2 runs that take turns need"),
+        (("--hidden", 2, 2, "--sub-gcns", 2, "--memory", 0.1), "gist with m = 1 needs"),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
     ],
 )
@@ -156,10 +107,10 @@ def test_bad_options(
 
 def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 500, "--local-steps", 1, "--evaluate-every", 100)
+    options = ("--hidden", 8, 8, "--sub-gcns", 2, "--epochs", 1000, "--local-steps", 1, "--evaluate-every", 200)
     process = start(command("compare", *options, "--out", out), tmp_path)
     deadline = time.monotonic() + 120
-    while len({path.parents[1] for path in out.glob("runs/*.checkpoints/round-*/state.json")}) < 2:
+    while not list(out.glob("runs/*.checkpoints/round-*/state.json")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -169,9 +120,9 @@ def test_it_resumes_after_ctrl_c(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert not psutil.wait_procs(workers, timeout=30)[1]
     states = [json.loads(path.read_text())["state"] for path in out.glob("runs/*.checkpoints/round-*/state.json")]
-    assert max(state["rounds"] for state in states) < 500
-    begun = {path.stem for path in out.glob("runs/*.checkpoints")}
+    assert max(state["rounds"] for state in states) < 1000
+    (begun,) = (path.stem for path in out.glob("runs/*.checkpoints"))
     assert run("compare", *options, "--out", out) == 0
-    assert {path.stem for path in out.glob("runs/*.json")} == begun
+    assert begun in {path.stem for path in out.glob("runs/*.json")}
     written = json.loads((out / "comparison.json").read_text())
-    assert [curve["epoch"][-1] for curve in written["curves"]] == [500, 500]
+    assert [curve["epoch"][-1] for curve in written["curves"]] == [1000, 1000]

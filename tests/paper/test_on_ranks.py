@@ -128,7 +128,7 @@ RUNS = [tiny(1), tiny(2, "local-sgd"), tiny(2)]
 
 def alone(config: RunConfig) -> Record:
     """Return the record of a run in this process."""
-    return train_run(config, load("digits"), "data", standardised=False)[1]
+    return train_run(config, load("digits"), "data")[1]
 
 
 def train(ranks: Ranks, directory: Path, *stops: bool) -> list[bool]:

@@ -27,7 +27,7 @@ class Invented(RunStore):
         super().__init__(directory, "data")
         self.reasons: dict[tuple[int, int], str] = {}
 
-    def in_turns(self, configs: Any, label: str, at_once: int | None = None) -> list[dict[str, Any]]:
+    def run_all(self, configs: Any, jobs: int | None, label: str) -> list[dict[str, Any]]:
         test = {"accuracy": 0.8, "f1_parts": 0.75}
         history = [{"train_seconds": 1.0, "test": 0.8}]
         return [

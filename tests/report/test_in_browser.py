@@ -1,26 +1,45 @@
 """The pages as a reader sees them, in headless Chromium."""
 
 import json
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, sync_playwright
 
 from gistgnn.report import write_report
 from gistgnn.report.comparison_page import comparison_page
 from gistgnn.report.experiment_page import experiment_page
 from gistgnn.report.run_page import run_page
-from tests.report.records import PROVENANCE, RANKS, comparison_record, experiment_record, run_record
+from tests.report.records import RANKS, comparison_record, experiment_record, run_record
 
 _PAGES = {
-    "run": (lambda: run_page(run_record(communication=RANKS, provenance=PROVENANCE)), 6),
+    "run": (lambda: run_page(run_record(communication=RANKS)), 7),
     "comparison": (lambda: comparison_page(comparison_record()), 3),
     "experiment": (lambda: experiment_page(experiment_record()), 2),
 }
 _LOOK = (Path(__file__).parent / "look.js").read_text()
 
 Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        missing = f"none of {', '.join(names)} is on PATH: install one, for example with apt-get install chromium"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="module", params=_PAGES)

@@ -16,9 +16,8 @@ from gistgnn.cli.training_options import add_training_options, config_of
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from gistgnn.compare.comparison import Comparison, Row
+    from gistgnn.compare.comparison import Row
     from gistgnn.compare.many_runs import RunStore
-    from gistgnn.graphs.sizes import GraphSizes
     from gistgnn.runs.config import RunConfig
 
 SUB_GCNS = [2, 4, 8]
@@ -37,8 +36,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "compare",
         help="compare methods, or finished runs, side by side",
-        description="Train one model with several methods and several m, which take turns on this machine; or compare "
-        "runs that are finished. Writes a table and a report.",
+        description="Train one model with several methods and several m, one run after another; or compare runs that "
+        "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
         "gistgnn compare runs/a runs/b",
         common=_COMMON,
@@ -60,8 +59,6 @@ def add_parser(commands: Any) -> None:
     )
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
     add("--below", type=options.points, default=0.5, metavar="X", help=text)
-    text = "how many runs of a seed take turns and are in memory together (default: all of them)"
-    add("--at-once", type=options.count, metavar="K", help=text)
     options.add_folder_option(group, Path("comparison"))
     add("--json", action="store_true", help="print comparison.json, and nothing else, on standard output")
     options.add_data_options(parser, default="digits")
@@ -95,36 +92,35 @@ def _of_runs(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
 
 def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     """Train with every method and m."""
-    from gistgnn.compare.comparison import Comparison, compare, comparison_record
+    from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.utils.console import spinner
-    from gistgnn.utils.machine import command, describe_machine
 
     args.seed = 0
     if args.phases:
         raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
     base = config_of(args, 1, "memory")
-    methods = tuple(dict.fromkeys(args.methods))
-    comparison = Comparison(base, methods, tuple(dict.fromkeys(args.sub_gcns or SUB_GCNS)), args.seeds, args.below)
+    runs = runs_of(base, args.methods, args.sub_gcns or SUB_GCNS)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
-        _check(comparison, store, args)
-    rows, records = compare(store, comparison.configs, args.seeds, "comparing", args.below, args.at_once)
+        _check(runs, store, args)
+    rows, records = compare(store, runs, args.seeds, "comparing", args.below)
     for record in (record for each in records for record in each if "diverged" in record):
         config = record["config"]
         log.warning("%s, m = %s: %s", config["method"], config["sub_gcns"], record["diverged"])
-    return rows, comparison_record(comparison, rows, records, describe_machine(base.device), command())
+    title = f"{base.model.name} on {records[0][0]['graph']['name']}"
+    return rows, {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
 
 
 def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> None:
     """Write the files of a comparison, and print its table."""
-    from gistgnn.compare.tables import as_markdown, comparison_table
+    from gistgnn.compare.tables import as_markdown
     from gistgnn.report import REPORT, write_report
-    from gistgnn.report.comparison_page import comparison_page
+    from gistgnn.report.comparison_page import comparison_page, comparison_table
     from gistgnn.storage.whole_files import replacing
     from gistgnn.utils.console import print_table
 
-    columns, cells = comparison_table(rows, record["below"])
+    columns, cells = comparison_table(record)
     note = " ".join([*record["notes"], f"Measured on {record['machine']}."])
     with replacing(args.out / "comparison.md") as path:
         path.write_text(as_markdown(columns, cells, note), encoding="utf-8", errors="backslashreplace")
@@ -148,33 +144,22 @@ def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Nam
             raise InputError(f"{option.option_strings[-1]} is given beside folders of runs: leave one of them out")
 
 
-def _check(comparison: "Comparison", store: "RunStore", args: argparse.Namespace) -> None:
-    """Refuse bad settings and runs that do not fit into memory together."""
+def _check(runs: "list[RunConfig]", store: "RunStore", args: argparse.Namespace) -> None:
+    """Refuse bad settings, and runs that do not fit into memory."""
+    from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.graphs import load
     from gistgnn.graphs.sizes import GraphSizes
-
-    graph = load(args.dataset, args.data_root)
-    sizes = GraphSizes.of_graph(graph)
-    for config in comparison.configs:
-        config.trainer(graph.num_features, graph.num_classes)
-    seeds = range(args.seeds)
-    missing = [run for run in comparison.configs if any(store.get(replace(run, seed=seed)) is None for seed in seeds)]
-    if missing and not comparison.base.model.own:
-        _require_memory(missing, sizes, args)
-
-
-def _require_memory(configs: "list[RunConfig]", sizes: "GraphSizes", args: argparse.Namespace) -> None:
-    from gistgnn.estimate import Resources, peak_bytes
     from gistgnn.utils.formats import size
 
-    here = Resources.here(configs[0].device, args.out, args.memory)
+    graph = load(args.dataset, args.data_root)
+    here = Resources.here(runs[0].device, args.out, args.memory)
     room = here.gpu or here.host
-    together = min(args.at_once or len(configs), len(configs))
-    peaks = sorted((peak_bytes(config, sizes) + here.base for config in configs), reverse=True)
-    if (needs := sum(peaks[:together])) > room:
-        fitting = sum(sum(peaks[:k]) <= room for k in range(1, together))
-        advice = f"use --at-once {fitting}" if fitting else "make --hidden smaller, or see `gistgnn plan`"
-        raise InputError(
-            f"{together} runs that take turns need {size(needs)} of memory together, but {size(room)} are available: "
-            f"{advice}"
-        )
+    for run in runs:
+        run.trainer(graph.num_features, graph.num_classes)
+        if run.model.own or all(store.get(replace(run, seed=seed)) for seed in range(args.seeds)):
+            continue
+        if (needs := peak_bytes(run, GraphSizes.of_graph(graph)) + here.base) > room:
+            raise InputError(
+                f"{run.method} with m = {run.sub_gcns} needs {size(needs)} of memory, but {size(room)} are available: "
+                "make --hidden smaller, or see `gistgnn plan`"
+            )

@@ -1,1 +1,1 @@
-"""Many training runs that take turns on one machine, and the table that compares them."""
+"""Many training runs on one machine, and the table that compares them."""

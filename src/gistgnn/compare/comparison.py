@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gistgnn.baselines.registry import METHODS
 from gistgnn.compare.many_runs import RunStore
 from gistgnn.compare.processes import Record
 from gistgnn.errors import InputError
@@ -21,7 +20,8 @@ TIMES = (
 )
 NOTES = (
     "One device is ordinary training of the full model. All methods see batches of the same kind and use the same "
-    "kernels. Each run has a process of its own, and the runs take turns, round by round.",
+    "kernels. Each run has a process of its own. The runs follow one another: every method with seed 0, then with "
+    "seed 1, and so on.",
     TIMES,
 )
 
@@ -86,49 +86,21 @@ class Row:
         return baseline.mean - self.mean > COSTLY
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Several methods that train the same model on the same graph.
+def runs_of(base: RunConfig, methods: Iterable[str], sub_gcns: Iterable[int]) -> list[RunConfig]:
+    """Return the run of every row with seed 0, the baseline first: one device, then every method with every m above 1.
 
-    Args:
-        base: the settings that all runs share.
-        methods: names of `gistgnn.baselines.registry.METHODS`.
-        sub_gcns: every m.
-        seeds: how many.
-        below: points below the baseline's final score, for the times to a fixed score.
+    Raises:
+        InputError: there is nothing to compare with the baseline.
     """
-
-    base: RunConfig
-    methods: tuple[str, ...]
-    sub_gcns: tuple[int, ...]
-    seeds: int = 1
-    below: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check what can be checked without a graph."""
-        if small := [m for m in self.sub_gcns if m < 1]:
-            raise InputError(f"sub_gcns is {small[0]}, expected an integer >= 1")
-        if not self.methods or not any(m > 1 for m in self.sub_gcns):
-            raise InputError("there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1")
-        if unknown := [method for method in self.methods if method not in METHODS]:
-            raise InputError(f"method is '{unknown[0]}', expected one of {', '.join(METHODS)}")
-        if not 0 <= self.below < 100:
-            raise InputError(f"below is {self.below:g}, expected points from 0 to 100")
-
-    @property
-    def configs(self) -> list[RunConfig]:
-        """The run of every row with seed 0, the baseline first."""
-        rows = [("gist", 1), *((method, m) for method in self.methods for m in self.sub_gcns if m > 1)]
-        return [replace(self.base, method=method, sub_gcns=m, seed=0) for method, m in rows]
+    several = [m for m in dict.fromkeys(sub_gcns) if m != 1]
+    rows = [("gist", 1), *((method, m) for method in dict.fromkeys(methods) for m in several)]
+    if len(rows) == 1:
+        raise InputError("there is nothing to compare with the baseline: give --methods, and --sub-gcns above 1")
+    return [replace(base, method=method, sub_gcns=m, seed=0) for method, m in rows]
 
 
 def compare(
-    store: RunStore,
-    configs: Sequence[RunConfig],
-    seeds: int,
-    label: str,
-    below: float = 0.5,
-    at_once: int | None = None,
+    store: RunStore, configs: Sequence[RunConfig], seeds: int, label: str, below: float = 0.5
 ) -> tuple[list[Row], list[list[Record]]]:
     """Train the runs that are missing; return the rows, and the records of each row by seed.
 
@@ -138,9 +110,8 @@ def compare(
         seeds: how often each run is repeated.
         label: of the progress bar.
         below: see `rows_of`.
-        at_once: how many runs of a seed take turns; None: all.
     """
-    records = by_seeds(store.in_turns(with_seeds(configs, seeds), label, at_once=at_once), seeds)
+    records = by_seeds(store.run_all(with_seeds(configs, seeds), None, label), seeds)
     return rows_of(records, below), records
 
 
@@ -169,20 +140,19 @@ def rows_of(records: Sequence[Sequence[Record]], below: float = 0.5, details: Se
 
 def _row(group: Sequence[Record], baseline: Sequence[Record], goals: Sequence[float], detail: str) -> Row:
     own = goals if len(goals) == len(group) else [statistics.fmean(goals)] * len(group)  # seeds may not correspond
-    reached = tuple(map(seconds_to, group, own))
+    until = tuple(map(seconds_to, group, own))
+    steps = [record["steps"] // record["traffic"]["workers"] for record in group]
     return Row(
         method=method_of(group[0]),
         sub_gcns=group[0]["config"]["sub_gcns"],
         score=tuple(map(score_of, group)),
         seconds=tuple(record["train_seconds"] for record in group),
-        speedup=_speedup(list(map(_full_time, baseline)), list(map(_full_time, group))),
-        bytes=statistics.fmean(
-            bytes_sent(record, record["rounds"], record["steps"] // record["traffic"]["workers"]) for record in group
-        ),
+        speedup=_speedup(map(_full_time, baseline), map(_full_time, group)),
+        bytes=statistics.fmean(bytes_sent(r, r["rounds"], n) for r, n in zip(group, steps, strict=True)),
         inference_seconds=tuple(r["inference_seconds"] for r in group if r["inference_seconds"] is not None),
         peak_memory_bytes=tuple(record["peak_memory_bytes"] for record in group),
-        seconds_to=reached,
-        speedup_to=_speedup(list(map(seconds_to, baseline, goals)), reached),
+        seconds_to=until,
+        speedup_to=_speedup(map(seconds_to, baseline, goals), until),
         detail=detail,
     )
 
@@ -197,37 +167,6 @@ def seconds_to(record: Record, goal: float) -> float | None:
     return next((entry["train_seconds"] for entry in record["history"] if 100 * entry["test"] >= goal), None)
 
 
-def curve_of(record: Record, detail: str = "") -> dict[str, Any]:
-    """Return a run's loss and test score against epochs, seconds and bytes, for the report.
-
-    `detail` is as in `Row`.
-    """
-    history = record["history"]
-    method, m = method_of(record), record["config"]["sub_gcns"]
-    name = ", ".join(filter(None, (method_name(method, m), detail)))
-    return {
-        "label": name if m == 1 else f"{name}, m = {m}",
-        "method": method,
-        "sub_gcns": m,
-        "epoch": [entry["epoch"] for entry in history],
-        "seconds": [entry["train_seconds"] for entry in history],
-        "bytes": [bytes_sent(record, entry["round"], entry["step"]) for entry in history],
-        "loss": [entry["loss"] for entry in history],
-        "score": [100 * entry["test"] for entry in history],
-    }
-
-
-def comparison_record(
-    comparison: Comparison, rows: Sequence[Row], records: Sequence[Sequence[Record]], machine: str, command: str
-) -> dict[str, Any]:
-    """Return the content of comparison.json, from which the report is made."""
-    config = comparison.base.as_dict()
-    own = {"machine": machine, "command": command, "provenance": provenance(comparison.base.device)}
-    own |= {"notes": [_note_on_steps(comparison.base), *NOTES], "config": {**config, "seeds": comparison.seeds}}
-    title = f"{config['model']['name']} on {records[0][0]['graph']['name']}"
-    return {**table_record(title, rows, records, comparison.below), **own}
-
-
 def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Record]], below: float) -> dict[str, Any]:
     """Return what comparison.json holds of any rows; `records` are those of each row by seed, the baseline first."""
     first = records[0][0]
@@ -239,25 +178,48 @@ def table_record(title: str, rows: Sequence[Row], records: Sequence[Sequence[Rec
         "below": below,
         "rows": [{**asdict(row), "label": row.name} for row in rows],
         "baseline": 0,
-        "curves": [curve_of(group[0], row.detail) for group, row in zip(records, rows, strict=True)],
+        "curves": [_curve(row, group[0]) for row, group in zip(rows, records, strict=True)],
     }
 
 
-def _note_on_steps(run: RunConfig) -> str:
-    if run.training.patience:
-        return "A run stops early when its validation score no longer rises."
-    if run.training.training == "each":
-        return "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
-    return "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
+def training_record(base: RunConfig, seeds: int) -> dict[str, Any]:
+    """Return what else comparison.json holds of runs that were trained for it, with these settings."""
+    origin = provenance(base.device)
+    if base.training.patience:
+        steps = "A run stops early when its validation score no longer rises."
+    elif base.training.training == "each":
+        steps = "Every sub-GCN, worker or member gets all epochs: with m of them, m times the steps of one device."
+    else:
+        steps = "Epochs are split over sub-GCNs, workers and members: all rows take the same number of steps in total."
+    return {
+        "machine": origin["machine"],
+        "command": origin["command"],
+        "provenance": origin,
+        "notes": [steps, *NOTES],
+        "config": {**base.as_dict(), "seeds": seeds},
+    }
+
+
+def _curve(row: Row, record: Record) -> dict[str, Any]:
+    """Return the loss and the test score of a row's first run against epochs, seconds and bytes."""
+    history = record["history"]
+    return {
+        "label": row.label,
+        "method": row.method,
+        "sub_gcns": row.sub_gcns,
+        "epoch": [entry["epoch"] for entry in history],
+        "seconds": [entry["train_seconds"] for entry in history],
+        "bytes": [bytes_sent(record, entry["round"], entry["step"]) for entry in history],
+        "loss": [entry["loss"] for entry in history],
+        "score": [100 * entry["test"] for entry in history],
+    }
 
 
 def _full_time(record: Record) -> float | None:
-    return None if "diverged" in record else record["train_seconds"] or None
+    return None if "diverged" in record else record["train_seconds"]
 
 
-def _speedup(baseline: Sequence[float | None], other: Sequence[float | None]) -> float | None:
-    """Return the baseline's mean time divided by the other's; None if a time is missing, or another's is 0."""
-    known, others = ([seconds for seconds in times if seconds is not None] for times in (baseline, other))
-    if len(known) < len(baseline) or len(others) < len(other) or not all(others):
-        return None
-    return statistics.fmean(known) / statistics.fmean(others)
+def _speedup(baseline: Iterable[float | None], other: Iterable[float | None]) -> float | None:
+    """Return the baseline's mean time divided by the other's; None if a time is missing or 0."""
+    first, second = ([seconds or 0.0 for seconds in times] for times in (baseline, other))
+    return statistics.fmean(first) / statistics.fmean(second) if all(first) and all(second) else None

@@ -1,11 +1,8 @@
 """Finished work in JSON files, so that nothing is done twice: a file's name holds a digest of what was asked for."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,6 @@ from gistgnn.storage.json_files import read_json, write_json
 from gistgnn.utils.progress import TaskProgress
 
 log = logging.getLogger(__name__)
-
-_NAN = "not a number"
 
 
 def file_of(directory: Path, prefix: str, request: Any) -> Path:
@@ -31,18 +26,11 @@ def read(path: Path, fits: Callable[[Any], bool]) -> Any | None:
         content = read_json(path, dict[str, Any], "it is done again")
         content.pop("checksum")
         return content if fits(content) else None
-    except FileNotFoundError:
-        return None
     except InputError as error:
         log.warning("%s", error)
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def write(path: Path, content: Any) -> None:
-    """Write a file, whole or not at all."""
-    write_json(path, content)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
 
 
 def measure_all(
@@ -66,20 +54,10 @@ def measure_all(
             kind = name.split(" ")[0]
             request = json.loads(json.dumps([kind, arguments]))  # tuples become lists, as in the file
             path = file_of(directory, kind, request)
-            content = read(path, lambda content: {"of", "found"} <= content.keys())
+            content = read(path, lambda content: isinstance(content["found"], str))
             if content is None or content["of"] != request:
-                content = json.loads(json.dumps({"of": request, "found": measure()}))
-                content["found"] = _replaced(content["found"], math.nan, _NAN)
-                write(path, content)
-            results[name] = _replaced(content["found"], _NAN, math.nan)
+                content = {"of": request, "found": json.dumps(measure())}  # as text, where NaN stays NaN
+                write_json(path, content)
+            results[name] = json.loads(content["found"])
             progress.advance()
     return results
-
-
-def _replaced(found: Any, old: Any, new: Any) -> Any:
-    """Return numbers, texts, lists and dicts with one value in place of another: JSON has no NaN."""
-    if isinstance(found, dict):
-        return {name: _replaced(value, old, new) for name, value in found.items()}
-    if isinstance(found, list):
-        return [_replaced(value, old, new) for value in found]
-    return new if found == old or (found != found and old != old) else found

@@ -12,8 +12,8 @@ from gistgnn.report.names import is_share, main_score, model_title
 from gistgnn.runs.run_folder import read_record
 from gistgnn.utils.machine import provenance
 
-# They change no result, or a row shows them in a column of its own.
-_NOT_TOLD = {"seed", "device", "evaluation", "store", "store_precision", "runner", "method", "sub_gcns", "standardise"}
+_COLUMNS = {"method", "sub_gcns"}  # of the table
+_NO_MATTER = {"seed", "device", "evaluation", "store", "store_precision", "runner", "standardise"}  # for the result
 
 
 def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict[str, Any]]:
@@ -23,19 +23,21 @@ def compare_runs(folders: Sequence[Path], below: float) -> tuple[list[Row], dict
 
     Returns the rows, and the content of comparison.json. For `below` see `rows_of`.
     """
-    folders = list(dict.fromkeys(folders))
     records = {folder: _read(folder) for folder in folders}
     groups: dict[str, list[Record]] = {}
     for record in records.values():
-        groups.setdefault(json.dumps(_settings(record, with_row=True), sort_keys=True), []).append(record)
+        groups.setdefault(json.dumps(_settings(record), sort_keys=True), []).append(record)
     if len(groups) < 2:
         raise InputError(f"there is nothing to compare in {folders[0]}: give the folders of two different runs or more")
     _check_same_graph(records)
     ordered = sorted(groups.values(), key=lambda group: not _is_baseline(group[0]))
     rows = rows_of(ordered, below, _details(ordered))
-    own = {"machine": _machines(records.values()), "provenance": provenance("cpu")}
-    own |= {"notes": [*_notes(records), TIMES]}
-    own |= {"config": {str(folder): record["config"] for folder, record in records.items()}}
+    own = {
+        "machine": "; ".join(dict.fromkeys(map(_machine, records.values()))),
+        "provenance": provenance("cpu"),
+        "notes": [*_notes(records), TIMES],
+        "config": {str(folder): record["config"] for folder, record in records.items()},
+    }
     title = f"{len(records)} runs on {ordered[0][0]['graph']['name']}"
     return rows, {**table_record(title, rows, ordered, below), **own}
 
@@ -59,29 +61,24 @@ def _check_same_graph(records: Mapping[Path, Record]) -> None:
         graph = record["graph"]
         known.setdefault((graph["name"], graph["nodes"], graph["edges"], graph["classes"]), folder)
     if len(known) > 1:
-        (one, *_), (other, *_) = known
-        first, second = list(known.values())[:2]
+        ((one, *_), first), ((other, *_), second) = list(known.items())[:2]
         raise InputError(f"{first} is of the graph {one}, {second} of {other}: compare runs on one graph")
 
 
-def _settings(record: Record, *, with_row: bool = False) -> dict[str, Any]:
-    """Return the settings of a run that can tell it from others, flat; `with_row`: with its method and m."""
-    config = dict(record["config"])
-    flat = {"model": model_title(config), **_without(config.pop("model"), {"name", "hidden"})}
-    flat |= _without(config.pop("training"), {"training"} if with_row else set())
-    sampler = config.pop("sampler", None) or {"name": "full"}
-    flat["sampler"] = " ".join(str(value) for value in sampler.values()) if isinstance(sampler, dict) else sampler
-    return flat | _without(config, _NOT_TOLD - ({"method", "sub_gcns"} if with_row else set()))
-
-
-def _without(values: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in names}
+def _settings(record: Record) -> dict[str, Any]:
+    """Return the settings of a run that decide its result, but for the seed, without the levels of config."""
+    config = record["config"]
+    model = {key: value for key, value in config["model"].items() if key not in ("name", "hidden")}
+    sampler = config.get("sampler") or {"name": "full"}
+    text = " ".join(map(str, sampler.values())) if isinstance(sampler, dict) else sampler
+    own = {key: value for key, value in config.items() if key not in _NO_MATTER | {"model", "training", "sampler"}}
+    return {"model": model_title(config), **model, **config["training"], "sampler": text, **own}
 
 
 def _details(groups: Sequence[Sequence[Record]]) -> list[str]:
     """Return for every group the settings, beside method and m, that differ between the groups."""
     settings = [_settings(group[0]) for group in groups]
-    names = dict.fromkeys(name for each in settings for name in each)
+    names = [name for name in dict.fromkeys(name for each in settings for name in each) if name not in _COLUMNS]
     differing = [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
     return [", ".join(_setting(name, each.get(name)) for name in differing) for each in settings]
 
@@ -95,10 +92,8 @@ def _setting(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {shown or text}"
 
 
-def _machines(records: Any) -> str:
-    """Return the machines of the runs."""
-    named = [(record.get("provenance") or {}).get("machine") for record in records]
-    return "; ".join(dict.fromkeys(machine or "a machine that is not recorded" for machine in named))
+def _machine(record: Record) -> str:
+    return (record.get("provenance") or {}).get("machine") or "a machine that is not recorded"
 
 
 def _notes(records: Mapping[Path, Record]) -> list[str]:
@@ -109,6 +104,6 @@ def _notes(records: Mapping[Path, Record]) -> list[str]:
             notes.append(f"{folder} was interrupted: its scores and times are those so far.")
         if "diverged" in record:
             notes.append(f"{folder} diverged: {record['diverged']}.")
-    if len({(record.get("provenance") or {}).get("machine") for record in records.values()}) > 1:
+    if len(set(map(_machine, records.values()))) > 1:
         notes.append("The runs were made on different machines: their times cannot be compared.")
     return notes

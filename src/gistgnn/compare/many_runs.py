@@ -1,22 +1,23 @@
 """Many runs: each is trained once and kept in a file, so that an interrupted command resumes."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gistgnn.compare import finished
-from gistgnn.compare.processes import Keep, Record, killed_error, side_by_side, take_turns
+from gistgnn.compare.processes import Record, train_apart
 from gistgnn.distributed import World
-from gistgnn.errors import DivergedError
+from gistgnn.errors import DivergedError, InputError
+from gistgnn.fit.callbacks import Callback
 from gistgnn.fit.result import Result
 from gistgnn.fit.saving import Saving
-from gistgnn.graphs import Graph, load
+from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.runs.config import RunConfig
 from gistgnn.runs.run_folder import config_of, result_json
+from gistgnn.storage.json_files import write_json
 from gistgnn.utils.machine import describe_machine
 from gistgnn.utils.progress import TaskProgress
 
@@ -33,9 +34,7 @@ class RunStore:
     """
 
     def __init__(self, directory: Path, data_root: str, *, trains: bool = True) -> None:
-        self.directory = directory
-        self.data_root = data_root
-        self.trains = trains
+        self.directory, self.data_root, self.trains = directory, data_root, trains
 
     def offers(self, configs: Iterable[RunConfig]) -> bool:
         """Return whether these runs are finished, or can be trained."""
@@ -58,48 +57,31 @@ class RunStore:
 
     def keep(self, config: RunConfig, record: Record) -> None:
         """Write the record of a finished run, and remove its checkpoints."""
-        finished.write(self._path(config), record)
-        for folder in (self._checkpoints(config), self._theta(config)):
-            shutil.rmtree(folder, ignore_errors=True)
+        write_json(self._path(config), record)
+        for work in (".checkpoints", ".theta"):
+            shutil.rmtree(self._path(config).with_suffix(work), ignore_errors=True)
 
     def saving(self, config: RunConfig) -> Saving:
         """Return how an unfinished run is saved, and resumed."""
-        return Saving(self._checkpoints(config), CHECKPOINT_EVERY, True, config.resume_identity)
+        return Saving(self._path(config).with_suffix(".checkpoints"), CHECKPOINT_EVERY, True, config.resume_identity)
 
-    def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
-        """Train the runs that are missing, `jobs` at a time with one thread each; return all records, in order.
+    def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
+        """Train the runs that are missing, each in a process of its own, those with the first seed first.
 
-        An interruption keeps finished runs.
+        An interruption keeps finished runs, and the checkpoints of the others.
+
+        Args:
+            configs: the runs.
+            jobs: how many train at the same time, with one thread each; None: one, with all threads.
+            label: of the progress bar.
+
+        Returns:
+            The records of all runs, in order.
+
+        Raises:
+            InputError: a data set cannot be read, a run is refused, or its process was killed.
         """
-
-        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
-            return side_by_side(missing, partial(_train, data_root=self.data_root), jobs, keep)
-
-        return self._complete(list(configs), label, train)
-
-    def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
-        """Train the runs that are missing, seed by seed; return all records, in order.
-
-        The runs of one seed take turns, `at_once` of them or all. They are in memory together. An interruption keeps
-        finished runs, and the checkpoints of the others.
-        """
-
-        def train(missing: list[RunConfig], keep: Keep, progress: TaskProgress) -> list[str]:
-            killed = []
-            for seed in dict.fromkeys(config.seed for config in missing):
-                same_seed = [config for config in missing if config.seed == seed]
-                size = at_once or len(same_seed)
-                for start in range(0, len(same_seed), size):
-                    runs = same_seed[start : start + size]
-                    killed += take_turns(runs, self._resume, torch.get_num_threads(), keep, progress.within)
-            return killed
-
-        return self._complete(list(configs), label, train)
-
-    def _complete(
-        self, configs: list[RunConfig], label: str, train: Callable[[list[RunConfig], Keep, TaskProgress], list[str]]
-    ) -> list[Record]:
-        """Train the runs that are missing, keep each as soon as it is finished, and return all records."""
+        configs = list(configs)
         missing = {self._path(config): config for config in configs if self.get(config) is None}
         for dataset in {config.dataset for config in missing.values()}:
             load(dataset, self.data_root)  # a bad name fails here, before any training
@@ -109,62 +91,43 @@ class RunStore:
                 self.keep(config, record)
                 progress.advance()
 
-            killed = train(list(missing.values()), keep, progress)
+            by_seed = sorted(missing.values(), key=lambda config: config.seed)
+            killed = train_apart(by_seed, self._resume, jobs or 1, 1 if jobs else torch.get_num_threads(), keep)
         if killed:
-            raise killed_error(killed)
+            runs = "run was" if len(killed) == 1 else "runs were"
+            raise InputError(
+                f"{len(killed)} {runs} killed: {'; '.join(killed)}; all others are finished and kept: check the free "
+                "memory, and run the same command again"
+            )
         return [record for config in configs if (record := self.get(config)) is not None]
 
-    def _resume(self, config: RunConfig, callbacks: list[Any]) -> Record:
-        """Train one run from its last checkpoint, if there is one."""
-        return _train(config, callbacks, self.data_root, self._theta(config), saving=self.saving(config))
-
-    def _checkpoints(self, config: RunConfig) -> Path:
-        return self._path(config).with_suffix(".checkpoints")
-
-    def _theta(self, config: RunConfig) -> Path:
-        """Return the folder of a Θ on disk."""
-        return self._path(config).with_suffix(".theta")
+    def _resume(self, config: RunConfig, callbacks: Sequence[Callback] = ()) -> Record:
+        """Train one run in this process, from its last checkpoint if there is one."""
+        graph, out = load_scaled(config, self.data_root), self._path(config).with_suffix(".theta")
+        return train_run(config, graph, self.data_root, out, callbacks=callbacks, saving=self.saving(config))[1]
 
     def _path(self, config: RunConfig) -> Path:
         prefix = f"{Path(config.dataset).stem}-m{config.sub_gcns}-seed{config.seed}"
         return finished.file_of(self.directory, prefix, config.identity)
 
 
-@lru_cache(maxsize=1)
-def _graph(dataset: str, data_root: str) -> Graph:
-    return load(dataset, data_root)
-
-
-def _train(
-    config: RunConfig, callbacks: list[Any], data_root: str, out: Path | None = None, saving: Saving | None = None
-) -> Record:
-    """Train one run in this process; `out` is the folder of a Θ on disk, without which such runs are refused."""
-    graph = _graph(config.dataset, data_root)
+def load_scaled(config: RunConfig, data_root: str) -> Graph:
+    """Load the graph of a run, with its features standardised if the run asks for it."""
+    graph = load(config.dataset, data_root)
     scale = config.scale(graph)
-    if scale:
-        graph = scale.graph(graph)
-    options: dict[str, Any] = {"callbacks": callbacks, "saving": saving}
-    return train_run(config, graph, data_root, out=out, standardised=scale is not None, **options)[1]
+    return scale.graph(graph) if scale else graph
 
 
 def train_run(
-    config: RunConfig,
-    graph: Graph,
-    data_root: str,
-    *,
-    standardised: bool,
-    out: Path | None = None,
-    ranks: World | None = None,
-    **options: Any,
+    config: RunConfig, graph: Graph, data_root: str, out: Path | None = None, ranks: World | None = None, **options: Any
 ) -> tuple[Result, Record]:
-    """Train one run, and return its result and record; one that diverged counts with the scores so far.
+    """Train one run, and return its result and record; a run that diverged counts with its scores so far.
 
     Args:
         config: the run.
-        graph: its graph, standardised where it has to be.
+        graph: what `load_scaled` returns.
         data_root: of the data sets.
-        standardised: whether the graph's features have been.
-        out: the folder of a Θ on disk.
+        out: the folder of a Θ on disk; None: there must be no Θ on disk.
         ranks: the processes that train together, all of which call this; None: this one alone.
         options: arguments of `GIST.fit`.
     """
@@ -173,5 +136,6 @@ def train_run(
         result = config.fit(trainer, graph, progress=False, **options)
     except DivergedError as error:
         result = error.result
-    record = result_json(config, graph, result, data_root, standardised=standardised)
+    scaled = Standardisation.suits(graph.x) if config.standardise is None else config.standardise
+    record = result_json(config, graph, result, data_root, standardised=scaled)
     return result, {**record, "machine": describe_machine(config.device)}

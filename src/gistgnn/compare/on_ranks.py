@@ -1,19 +1,17 @@
 """Runs that the ranks of torchrun train together, one after another, kept beside the runs of one device."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from gistgnn.compare.comparison import with_seeds
-from gistgnn.compare.many_runs import RunStore, train_run
+from gistgnn.compare.many_runs import RunStore, load_scaled, train_run
 from gistgnn.compare.processes import Record
 from gistgnn.distributed import Traffic, World, load_once
 from gistgnn.errors import InputError
 from gistgnn.fit.callbacks import InterruptWhen
 from gistgnn.fit.result import Result
-from gistgnn.graphs import Graph, load
+from gistgnn.graphs import Graph
 from gistgnn.runs.config import RunConfig
 from gistgnn.utils.progress import TaskProgress
 
@@ -23,7 +21,7 @@ RANKS_FOLDER = "ranks-"  # inside a store's directory, followed by the number of
 
 
 def store_of_ranks(store: RunStore, count: int) -> RunStore:
-    """Return the store of the runs that so many ranks have trained, which lies inside the store of one device's."""
+    """Return the store of the runs that this many ranks have trained; it lies inside the store of one device's runs."""
     return RunStore(store.directory / f"{RANKS_FOLDER}{count}", store.data_root)
 
 
@@ -50,8 +48,8 @@ class RunsOnRanks:
     """Trains runs on W ranks; every rank makes one, and makes the same calls.
 
     A run with m = 1 trains on rank 0 alone: it is one device's. A run with m >= W trains on all ranks, sub-GCN i on
-    rank i mod W. Others are left out: those with fewer sub-GCNs than ranks, and those in phases, where one part trains
-    at a time.
+    rank i mod W. Runs with fewer sub-GCNs than ranks are left out. So are runs in phases, where one part trains at a
+    time.
 
     The record of a run on ranks has "workers": "ranks" is W; "train_seconds", "step_seconds" and "exchange_seconds"
     have a number for every rank: the training time without evaluation, and of it the seconds of training steps, and of
@@ -66,18 +64,16 @@ class RunsOnRanks:
     def __init__(self, store: RunStore, ranks: World, stop: Callable[[], bool]) -> None:
         self._alone, self._together = store, store_of_ranks(store, ranks.count)
         self._ranks, self._stop = ranks, stop
-        self._loaded: tuple[tuple[str, bool | None], Graph] | None = None
-        self._standardised = False  # the loaded graph's features; known where it was loaded, so on rank 0
+        self._loaded: dict[tuple[str, bool | None], Graph] = {}  # the graph of the last run
 
     def train(self, runs: Sequence[RunConfig], seeds: int, label: str) -> bool:
         """Train the runs that are missing, with every seed; False: `stop` has ended one, and the same call resumes."""
         self._report_left_out(runs)
         configs = with_seeds([run for run in runs if self._suits(run)], seeds)
-        missing = self._ranks.lead(lambda: self._missing(configs, seeds))
+        missing = self._ranks.lead(lambda: [i for i, config in enumerate(configs) if self._is_missing(config, seeds)])
         shown = self._ranks.leads
         with TaskProgress(label, len(configs), len(configs) - len(missing)) if shown else nullcontext() as progress:
-            for place in missing:
-                config = configs[place]
+            for config in (configs[place] for place in missing):
                 if not (self._on_rank_0(config) if config.sub_gcns == 1 else self._on_all(config)):
                     return False
                 if progress:
@@ -93,21 +89,15 @@ class RunsOnRanks:
             error = InputError(f"there are {count} ranks, but m is at most {every[-1]}: start as many ranks as m")
             error.relayed = True
             raise error
-        if small := [str(m) for m in every if m < count]:
-            log.warning(
-                "m = %s: fewer than the %d ranks, so left out; start as many ranks as m", ", ".join(small), count
-            )
+        if small := ", ".join(str(m) for m in every if m < count):
+            log.warning("m = %s: fewer than the %d ranks, so left out; start as many ranks as m", small, count)
 
-    def _missing(self, configs: Sequence[RunConfig], seeds: int) -> list[int]:
-        """Return the places of the runs to train; what as many ranks, or more, have trained with all seeds is there."""
-        places: list[int] = []
-        for start in range(0, len(configs), seeds):
-            same = configs[start : start + seeds]
-            if same[0].sub_gcns > 1 and records_on_ranks(self._alone, same, least=self._ranks.count):
-                continue
-            store = self._alone if same[0].sub_gcns == 1 else self._together
-            places += [start + seed for seed, config in enumerate(same) if store.get(config) is None]
-        return places
+    def _is_missing(self, config: RunConfig, seeds: int) -> bool:
+        """Whether a run has to be trained: neither these ranks have trained it, nor more ranks have with every seed."""
+        if config.sub_gcns == 1:
+            return self._alone.get(config) is None
+        more = records_on_ranks(self._alone, with_seeds([config], seeds), least=self._ranks.count)
+        return more is None and self._together.get(config) is None
 
     def _on_rank_0(self, config: RunConfig) -> bool:
         """Train on rank 0; the others wait, and hear from it after every round. Return whether the run ended."""
@@ -116,14 +106,7 @@ class RunsOnRanks:
 
         def train() -> bool:
             try:
-                result, record = train_run(
-                    config,
-                    graph,
-                    self._alone.data_root,
-                    standardised=self._standardised,
-                    callbacks=[InterruptWhen(lambda: ranks.any(self._stop()))],
-                    saving=self._alone.saving(config),
-                )
+                result, record = self._train(config, graph, self._alone, lambda: ranks.any(self._stop()))
             finally:
                 ranks.gather(over)
             return _keep(self._alone, config, result, record)
@@ -139,15 +122,7 @@ class RunsOnRanks:
         ranks = self._ranks
         graph = self._graph(config)
         ranks.traffic = Traffic()
-        result, record = train_run(
-            config,
-            graph,
-            self._alone.data_root,
-            standardised=self._standardised,
-            ranks=ranks,
-            callbacks=[InterruptWhen(self._stop)],
-            saving=self._together.saving(config),
-        )
+        result, record = self._train(config, graph, self._together, self._stop, ranks)
         progress, traffic = result.progress, ranks.traffic
         exchanged = traffic.seconds / max(traffic.rounds, 1) * progress.rounds  # a resumed run's too
         own = (progress.train_seconds, progress.seconds.get("train", 0.0), exchanged)
@@ -156,20 +131,19 @@ class RunsOnRanks:
         record = {**record, "train_seconds": max(times), "workers": workers}
         return ranks.lead(lambda: _keep(self._together, config, result, record))
 
+    def _train(
+        self, config: RunConfig, graph: Graph, store: RunStore, stop: Callable[[], bool], ranks: World | None = None
+    ) -> tuple[Result, Record]:
+        callbacks, saving = [InterruptWhen(stop)], store.saving(config)
+        return train_run(config, graph, store.data_root, ranks=ranks, callbacks=callbacks, saving=saving)
+
     def _graph(self, config: RunConfig) -> Graph:
-        """Return a run's graph, standardised where it has to be. One rank of every machine loads it."""
+        """Return a run's graph. One rank of every machine loads it; the graph of the run before is freed first."""
         wanted = config.dataset, config.standardise
-
-        def read() -> Graph:
-            graph = load(config.dataset, self._alone.data_root)
-            scale = config.scale(graph)
-            self._standardised = scale is not None
-            return scale.graph(graph) if scale else graph
-
-        if self._loaded is None or self._loaded[0] != wanted:
-            self._loaded = None  # frees the memory of the graph before
-            self._loaded = wanted, load_once(self._ranks, read)
-        return self._loaded[1]
+        if wanted not in self._loaded:
+            self._loaded.clear()
+            self._loaded[wanted] = load_once(self._ranks, lambda: load_scaled(config, self._alone.data_root))
+        return self._loaded[wanted]
 
 
 def _keep(store: RunStore, config: RunConfig, result: Result, record: Record) -> bool:

@@ -79,8 +79,8 @@ class AppendixB(GroupedExperiment):
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, after {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout "
-            f"0.2; {self.seeds} seed(s). {describe_clusters(self.datasets)}. The runs take turns on one machine, and "
-            f"the workers of a run train one after another. {PHASES_NOTE} {paper}"
+            f"0.2; {self.seeds} seed(s). {describe_clusters(self.datasets)}. On one machine the runs follow one "
+            f"another, and so do the workers of a run. {PHASES_NOTE} {paper}"
         )
 
     def _part(self, key: GroupKey, group: RunGroup) -> TablePart:

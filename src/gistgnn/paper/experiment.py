@@ -172,7 +172,7 @@ TablePart = tuple[list[list[str]], list[CurveChart]]  # rows of a table, and cha
 
 @dataclass(frozen=True)
 class GroupedExperiment(Experiment):
-    """An experiment that compares groups of runs that take turns, such as a model's baseline and GIST with every m."""
+    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m."""
 
     columns: ClassVar[Sequence[str]]
 

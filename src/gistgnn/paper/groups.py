@@ -21,7 +21,7 @@ NOTE_ON_WORKERS = (
     "sub-GCN i on rank i mod W. The time of a worker is the training time of the slowest rank, without evaluation. It "
     'includes the exchange of the sub-GCNs and the waiting for other ranks; "of it exchange" is the time of sending '
     "and receiving. The speed-up is one device's time over it. With as many ranks as sub-GCNs this is the time that "
-    "the paper measures. Runs on ranks train one after another, not in turns."
+    "the paper measures. Runs on ranks train one after another."
 )
 
 Name = tuple[str, int]  # the key of the method, and m: what tells the runs of a group apart
@@ -102,7 +102,7 @@ class Line:
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The results of runs that took turns on one device, and of those that ranks have trained.
+    """The results of runs on one device, and of those that ranks have trained.
 
     Args:
         rows: one for each run on one device, the baseline first.

@@ -102,12 +102,8 @@ class RehearsedRuns(RunStore):
         record = self._known.get(_key(config))
         return record and {**record, "config": json.loads(json.dumps(config.as_dict()))}
 
-    def run_all(self, configs: Iterable[RunConfig], jobs: int, label: str) -> list[Record]:
-        """See `RunStore`; the runs follow one another."""
-        return self.in_turns(configs, label)
-
-    def in_turns(self, configs: Iterable[RunConfig], label: str, at_once: int | None = None) -> list[Record]:
-        """See `RunStore`; the runs follow one another."""
+    def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
+        """See `RunStore`; the runs follow one another in this process."""
         configs = list(configs)
         for config in configs:
             if self.get(config) is None:

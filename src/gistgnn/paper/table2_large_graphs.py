@@ -92,7 +92,7 @@ class LargeGraphs(GroupedExperiment):
             f"over the sub-GCNs, ζ = {self.local_steps}, Adam at 0.01, dropout 0.2; {self.seeds} seed(s). A speed-up "
             "in parentheses costs more than 1 point. Times are training times without evaluation on one machine, "
             "where the sub-GCNs train together in one pass over each batch; the paper trains them on 8 V100. The runs "
-            "of a group take turns. "
+            "of a group follow one another, seed by seed. "
             f"{describe_clusters(self.datasets, self.clusters, self.clusters_per_batch)} (the paper's text: 15,000 of "
             f"the whole graph, {IN_BATCH} in a batch). {PHASES_NOTE} {self._differences()}"
         )

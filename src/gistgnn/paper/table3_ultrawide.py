@@ -99,7 +99,7 @@ class UltraWide(Experiment):
     }
 
     def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """Train every width with every m that fits; the runs of one width take turns."""
+        """Train every width with every m that fits; the runs of one width follow one another."""
         table, verdicts, charts = [], [], []
         for dataset, layers in itertools.product(self.datasets, self.layers):
             cells = self._train(dataset, layers, store)

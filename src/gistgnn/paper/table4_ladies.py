@@ -117,6 +117,6 @@ class Ladies(GroupedExperiment):
             f"(0.001 on Reddit's shape), divided by 10 at 50 % and 75 % of the run, ζ = {zeta}, dropout {DROPOUT:g}; "
             f"{self.seeds} seed(s). The rows on clusters are Table 2's GraphSAGE for as many epochs, to compare the "
             "speed-ups. The sub-GCNs train fused, in one pass over each batch. Times are training times without "
-            "evaluation; the runs with the same L and batches take turns. A speed-up in parentheses costs more than 1 "
-            f"point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE}"
+            "evaluation; runs with the same L and batches follow one another. A speed-up in parentheses costs more "
+            f"than 1 point. The paper's numbers are on Reddit, with as many GPUs as sub-GCNs. {COMMENTED_NOTE}"
         )

@@ -4,9 +4,15 @@ A report is one file without scripts, and it loads nothing. The modules that ret
 slow: import them where a report is written.
 """
 
+import json
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gistgnn.storage.whole_files import replacing
+from gistgnn.utils import formats
 
 REPORT = "report.html"
 
@@ -19,3 +25,25 @@ def write_report(path: Path, html: str) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8", errors="backslashreplace")
+
+
+def render(template: str, **context: Any) -> str:
+    """Return the HTML of a page, from a file of the folder `templates`, which escapes all text, and its variables."""
+    return _environment().get_template(template).render(context)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__name__),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    for function in (formats.duration, formats.number, formats.percent, formats.plural, formats.size, formats.times):
+        environment.filters[function.__name__] = function
+    environment.filters["share"] = lambda part: f"< 1{formats.NBSP}%" if part < 0.005 else formats.percent(part, 0)
+    environment.filters["count"] = "{:,}".format
+    environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
+    return environment

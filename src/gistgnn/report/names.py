@@ -1,13 +1,12 @@
 """What reports and tables call things, and how they read a run's record."""
 
 import itertools
-import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gistgnn.utils.formats import percent
 
-METHODS = {
+_METHODS = {
     "gist": "GIST",
     "phases": "GIST in phases",
     "data-parallel": "data parallel",
@@ -16,7 +15,7 @@ METHODS = {
 }
 ONE_DEVICE = "one device"
 _MODELS = {"gcn": "GCN", "graphsage": "GraphSAGE", "gat": "GAT", "gatv2": "GATv2", "gin": "GIN"}
-SHARES = {
+_SHARES = {
     "accuracy": "accuracy",
     "f1_micro": "micro F1",
     "f1_macro": "macro F1",
@@ -25,7 +24,7 @@ SHARES = {
     "roc_auc": "ROC AUC",
     "average_precision": "average precision",
 }
-NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
+_NUMBERS = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean square error"}
 COSTLY = 1.0  # points of the score: a speed-up that loses more stands in parentheses, as in the paper's Table 2
 
 
@@ -45,11 +44,11 @@ def score_keys(rows: Iterable[Mapping[str, float]]) -> list[str]:
 
 def method_name(method: str, m: int) -> str:
     """Return the name of a training method; with one sub-GCN, worker or member it is ordinary training."""
-    return ONE_DEVICE if m == 1 else METHODS.get(method, method)
+    return ONE_DEVICE if m == 1 else _METHODS.get(method, method)
 
 
 def method_of(record: dict[str, Any]) -> str:
-    """Return the key of `METHODS` that a run is trained by."""
+    """Return how a run is trained: "phases" for GIST in phases, otherwise the method of its configuration."""
     config = record["config"]
     return "phases" if config["training"].get("phases") else str(config.get("method", "gist"))
 
@@ -62,17 +61,6 @@ def sub_gcns_name(record: dict[str, Any]) -> str:
     return f"m = {', '.join(name for name, _ in itertools.groupby(names))}"
 
 
-def pooled_inference(rows: Sequence[tuple[Hashable, Sequence[float]]]) -> list[float | None]:
-    """Return the median inference time in seconds over all rows with the same model; None for a row without times.
-
-    Such rows differ in how the model was trained, so their times differ by the noise of the machine alone.
-    """
-    pools: dict[Hashable, list[float]] = {}
-    for model, seconds in rows:
-        pools.setdefault(model, []).extend(seconds)
-    return [statistics.median(pools[model]) if seconds else None for model, seconds in rows]
-
-
 def main_score(record: dict[str, Any]) -> str:
     """Return the key of the score that selects the best model of a run."""
     default = "f1_micro" if record["graph"].get("multi_label") else "accuracy"
@@ -81,13 +69,13 @@ def main_score(record: dict[str, Any]) -> str:
 
 def score_name(key: str) -> str:
     """Return what a page calls a score; the user's own scores have the names that they have given them."""
-    return {**SHARES, **NUMBERS}.get(key, key)
+    return {**_SHARES, **_NUMBERS}.get(key, key)
 
 
 def is_share(record: dict[str, Any], key: str) -> bool:
     """Whether a score of a run is a share from 0 to 1, which pages show in per cent."""
     metric = record.get("metric") or {}
-    return bool(metric.get("percent")) if key == metric.get("name") else key in SHARES
+    return bool(metric.get("percent")) if key == metric.get("name") else key in _SHARES
 
 
 def score_text(record: dict[str, Any], key: str, value: float) -> str:

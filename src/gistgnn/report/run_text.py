@@ -21,7 +21,7 @@ def one_line(record: dict[str, Any]) -> str:
     scores = [
         f"{split} {score_name(key)} {score_text(record, key, record[split][key])}"
         for split in ("test", "validation")
-        if record.get(split)
+        if record[split]
     ]
     place = [f"round {record['best_round']} of {record['rounds']}"] if scores else ["no score"]
     return ", ".join([*scores, *place, times(record)])
@@ -29,7 +29,7 @@ def one_line(record: dict[str, Any]) -> str:
 
 def times(record: dict[str, Any]) -> str:
     """Return the time of training and, with preparing, evaluating and saving, that of the whole run."""
-    training, whole = record["train_seconds"], sum((record.get("seconds") or {}).values())
+    training, whole = record["train_seconds"], sum(record["seconds"].values())
     return f"{duration(training)} of training" + (f", {duration(whole)} in all" if whole > training else "")
 
 
@@ -37,20 +37,20 @@ def facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a run was and what came of it, as names and values."""
     found = [("run", f"{record['graph']['name']}, {model_title(record['config'])}, {method_label(record)}")]
     for split in ("test", "validation"):
-        if scores := record.get(split):
+        if scores := record[split]:
             texts = (f"{score_name(key)} {score_text(record, key, scores[key])}" for key in score_keys([scores]))
             found.append((split, ", ".join(texts)))
-    if record.get("test"):
+    if record["test"]:
         found.append(("best", f"round {record['best_round']} of {record['rounds']}"))
-    zeta = ", ".join(map(str, record.get("local_steps") or []))
+    zeta = ", ".join(map(str, record["local_steps"]))
     steps = f"{plural(record['rounds'], 'round')} (ζ = {zeta}), {plural(record['steps'], 'step')}"
     found.append(("training", f"{steps}, {times(record)}"))
     found.append(("peak memory", size(record["peak_memory_bytes"])))
-    if never := (record.get("coverage") or {}).get("counts", {}).get("0"):
+    if never := record["coverage"]["counts"].get("0"):
         found.append(("never trained", f"{percent(never)} of the parameters"))
-    if record.get("stopped_early"):
-        found.append(("ended early", STOPPED[record.get("stopped_by") or "patience"]))
-    if (record.get("evaluation") or {}).get("exact") is False:
+    if record["stopped_early"]:
+        found.append(("ended early", STOPPED[record["stopped_by"] or "patience"]))
+    if record["evaluation"]["exact"] is False:
         found.append(("scores", "estimates, since the graph was evaluated in parts"))
     return found
 
