@@ -1,14 +1,18 @@
 # `make demo` and `make test` need only Python (>= 3.11) and make; everything else goes into .venv.
 PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test lint types docs unit hooks bench bench-gpu clean
+.PHONY: demo test test-all lint types docs unit long hooks dist bench bench-gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/gistgnn train --out runs/demo --overwrite
 
 test: lint types docs unit
+
+test-all: test long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -22,14 +26,23 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest -n 3 --dist worksteal
+	$(PYTEST) -m "not long"
+
+# Kill loops, the attack, the examples, reports in a browser.
+long: $(VENV)/.installed-dev
+	$(PYTEST) -m long
 
 hooks: $(VENV)/.installed-dev
 	$(BIN)/pre-commit install
 
+# A source archive and a wheel, which are then installed in an environment of their own and tried there.
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	PYTHON=$(PYTHON) CONSTRAINTS=$(CONSTRAINTS) .ci/try_wheel dist/*.whl
+
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.steps
-	$(BIN)/python -m benchmarks.batches
 
 # Nothing is installed: it uses .venv if it is there, otherwise the Python that is active, with its torch.
 bench-gpu:
@@ -38,13 +51,13 @@ bench-gpu:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e ".[dev]"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Seconds, peak memory and GB/s of `gistgnn convert`, and of reading the folder that it makes.
 
-    python benchmarks/convert.py synthetic:papers100m@0.01 --memory 1 --folder /tmp/papers
+    python -m benchmarks.convert synthetic:papers100m@0.01 --memory 1 --folder /tmp/papers
 
 The rate of the disk is that of writing and reading one file of 2 GB in pieces of 16 MiB, with fsync, and without the
 system's cache.
@@ -10,10 +10,10 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
+
+from benchmarks.command import drop_from_cache, json_of, output_of
 
 PIECE, PIECES = 2**24, 128
 
@@ -27,11 +27,11 @@ def main() -> None:
     shutil.rmtree(args.folder, ignore_errors=True)
     writing, reading = disk_rates(args.folder.with_name("rate.bin"))
     start = time.perf_counter()
-    made = json.loads(run("convert", args.source, args.folder, "--memory", args.memory, "--json"))
+    made = json_of("convert", args.source, args.folder, "--memory", args.memory)
     seconds = time.perf_counter() - start
     drop_from_cache(args.folder)
     start = time.perf_counter()
-    run("datasets", args.folder, "--verify")
+    output_of("datasets", args.folder, "--verify")
     verified = time.perf_counter() - start
     shutil.rmtree(args.folder)
     result = {
@@ -44,12 +44,6 @@ def main() -> None:
         "disk_reads_gb_per_second": reading,
     }
     print(json.dumps(result, indent=2))
-
-
-def run(*words: object) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "gistgnn", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
 
 
 def disk_rates(path: Path) -> tuple[float, float]:
@@ -69,15 +63,6 @@ def disk_rates(path: Path) -> tuple[float, float]:
     reading = time.perf_counter() - start
     path.unlink()
     return PIECE * PIECES / writing / 1e9, PIECE * PIECES / reading / 1e9
-
-
-def drop_from_cache(place: Path) -> None:
-    """Ask the system to forget what it holds of a file, or of the files of a folder."""
-    for path in place.iterdir() if place.is_dir() else [place]:
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(handle)
 
 
 if __name__ == "__main__":

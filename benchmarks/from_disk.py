@@ -1,121 +1,101 @@
-"""An epoch from the disk, with a cold and with a warm cache, beside an epoch of the same graph in memory.
+"""Training from the disk, with a cold and with a warm cache, beside training on the same graph in memory.
 
     python -m benchmarks.from_disk FOLDER --width 256 --sub-gcns 4
 
 FOLDER is one that `gistgnn partition --out` has made; the graph has to fit in memory. Batches are the same in all
-three, and so is what is computed: one step of each sub-GCN on each batch. The three take turns. Before a cold epoch the
-system is told to drop the folder's files from its cache; how much of them is read from the disk is measured.
+three, and so is what is computed: a round of `--steps` steps of each sub-GCN. The three take turns. Before a cold round
+the system is told to drop the folder's files from its cache; how much is read from the disk is measured.
 """
 
 import argparse
 import gc
-import json
-import os
 import statistics
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from benchmarks.command import drop_from_cache
+from benchmarks.steps import NEVER, Stopwatch
 from benchmarks.tables import describe_machine, number, on, table
-from gistgnn import load
+from gistgnn import GIST, load
 from gistgnn.graphs import CSR, Graph
-from gistgnn.graphs.clustering import Clusters
 from gistgnn.nn import MODELS
-from gistgnn.sampling import Batch, ClusterSampling, whole_graph
-from gistgnn.sampling.clusters import ClusterBatches
-from gistgnn.settings import Training
-from gistgnn.subtrain import backward, begin_step
-from gistgnn.utils.process_memory import keep_freed_memory
+from gistgnn.sampling import ClusterSampling
 
 KINDS = ("memory", "warm", "cold")
 
 
 def main() -> None:
-    """Measure, print the table, and write JSON."""
+    """Measure, and print the table."""
     options = parse()
     torch.set_num_threads(options.threads)
-    keep_freed_memory()
-    machine = describe_machine(options.threads, "cpu")
     stored = load(options.folder)
-    assert stored.cluster_ptr is not None, "give a folder that `gistgnn partition --out` has made"
+    if stored.num_clusters is None:
+        raise SystemExit(f"{options.folder} has no clusters: make it by `gistgnn partition --out`")
     setting = f"{options.model} of width {options.width}, m = {options.sub_gcns}, {options.per_batch} clusters a batch"
-    print(f"# Epochs from the disk\n\n{on(machine)}; {stored}; {setting}\n", flush=True)
-    samplers: dict[str, Any] = {"memory": in_memory(stored, options), "disk": from_disk(stored, options)}
-    subs = [make(stored, options) for _ in range(options.sub_gcns)]
-    epochs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
-    for number_, kind in enumerate(KINDS * (options.repeat + 1)):  # the first of each warms up
-        if kind == "cold":  # pages that are mapped are not dropped
-            samplers["disk"] = stored = None
-            gc.collect()
-            drop(options.folder)
-            stored = load(options.folder)
-            samplers["disk"] = from_disk(stored, options)
-        taken = epoch(samplers["memory" if kind == "memory" else "disk"], subs, options.steps)
-        print(f"{kind}: {taken['seconds']:.2f} s", file=sys.stderr, flush=True)
-        if number_ >= len(KINDS):
-            epochs[kind].append(taken)
-    report(epochs)
-    if options.json:
-        record = {"machine": machine, "arguments": sys.argv[1:], "epochs": epochs}
-        options.json.write_text(json.dumps(record, indent=1))
-
-
-def in_memory(stored: Graph, options: argparse.Namespace) -> ClusterBatches:
-    """Return the batches of a copy of the graph in memory, whose clusters are ranges of nodes as well."""
-    x = torch.empty(stored.x.shape)
-    for start in range(0, len(x), 2**18):
-        x[start : start + 2**18] = stored.x[start : start + 2**18]
-    masks = (stored.train, stored.val, stored.test)
-    graph = Graph(
-        x,
-        CSR(stored.edges.rowptr.clone(), stored.edges.col.clone()),
-        stored.y.clone(),
-        *masks,
-        stored.num_classes,
-        stored.name,
+    print(
+        f"# Rounds from the disk\n\n{on(describe_machine(options.threads, 'cpu'))}; {stored}; {setting}\n", flush=True
     )
-    assert stored.cluster_ptr is not None
-    clusters = Clusters(torch.arange(graph.num_nodes), stored.cluster_ptr)
-    return ClusterBatches(whole_graph(graph), clusters, options.per_batch, precompute=options.precompute)
+    held = in_memory(stored)
+    rounds: dict[str, list[tuple[float, int]]] = {kind: [] for kind in KINDS}
+    for _ in range(options.repeat):
+        for kind in KINDS:
+            forget = partial(drop_from_cache, options.folder) if kind == "cold" else None
+            rounds[kind].append(trained(held if kind == "memory" else load(options.folder), options, forget))
+            print(f"{kind}: {rounds[kind][-1][0]:.2f} s", file=sys.stderr, flush=True)
+            gc.collect()
+    print(report(rounds))
 
 
-def from_disk(stored: Graph, options: argparse.Namespace) -> ClusterBatches:
-    """Return the same batches, read from the files."""
-    assert stored.num_clusters
-    sampling = ClusterSampling(stored.num_clusters, options.per_batch, precompute=options.precompute)
-    return sampling.sampler(whole_graph(stored), 0)
+def in_memory(stored: Graph) -> Graph:
+    """Return a copy of the graph in memory, whose clusters are ranges of nodes as well."""
+    edges = CSR(stored.edges.rowptr.clone(), stored.edges.col.clone())
+    return replace(stored, x=stored.x.to(torch.float32, copy=True), edges=edges, y=stored.y.clone(), folder=None)
 
 
-def make(graph: Graph, options: argparse.Namespace) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """Return a sub-GCN and its optimiser."""
-    width = options.width // options.sub_gcns
-    sub = MODELS[options.model](graph.num_features, (width, width), graph.num_classes, norm="layer", dropout=0.5)
-    return sub, torch.optim.Adam(sub.parameters(), 0.001, fused=True)
+def trained(graph: Graph, options: argparse.Namespace, forget: Callable[[], None] | None) -> tuple[float, int]:
+    """Train two rounds; return the seconds of the second, and the bytes that were read from the disk in it."""
+    width = options.width // options.sub_gcns * options.sub_gcns
+    watch = Rounds(forget)
+
+    def build(widths: Any) -> nn.Module:
+        made: nn.Module = MODELS[options.model](
+            graph.num_features, widths, graph.num_classes, norm="layer", dropout=0.5
+        )
+        return made
+
+    sampler = ClusterSampling(graph.num_clusters, options.per_batch, precompute=options.precompute)
+    GIST(build, (width, width), options.sub_gcns).fit(
+        graph, epochs=NEVER, local_steps=options.steps, sampler=sampler, evaluate_every=NEVER, callbacks=[watch],
+        progress=False,
+    )  # fmt: skip
+    return watch.seconds[0], watch.read
 
 
-def epoch(
-    sampler: ClusterBatches, subs: list[tuple[nn.Module, torch.optim.Optimizer]], steps: int | None
-) -> dict[str, Any]:
-    """Train an epoch, or some of its steps; return its seconds and the bytes that were read from the disk."""
-    training, read, start = Training(epochs=1), bytes_read(), time.perf_counter()
-    for batch in counted(sampler, steps):
-        if not batch.loss_nodes.numel():
-            continue
-        for sub, optimizer in subs:
-            begin_step(optimizer, 0.001)
-            backward(sub, batch, training)
-            optimizer.step()
-    return {"seconds": time.perf_counter() - start, "read": bytes_read() - read}
+class Rounds(Stopwatch):
+    """Measures one round after a first one, and what is read from the disk in it.
 
+    Args:
+        forget: called between the two.
+    """
 
-def counted(sampler: ClusterBatches, steps: int | None) -> Iterator[Batch]:
-    """Yield the batches of the first epoch, or of some steps of it."""
-    return sampler.batches(0, min(steps or sampler.steps_per_epoch, sampler.steps_per_epoch))
+    def __init__(self, forget: Callable[[], None] | None) -> None:
+        super().__init__(1)
+        self._forget, self.read = forget, 0
+
+    def on_round_end(self, run: Any, loss: float) -> None:
+        self.read = bytes_read() - self.read
+        if run.round == 1:
+            if self._forget:
+                self._forget()
+            self.read = bytes_read()
+        super().on_round_end(run, loss)
 
 
 def bytes_read() -> int:
@@ -123,24 +103,15 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split("read_bytes: ")[1].split()[0])
 
 
-def drop(folder: Path) -> None:
-    """Ask the system to drop the files of a folder from its cache."""
-    for path in folder.rglob("*.npy"):
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def report(epochs: dict[str, list[dict[str, Any]]]) -> None:
-    """Print the table."""
+def report(rounds: dict[str, list[tuple[float, int]]]) -> str:
+    """Return the table."""
     rows = []
     for kind in KINDS:
-        seconds = [taken["seconds"] for taken in epochs[kind]]
-        base = [taken["seconds"] for taken in epochs["memory"]]
+        seconds, base = ([taken for taken, _ in rounds[each]] for each in (kind, "memory"))
         ratio = statistics.median(own / other for own, other in zip(seconds, base, strict=True))
-        read = statistics.median(taken["read"] for taken in epochs[kind])
-        middle = statistics.median(seconds)
-        rows.append([kind, number(middle), number(ratio), number(read / 1e9), number(read / middle / 1e9)])
-    print(table(["epoch", "s", "of that in memory", "GB from the disk", "GB/s"], rows))
+        read = statistics.median(read for _, read in rounds[kind])
+        rows.append([kind, number(statistics.median(seconds)), number(ratio), number(read / 1e9)])
+    return table(["a round", "s", "of that in memory", "GB from the disk"], rows)
 
 
 def parse() -> argparse.Namespace:
@@ -156,11 +127,10 @@ def parse() -> argparse.Namespace:
     add("--width", type=int, default=256, help="of the two hidden layers of the full model")
     add("--sub-gcns", type=int, default=4)
     add("--per-batch", type=int, default=10, help="clusters in a batch")
-    add("--steps", type=int, help="of an epoch (default: all)")
+    add("--steps", type=int, default=40, help="ζ, of a round")
     add("--no-precompute", dest="precompute", action="store_false", help="without Āx of the whole graph")
     add("--repeat", type=int, default=3)
     add("--threads", type=int, default=1)
-    add("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 
 

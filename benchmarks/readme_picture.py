@@ -1,22 +1,25 @@
 """Draws the README's picture: test accuracy against training time, ordinary training beside GIST.
 
-Every dot is a finished run. Runs of several lengths are made for both methods, because the question is what a budget
-of time buys, and a short run of ordinary training is a strong competitor. The runs take turns, round by round, so that
-other work on the machine slows all of them alike; the clock of a run stands still while it waits.
+    python -m benchmarks.readme_picture --data-root ../shared/data    # about ten minutes, on an idle machine
+
+Every dot is a finished run. Runs of several lengths are made for both methods, because the question is what a time
+buys, and a short run of ordinary training is a strong competitor.
 """
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import trained
 from benchmarks.tables import describe_machine, on
 
-WIDTH, LEARNING_RATE, ROUND = 1024, 0.01, 15  # an epoch has 15 batches: 150 clusters, 10 in a batch
+TRAIN = (
+    "--dataset amazon-computers --model graphsage --norm layer --dropout 0.2 --hidden 1024 1024 --standardise "
+    "--sampler clusters --clusters 150 --lr 0.01 --schedule cosine --optimizer-state carry --local-steps 15"
+)  # an epoch has 15 batches: 150 clusters, 10 in a batch
 COLOURS = {"#010101": "ink", "#020202": "grid", "#030303": "card", "#040404": "first", "#050505": "second"}
 STYLE = """<style>
 svg { --ink: #24292f; --grid: #d8dee4; --card: #ffffff; --first: #0b6bcb; --second: #c2410c;
@@ -40,69 +43,16 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Run every setting in a process of its own, one process at a time."""
-    settings = [(1, epochs) for epochs in options.epochs] + [(8, epochs) for epochs in options.gist_epochs]
-    context = multiprocessing.get_context("spawn")
-    pipes = []
-    for setting in settings:
-        ours, theirs = context.Pipe()
-        context.Process(target=train, args=(theirs, *setting, options), daemon=True).start()
-        theirs.close()
-        pipes.append(ours)
-    runs: dict[int, dict[str, Any]] = {}
-    while len(runs) < len(pipes):
-        for number, pipe in enumerate(pipes):
-            if number in runs:
-                continue
-            pipe.send("go")
-            if (answer := pipe.recv()) is not None:
-                runs[number] = answer
-                print(f"m = {answer['sub_gcns']}, {answer['epochs']} epochs: done", file=sys.stderr, flush=True)
-    machine = describe_machine(options.threads, "cpu")
-    return {"machine": machine, "arguments": sys.argv[1:], "runs": [runs[number] for number in sorted(runs)]}
-
-
-def train(pipe: Connection, sub_gcns: int, epochs: int, options: argparse.Namespace) -> None:
-    """Train once, a round for every "go" that comes through the pipe, and send the result."""
-    pipe.recv()
-    import torch
-
-    from gistgnn import GIST
-    from gistgnn.fit.callbacks import InterruptWhen
-    from gistgnn.graphs import Standardisation, load
-    from gistgnn.nn import GraphSAGE
-    from gistgnn.sampling import ClusterSampling
-
-    def wait_for_turn() -> bool:
-        pipe.send(None)
-        pipe.recv()
-        return False
-
-    torch.set_num_threads(options.threads)
-    graph = load("amazon-computers", options.data_root)
-    graph = Standardisation.of(graph).graph(graph)
-    gist = GIST(
-        lambda widths: GraphSAGE(graph.num_features, widths, graph.num_classes, dropout=0.2, norm="layer"),
-        (options.width, options.width),
-        sub_gcns,
-    )
-    rounds = max(1, round(epochs / sub_gcns))
-    result = gist.fit(
-        graph,
-        sampler=ClusterSampling(150, 10),
-        runner="fused" if sub_gcns > 1 else "in-turn",
-        progress=False,
-        callbacks=[InterruptWhen(wait_for_turn)],
-        epochs=epochs,
-        local_steps=ROUND,
-        lr=LEARNING_RATE,
-        schedule="cosine",
-        optimizer_state="carry",
-        evaluate_every=max(1, rounds // 8),
-    )
-    curve = [(entry["train_seconds"], 100 * entry["test"]) for entry in result.history]
-    run = {"sub_gcns": sub_gcns, "epochs": epochs, "seconds": curve[-1][0], "accuracy": curve[-1][1], "curve": curve}
-    pipe.send(run)
+    """Train every setting, one after another."""
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    runs = []
+    for m, epochs in [*((1, epochs) for epochs in options.epochs), *((8, epochs) for epochs in options.gist_epochs)]:
+        words = ["--sub-gcns", m, "--epochs", epochs, "--runner", "fused" if m > 1 else "in-turn"]
+        result = trained(*TRAIN.split(), *words, "--data-root", options.data_root)
+        accuracy = 100 * result["last"]["test"]["accuracy"]
+        runs.append({"sub_gcns": m, "epochs": epochs, "seconds": result["train_seconds"], "accuracy": accuracy})
+        print(f"m = {m}, {epochs} epochs: done", file=sys.stderr, flush=True)
+    return {"machine": describe_machine(options.threads, "cpu"), "arguments": sys.argv[1:], "runs": runs}
 
 
 def draw(measured: dict[str, Any], picture: Path) -> None:
@@ -161,7 +111,6 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     images = Path("docs/images")
     add("--data-root", type=Path, default=Path("../shared/data"))
-    add("--width", type=int, default=WIDTH)
     add("--epochs", type=int, nargs="+", default=[3, 5, 10, 20, 40], help="of ordinary training")
     add("--gist-epochs", type=int, nargs="+", default=[30, 60, 120], help="of GIST, m = 8")
     add("--threads", type=int, default=os.cpu_count())

@@ -5,14 +5,9 @@ graph has fewer clusters of the same size; more epochs make up for its fewer bat
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-from gistgnn.storage.whole_files import replacing
+from benchmarks.command import trained_once
 
 # By source: steps of ordinary training (80 epochs of the whole graph), its clusters, and how many are in a batch.
 SOURCES = {"text": (120_000, 15_000, 10), "code": (6_000, 1_500, 20)}
@@ -34,16 +29,6 @@ def options(source: str, scale: float, steps: int, sub_gcns: int, local_steps: i
     return [*MODEL, *TRAINING, *(f"--{name}={value}" for name, value in values.items())]
 
 
-def train(arguments: list[str], data_root: str) -> dict[str, Any]:
-    """Return the result.json of a run of the command."""
-    with TemporaryDirectory() as folder:
-        where = ["--data-root", data_root, "--out", f"{folder}/run", "--json"]
-        command = [sys.executable, "-m", "gistgnn", "train", *arguments, *where]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    record: dict[str, Any] = json.loads(done.stdout)
-    return record
-
-
 def main() -> None:
     """Run every row that the file of results lacks, and print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -53,27 +38,20 @@ def main() -> None:
     parser.add_argument("--sub-gcns", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--local-steps", type=int, nargs="+", default=[500])
     parser.add_argument("--lr", type=float, nargs="+", default=[0.01])
-    parser.add_argument("--data-root", default="data")
     parser.add_argument("--results", type=Path, required=True, metavar="FILE", help="JSON; its rows do not run again")
     args = parser.parse_args()
-    done = json.loads(args.results.read_text(encoding="utf-8")) if args.results.exists() else {}
     print("| source | steps | m | ζ | rounds | rate | F1, % | F1 at the end, % | never trained, % | seconds |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     rows = ((share, zeta, lr, m) for share in args.shares for zeta in args.local_steps for lr in args.lr
             for m in args.sub_gcns if m > 1 or zeta == args.local_steps[0])  # fmt: skip
     for share, zeta, lr, m in rows:
         steps = round(SOURCES[args.source][0] * share)
-        arguments = options(args.source, args.scale, steps, m, zeta, lr)
-        key = " ".join(arguments)
-        if key not in done:
-            record = train(arguments, args.data_root)
-            never = 100 * record["coverage"]["counts"].get("0", 0.0)
-            scores = [100 * scores["f1_micro"] for scores in (record["test"], record["last"]["test"])]
-            values = [record["rounds"], f"{lr:g}", *(f"{score:.2f}" for score in scores), f"{never:.1f}"]
-            done[key] = [args.source, steps, m, zeta, *values, f"{record['train_seconds']:.0f}"]
-            with replacing(args.results) as file:
-                file.write_text(json.dumps(done), encoding="utf-8")
-        print("|", " | ".join(map(str, done[key])), "|", flush=True)
+        record = trained_once(options(args.source, args.scale, steps, m, zeta, lr), args.results)
+        never = 100 * record["coverage"]["counts"].get("0", 0.0)
+        scores = [100 * scores["f1_micro"] for scores in (record["test"], record["last"]["test"])]
+        values = [record["rounds"], f"{lr:g}", *(f"{score:.2f}" for score in scores), f"{never:.1f}"]
+        cells = [args.source, steps, m, zeta, *values, f"{record['train_seconds']:.0f}"]
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,108 +1,248 @@
-"""Steps and epochs of PyG's layers, our baseline, sub-GCNs in turn and fused, and the machine's floor, compared."""
+"""Milliseconds of a training step: PyG's layers in a plain loop, ordinary training (m = 1), and sub-GCNs.
+
+    python -m benchmarks.steps --widths 4096 1024 256
+    python -m benchmarks.steps --model gat --widths 1024 --device cuda --precision bf16
+
+The contenders take turns, round by round, in one process. A step of ours is a round of `GIST.fit` divided by its steps:
+batches, operators, forward, backward, optimiser, and the slices of Θ that are taken and written back. A step of PyG's
+is one of the loop that its examples have, on batches that are there already, in its layout. The graph has the shape of
+Amazon2M: 10 of 60 clusters in a batch, about 1,630 nodes. On a GPU the peak of allocated memory is measured as well.
+"""
 
 import argparse
 import json
-import os
+import logging
 import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case
-from benchmarks.report import print_case, summarise
-from benchmarks.rounds import measure
-from benchmarks.tables import describe_machine, on
-from benchmarks.targets import judge, line, title
-from benchmarks.worker import Pace, Spec
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-WIDTHS = [[4096, 4096], [1024, 1024], [256, 256]]
+from benchmarks.tables import describe_machine, on, quartiles, spread, table
+from gistgnn import GIST, Callback
+from gistgnn.graphs import Graph, load
+from gistgnn.nn import MODELS
+from gistgnn.sampling import Batch, ClusterSampling, whole_graph
+
+DROPOUT, HEADS, LAYERS = 0.2, 4, 2
+SAMPLING = ClusterSampling(60, 10, precompute=False)  # the first layer sums neighbours in each batch, as PyG's does
+NEVER = 10**6  # rounds
+Step = Callable[[], list[float]]  # trains, and returns the seconds of each step
+
+
+class Stopwatch(Callback):
+    """Measures the seconds of every round but the first, which loads code; ends the run after some rounds.
+
+    Args:
+        rounds: that are measured.
+    """
+
+    def __init__(self, rounds: int) -> None:
+        self.seconds: list[float] = []
+        self._rounds, self._last = rounds, 0.0
+
+    def on_round_end(self, run: Any, loss: float) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        if run.round > 1:
+            self.seconds.append(now - self._last)
+        self._last = now
+        if len(self.seconds) == self._rounds:
+            run.interrupt()
+
+
+def seconds_of_rounds(
+    graph: Graph, build: Callable[[Any], nn.Module], widths: Any, m: int, rounds: int, **options: Any
+) -> list[float]:
+    """Train by `GIST.fit` and return the seconds of each round.
+
+    Args:
+        graph: the graph.
+        build: the model, of its widths.
+        widths: of the hidden layers.
+        m: the number of sub-GCNs.
+        rounds: how many are measured, after one that is not.
+        **options: of `GIST` ("device", "store") and of `fit`.
+    """
+    watch = Stopwatch(rounds)
+    own = {name: options.pop(name) for name in ("device", "store") if name in options}
+    epochs = NEVER * m  # the stopwatch ends the run
+    fixed: dict[str, Any] = {"epochs": epochs, "evaluate_every": NEVER, "optimizer_state": "carry", "progress": False}
+    GIST(build, widths, m, **own).fit(graph, callbacks=[watch], **{**fixed, **options})
+    return watch.seconds
+
+
+class PyGNet(nn.Module):
+    """The same model of PyG's layers: each hidden layer is followed by norm, ReLU and dropout."""
+
+    def __init__(self, model: str, features: int, width: int, classes: int) -> None:
+        super().__init__()
+        sizes = [features, *[width] * LAYERS, classes]
+        last = len(sizes) - 2
+        self.convs = nn.ModuleList([layer(model, *sizes[k : k + 2], last=k == last) for k in range(last + 1)])
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        *hidden, last = self.convs
+        for conv in hidden:
+            x = conv(x, edges)
+            x = F.dropout(F.relu(F.layer_norm(x, x.shape[1:])), DROPOUT, self.training)
+        out: Tensor = last(x, edges)
+        return out
+
+
+def layer(model: str, features: int, width: int, *, last: bool) -> nn.Module:
+    """Return PyG's layer of a kind."""
+    if model == "gat":
+        return pyg.GATConv(features, width if last else width // HEADS, HEADS, concat=not last, dropout=DROPOUT)
+    return pyg.SAGEConv(features, width) if model == "graphsage" else pyg.GCNConv(features, width)
+
+
+def in_layout(batch: Batch, layout: str) -> Tensor:
+    """Return a batch's edges as PyG's layers take them: an edge_index, or a CSR tensor of (target, source)."""
+    if layout == "edge_index":
+        return batch.edge_index
+    rowptr, col = batch.edges.rowptr.long(), batch.edges.col.long()
+    ones = torch.ones(len(col), device=col.device)
+    return torch.sparse_csr_tensor(rowptr, col, ones, batch.edges.shape, check_invariants=False)
+
+
+def pyg_loop(graph: Graph, model: str, width: int, layout: str, steps: int, device: str, precision: str) -> Step:
+    """Return the loop of PyG's examples over a few batches."""
+    sampler = SAMPLING.sampler(whole_graph(graph.to(device)), 0)
+    with closing(sampler.batches(0, 4)) as made:
+        batches = [(batch.x, in_layout(batch, layout), batch.y, batch.loss_nodes) for batch in islice(made, 4)]
+    net = PyGNet(model, graph.num_features, width, graph.num_classes).to(device)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def train() -> list[float]:
+        seconds = []
+        for number_ in range(1 + steps):  # the first is not counted
+            begun = time.perf_counter()
+            x, edges, y, nodes = batches[number_ % len(batches)]
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+                loss = F.cross_entropy(net(x, edges)[nodes].float(), y[nodes])
+            loss.backward()
+            optimizer.step()
+            loss.item()  # waits for a GPU
+            seconds.append(time.perf_counter() - begun)
+        return seconds[1:]
+
+    return train
+
+
+def gist_rounds(graph: Graph, model: str, width: int, m: int, runner: str, options: argparse.Namespace) -> Step:
+    """Return a run of `GIST.fit`; the seconds are those of a step of one sub-GCN."""
+    heads = {"heads": HEADS} if model == "gat" else {}
+    each, zeta = width // heads.get("heads", 1), options.local_steps
+
+    def build(widths: Any) -> nn.Module:
+        made: nn.Module = MODELS[model](
+            graph.num_features, widths, graph.num_classes, dropout=DROPOUT, norm="layer", **heads
+        )
+        return made
+
+    def train() -> list[float]:
+        seconds = seconds_of_rounds(
+            graph, build, (each,) * LAYERS, m, options.rounds,
+            sampler=SAMPLING, runner=runner, local_steps=zeta, precision=options.precision.replace("tf32", "float32"),
+            device=options.device,
+        )  # fmt: skip
+        return [took / zeta / m for took in seconds]
+
+    return train
+
+
+def contenders(graph: Graph, model: str, width: int, options: argparse.Namespace) -> dict[str, Step]:
+    """Return the contenders by their names."""
+    steps = options.rounds * options.local_steps
+    found: dict[str, Step] = {}
+    for layout in ("edge_index", "CSR"):
+        loop = pyg_loop(graph, model, width, layout, steps, options.device, options.precision)
+        found[f"PyG, {layout}"] = loop
+    found["m=1"] = gist_rounds(graph, model, width, 1, "auto", options)
+    for m in options.sub_gcns:
+        for runner in ("in-turn", "auto", "fused"):
+            found[f"{runner} m={m}"] = gist_rounds(graph, model, width, m, runner, options)
+    return found
+
+
+def measure(graph: Graph, model: str, width: int, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Measure all contenders of one model and width in turn; one that fails is left out, and named."""
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    cuda = torch.device(options.device).type == "cuda"
+    samples: dict[str, list[float]] = {}
+    peaks: dict[str, int] = {}
+    left = contenders(graph, model, width, options)
+    for _ in range(options.repeat):
+        for name, step in list(left.items()):
+            if cuda:
+                torch.cuda.reset_peak_memory_stats()
+            try:
+                samples[name] = samples.get(name, []) + [1e3 * seconds for seconds in step()]
+            except Exception as error:  # such as too little memory, or a layer that cannot take the layout in bf16
+                print(f"{model} {width}, {name}: {type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
+                del left[name]
+                continue
+            peaks[name] = torch.cuda.max_memory_allocated() if cuda else 0
+    return {name: {"step_ms": quartiles(samples[name]), "peak_bytes": peaks[name]} for name in left}
+
+
+def rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of a table: a step, and how many steps of each peer it is faster than."""
+    medians = {name: own["step_ms"]["median"] for name, own in found.items()}
+    fastest_pyg = min((value for name, value in medians.items() if name.startswith("PyG")), default=None)
+    lines = []
+    for name, own in found.items():
+        ratios = [f"{other / medians[name]:.2f}x" if other else "—" for other in (fastest_pyg, medians.get("m=1"))]
+        peak = f"{own['peak_bytes'] / 2**30:.2f}" if own["peak_bytes"] else "—"
+        lines.append([name, spread(own["step_ms"]), *ratios, peak])
+    return lines
+
+
+HEAD = ["", "step, ms (quartiles)", "PyG's faster one / it", "m=1 / it", "peak on the GPU, GiB"]
 
 
 def main() -> None:
-    """Measure every case, print tables and targets, and write JSON."""
+    """Measure every width, and print a table for each."""
     options = parse()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting workers do not use the cores
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    machine = describe_machine(options.threads, options.device)
-    print(f"# Steps\n\n{on(machine)}\n", flush=True)
-    cases = []
-    for precision in options.precision:
-        for hidden in options.hidden or WIDTHS:
-            cases.append(run_case(make_case(options, hidden, precision), options))
-            print_case(cases[-1])
-    targets = judge(cases)
-    print("## Targets\n", *(f"- {line(target)}" for target in targets), sep="\n")
+    logging.getLogger("gistgnn").setLevel(logging.ERROR)  # the runs are short, and leave parameters untrained
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    machine = describe_machine(torch.get_num_threads(), options.device)
+    graph = load(options.dataset)
+    print(f"# Steps of {options.model}, {options.precision}\n\n{on(machine)}; {graph}", flush=True)
+    record = {}
+    for width in options.widths:
+        record[width] = measure(graph, options.model, width, options)
+        print(f"\nWidth {width}:\n\n{table(HEAD, rows(record[width]))}", flush=True)
     if options.json:
-        results = {"machine": machine, "arguments": sys.argv[1:], "cases": cases, "targets": targets}
-        options.json.write_text(json.dumps(results, indent=1))
+        options.json.write_text(json.dumps({"machine": machine, "arguments": sys.argv[1:], "widths": record}))
 
 
-def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure all contenders in turn, round by round."""
-    specs, pace = contenders(options.sub_gcns), Pace(options.seconds)
-    about, samples = measure(
-        case, specs, pace, title=title(vars(case)), repeat=options.repeat, stretches=options.stretches
-    )
-    return summarise(case, specs, about, samples, options.epoch_steps)
-
-
-def contenders(sub_gcns: list[int]) -> list[Spec]:
-    """List the contenders, the machine first."""
-    several = sorted(set(sub_gcns) - {1})
-    return [
-        Spec("machine", "machine", sub_gcns=(1, *several)),
-        Spec("PyG, edge_index", "pyg", "edge_index"),
-        Spec("PyG, CSR", "pyg", "csr"),
-        Spec("m=1", "ours", "in-turn"),
-        *(Spec(f"in turn m={m}", "ours", "in-turn", (m,)) for m in several),
-        *(Spec(f"fused m={m}", "ours", "fused", (m,)) for m in several),
-    ]
-
-
-def make_case(options: argparse.Namespace, hidden: list[int], precision: str) -> Case:
-    """Return the case of one width and precision."""
-    return Case(
-        model=options.model,
-        hidden=tuple(hidden),
-        features=options.features,
-        classes=options.classes,
-        heads=options.heads,
-        nodes=options.nodes,
-        edges=options.edges,
-        per_batch=options.clusters_per_batch,
-        clusters=options.clusters,
-        precision=precision,
-        device=options.device,
-        threads=options.threads,
-        local_steps=options.local_steps,
-        precompute=options.precompute,
-    )
-
-
-def parse() -> argparse.Namespace:
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--model", choices=("graphsage", "gcn", "gat"), default="graphsage")
-    add("--hidden", type=int, nargs="+", action="append", metavar="D", help="may be repeated")
-    add("--features", type=int, default=602)
-    add("--classes", type=int, default=41)
-    add("--heads", type=int, default=4, help="attention heads of gat")
-    add("--nodes", type=int, default=1600, help="nodes of a batch")
-    add("--edges", type=int, default=48000, help="edges of a batch, both directions counted")
-    add("--clusters", type=int, default=60, help="clusters of the graph")
-    add("--clusters-per-batch", type=int, default=10)
-    add("--sub-gcns", type=int, nargs="+", default=[2, 4, 8], metavar="M")
-    add("--precision", nargs="+", choices=("float32", "tf32", "bf16"), default=["float32"])
+    add("--widths", type=int, nargs="+", default=[1024, 256], metavar="D", help="of both hidden layers; 4 heads of GAT")
+    add("--sub-gcns", type=int, nargs="+", default=[8], metavar="M")
+    add("--dataset", default="synthetic:amazon2m@0.004")
+    add("--precision", choices=("float32", "tf32", "bf16"), default="float32")
     add("--device", default="cpu")
-    add("--threads", type=int, default=os.cpu_count())
-    add("--repeat", type=int, default=7, help="rounds over all contenders")
-    add("--stretches", type=int, default=3, help="rounds that also time a stretch of training")
-    add("--seconds", type=float, default=0.4, help="least seconds of one measurement")
-    add("--local-steps", type=int, default=500, help="ζ; the time for Θ is divided by it")
-    add("--epoch-steps", type=int, default=1500, help="batches of an epoch (default: as in Amazon2M)")
-    add("--precompute", action="store_true", help="our first layer uses the whole graph's ĀX, as in `GIST.fit`")
+    add("--threads", type=int, help="of torch on the host")
+    add("--local-steps", type=int, default=5, help="ζ")
+    add("--rounds", type=int, default=2, help="that are measured in one turn")
+    add("--repeat", type=int, default=5, help="turns")
     add("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

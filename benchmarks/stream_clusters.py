@@ -2,7 +2,6 @@
 
     python -m benchmarks.stream_clusters --data-root data
     python -m benchmarks.stream_clusters --folder papers --clusters 800
-    python -m benchmarks.stream_clusters --f1 --data-root data
 
 Each row is made in a process of its own. Memory is the peak of that process and of METIS's together, less what the
 first has at its start, with the graph.
@@ -13,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import threading
@@ -34,7 +32,6 @@ from gistgnn.graphs.streaming.rows import row_blocks
 GRAPHS = {"amazon-computers": (50, 500), "coauthor-physics": (50, 500), "synthetic:reddit@0.1": (50, 500, 1500)}
 METHODS = ("metis", "stream")
 HEAD = ["graph", "clusters", "method", "edges cut, %", "of METIS's", "largest, of the mean", "seconds", "MiB"]
-TRAIN = ["--model", "graphsage", "--hidden", "128", "128", "--sub-gcns", "2", "--sampler", "clusters", "--epochs", "40"]
 
 
 def main() -> None:
@@ -44,13 +41,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="a graph folder, with --clusters")
     parser.add_argument("--clusters", type=int)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--f1", action="store_true", help="train by the clusters of both, with three seeds")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(options)))
-    elif options.f1:
-        f1(options)
     else:
         cuts(options)
 
@@ -131,26 +125,6 @@ def cut(edges: CSR, count: int, method: str) -> npt.NDArray[Any]:
     part = cluster(edges, edges.num_nodes, count, "metis", 0).assignment.numpy()
     shutil.rmtree(os.environ["GISTGNN_CACHE"], ignore_errors=True)
     return part
-
-
-def f1(options: argparse.Namespace) -> None:
-    """Train with three seeds by the clusters of METIS and of stream, and print the test scores."""
-    print("\n".join(table(["graph", "clusters", "METIS: test F1, %", "stream: test F1, %"], []).splitlines()))
-    for name, count in {"amazon-computers": 100, "coauthor-physics": 150, "synthetic:reddit@0.1": 150}.items():
-        cells = []
-        for method in ("metis", "stream"):
-            scores = [trained(name, count, method, seed, options.data_root) for seed in range(3)]
-            cells.append(f"{statistics.mean(scores):.2f} ({', '.join(f'{score:.2f}' for score in scores)})")
-        print(f"| {' | '.join([name, str(count), *cells])} |", flush=True)
-
-
-def trained(name: str, count: int, method: str, seed: int, data_root: str) -> float:
-    words = ["--dataset", name, "--data-root", data_root, "--clusters", str(count), "--cluster-method", method]
-    words += ["--seed", str(seed), "--json", "--out", f"/tmp/gistgnn-stream-f1-{os.getpid()}", *TRAIN]
-    command = [sys.executable, "-m", "gistgnn", "train", *words]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    shutil.rmtree(f"/tmp/gistgnn-stream-f1-{os.getpid()}")
-    return 100 * float(json.loads(done)["test"]["f1_micro"])
 
 
 if __name__ == "__main__":

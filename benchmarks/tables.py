@@ -9,16 +9,10 @@ from gistgnn.utils.machine import processor
 
 
 def quartiles(samples: Sequence[float]) -> dict[str, Any]:
-    """Return the median, the quartiles and the samples."""
+    """Return the median, the quartiles and the samples, as "median", "q1", "q3" and "samples"."""
     values = sorted(samples)
     q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return {"median": median, "q1": q1, "q3": q3, "samples": list(samples)}
-
-
-def percentile(samples: Sequence[float], share: float) -> float:
-    """Return the smallest sample that is not below this share of the samples."""
-    values = sorted(samples)
-    return values[max(0, -int(-len(values) * share // 1) - 1)]
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -32,11 +26,6 @@ def number(value: float | None, digits: int = 3) -> str:
 def spread(value: dict[str, Any] | None) -> str:
     """Format as: median (lower quartile to upper quartile)."""
     return "—" if value is None else f"{number(value['median'])} ({number(value['q1'])}–{number(value['q3'])})"
-
-
-def percent(value: float | None) -> str:
-    """Format a share in percent."""
-    return "—" if value is None else f"{100 * value:.1f} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -17,35 +17,13 @@ from benchmarks.attack.tensors import odd_tensor
 from benchmarks.attack.valid import arrays, data
 
 _SHAPES = [
-    "(-1,)",
-    f"({2**62},)",
-    f"({10**30}, 2)",
-    "()",
-    "(0,)",
-    "(2, 0)",
-    "40",
-    "(1, 1, 1, 1, 1)",
-    "(None,)",
-    "(" * 3000,
-]
+    "(-1,)", f"({2**62},)", f"({10**30}, 2)", "()", "(0,)", "(2, 0)", "40", "(1, 1, 1, 1, 1)", "(None,)", "(" * 3000,
+]  # fmt: skip
 _SHAPES += ["(" + "1, " * 70 + ")", "(True,)", "(1.5,)", "('a',)", f"({2**32}, {2**32})"]
 _DTYPES = [
-    "<f4",
-    ">i8",
-    "|O",
-    "<U4",
-    "|S3",
-    "<c16",
-    "<M8[ns]",
-    "|V8",
-    "<f2",
-    "|b1",
-    "<u8",
-    "<f16",
-    "[('a', '<f4')]",
-    "x",
+    "<f4", ">i8", "|O", "<U4", "|S3", "<c16", "<M8[ns]", "|V8", "<f2", "|b1", "<u8", "<f16", "[('a', '<f4')]", "x",
     "<i99",
-]
+]  # fmt: skip
 _NUMBERS = [np.nan, np.inf, -1, 2**62, 2**31, 0, 1e30, -(2**63), 40, 39]
 
 
@@ -99,15 +77,9 @@ def _cut(rng: Random, path: Path, valid: Path) -> str:
 
 def _rubbish(rng: Random, path: Path, valid: Path) -> str:
     heads = [
-        b"",
-        b"PK\x03\x04",
-        b"PK\x05\x06" + b"\0" * 18,
-        b"\x93NUMPY\x01\x00",
-        b"\x80\x02",
-        b"\x80\x02}q\x00.",
-        b"{}",
+        b"", b"PK\x03\x04", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY\x01\x00", b"\x80\x02", b"\x80\x02}q\x00.", b"{}",
         b"\0" * 64,
-    ]
+    ]  # fmt: skip
     path.write_bytes(rng.choice(heads) + rng.randbytes(rng.choice([0, 1, 100, 5000])))
     return f"{path.stat().st_size} bytes"
 

@@ -42,33 +42,15 @@ INTEGERS = ["0", "-1", "1", "2", *map(str, (2**31 - 1, 2**31, 2**32, 2**63 - 1, 
 INTEGERS += [_HUGE, f"-{_HUGE}", "1_000", "٣", "²", "+1", "0x10", "9" * 5000]
 FLOATS = ["nan", "inf", "-inf", "-0.0", "0.0", "1e-320", "1e300", "-1e300", "1e30", "1e999", "0.5", "1", "1.0000001"]
 NAMES = [
-    "",
-    " ",
-    "a" * 5000,
-    "a\nb",
-    "\x1b[31mred",
-    "$x_{$",
-    "\udcff\udcfe",
-    "../..",
-    "/",
-    "a:b",
-    ":",
-    "%s%n{}",
-    "-",
+    "", " ", "a" * 5000, "a\nb", "\x1b[31mred", "$x_{$", "\udcff\udcfe", "../..", "/", "a:b", ":", "%s%n{}", "-",
     "@",
-]
+]  # fmt: skip
 FILES = ["/dev/zero", "/dev/null", "pipe", "pipe.npz", "pipe.pt", "own.npz", "absent.npz", "~nobody/x", "own.npz/x"]
 WORDS = ["synthetic:reddit@1e-9", "synthetic:reddit@nan", "synthetic:reddit@1e300", "1:1", "2:1,copies", "1e30:1"]
 WORDS += [
-    "1:1e300",
-    "2:nan",
-    "1:inf",
-    "1:1,lr=inf",
-    "1:1,redraw=" + "9" * 40,
-    "a=1",
-    "a=" + "[" * 9000,
+    "1:1e300", "2:nan", "1:inf", "1:1,lr=inf", "1:1,redraw=" + "9" * 40, "a=1", "a=" + "[" * 9000,
     "cuda:" + "9" * 30,
-]
+]  # fmt: skip
 TEXTS = [*NAMES, *FILES, *WORDS]
 
 

@@ -13,53 +13,17 @@ from benchmarks.attack.valid import arrays
 _NUMBERS: list[Any] = [0, -1, 1, 2, 3, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 10**5000, 0.5, 1.0, -0.0, 1e-320]
 _NUMBERS += [1e300, math.nan, math.inf, -math.inf, True, False]
 _OTHERS: list[Any] = [
-    None,
-    "",
-    "x",
-    "a" * 3000,
-    "\udcff\n",
-    b"x",
-    [],
-    (),
-    {},
-    [1],
-    (2, 2),
-    [[1]],
-    [None],
-    [math.nan],
-    {"a": 1},
-]
+    None, "", "x", "a" * 3000, "\udcff\n", b"x", [], (), {}, [1], (2, 2), [[1]], [None], [math.nan], {"a": 1},
+]  # fmt: skip
 _OTHERS += [lambda *_: None, Ellipsis, 1j, range(3), {1, 2}]
 _NAMES = [
-    "auto",
-    "whole",
-    "layers",
-    "parts",
-    "memory",
-    "host",
-    "disk",
-    "sharded",
-    "clusters",
-    "ladies",
-    "saint-rw",
+    "auto", "whole", "layers", "parts", "memory", "host", "disk", "sharded", "clusters", "ladies", "saint-rw",
     "fused",
-]
+]  # fmt: skip
 _NAMES += [
-    "adam",
-    "sgd",
-    "cosine",
-    "step",
-    "carry",
-    "reset",
-    "bf16",
-    "split",
-    "each",
-    "zero",
-    "balanced",
-    "mse",
-    "r2",
+    "adam", "sgd", "cosine", "step", "carry", "reset", "bf16", "split", "each", "zero", "balanced", "mse", "r2",
     "random",
-]
+]  # fmt: skip
 _LARGE = 2**63
 
 

@@ -6,17 +6,13 @@ from benchmarks.attack.files import files
 from benchmarks.attack.folders import folders
 from benchmarks.attack.kills import kills
 from benchmarks.attack.options import options
-from benchmarks.attack.partitions import partitions
 from benchmarks.attack.python import python
 from benchmarks.attack.ranks import ranks
-from benchmarks.attack.raw import raw
 
 KINDS: dict[str, tuple[int, Kind]] = {
     "options": (28, options),
-    "files": (18, files),
-    "folders": (8, folders),
-    "partitions": (4, partitions),
-    "raw": (4, raw),
+    "files": (22, files),
+    "folders": (12, folders),
     "python": (14, python),
     "damage": (16, damage),
     "ranks": (4, ranks),

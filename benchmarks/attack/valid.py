@@ -72,7 +72,7 @@ def prepare(folder: Path, kinds: Collection[str]) -> None:
     torch.save(data(), folder / "own.pt")
     for suffix in ("", ".npz", ".pt"):
         os.mkfifo(folder / f"pipe{suffix}")
-    if {"folders", "partitions"} & set(kinds):
+    if "folders" in kinds:
         prepare_folders(folder)
     needed = set(RUNS) if {"damage", "kills"} & set(kinds) else {"run"} if {"options", "files"} & set(kinds) else set()
     for name in (name for name in RUNS if name in needed):

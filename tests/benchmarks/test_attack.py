@@ -95,6 +95,7 @@ def test_a_case_follows_from_the_seed_and_its_number() -> None:
     assert draws[0] == draws[1]
 
 
+@pytest.mark.long
 def test_a_short_attack_finds_nothing() -> None:
     words = ["--cases", "60", "--seconds", "8", "--seed", "1", "--kinds", "options", "files", "python"]
     done = subprocess.run(

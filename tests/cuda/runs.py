@@ -1,10 +1,9 @@
 """Short runs on one device and on another, and what is compared of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -12,7 +11,6 @@ from gistgnn import GIST, Result
 from tests.helpers.models import OURS, every_model, tiny_graph
 from tests.theta.stores import store, values
 
-PRETENDED, REAL = "pretended", "cuda"  # GPUs
 GRAPH = tiny_graph(48)
 M, ROUNDS = 4, 3
 # Adam makes a large step of a gradient that is zero but for rounding.
@@ -36,12 +34,6 @@ SAMPLING: dict[str, dict[str, Any]] = {
     "saint-rw": {"batch_size": 10, "walk_length": 2},
 }
 CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # float32 after `ROUNDS` rounds, with other orders of sums
-
-
-def pairs(every: Iterable[Any], few: Iterable[Any]) -> list[Any]:
-    """Parameters (gpu, value): every value on a real GPU, and a few on the pretended one, which takes seconds."""
-    real = [pytest.param(REAL, value, marks=pytest.mark.cuda, id=f"{REAL}-{value}") for value in every]
-    return [*(pytest.param(PRETENDED, value, id=f"{PRETENDED}-{value}") for value in few), *real]
 
 
 def make(
@@ -72,15 +64,14 @@ def trained(model: str, device: str, folder: Path, kind: str = "memory", **optio
     return left(gist)
 
 
-def agree(gpu: str, model: str, folder: Path, record: Any = None, **options: Any) -> None:
-    """Train on the CPU and on the GPU; on a real one twice, since CUDA may sum in another order from run to run."""
+def agree(model: str, folder: Path, record: Any = None, **options: Any) -> None:
+    """Train on the CPU and twice on the GPU, since CUDA may sum in another order from run to run."""
     expected, found = (trained(model, device, folder / device, **options) for device in ("cpu", "cuda"))
     close(found, expected)
-    if gpu == REAL:
-        again = trained(model, "cuda", folder / "again", **options)
-        close(again, found)
-        if record:
-            record("bit_for_bit", same(again, found))
+    again = trained(model, "cuda", folder / "again", **options)
+    close(again, found)
+    if record:
+        record("bit_for_bit", same(again, found))
 
 
 def close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

@@ -12,7 +12,7 @@ from gistgnn.runners.auto import Auto
 from gistgnn.theta import Store
 from tests.cli.in_process import run
 
-from .runs import PRETENDED, fit, make
+from .runs import fit, make
 
 FAILED = "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total capacity of 8.00 GiB."
 RUN = ("train", "--dataset", "digits", "--model", "gcn", "--hidden", "1024", "1024", "--sub-gcns", "2", "--epochs", "2")
@@ -28,35 +28,32 @@ def last_line(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return err.splitlines()[-1]
 
 
+@pytest.mark.cuda
 @pytest.mark.parametrize("store", ["memory", "host"])
-def test_a_model_that_is_too_wide_is_refused_before_it_is_made(gpu: str, store: str) -> None:
+def test_a_model_that_is_too_wide_is_refused_before_it_is_made(store: str) -> None:
     where = "GPU memory" if store == "memory" else "memory"
     gist = GIST(make("gcn none 2", "cuda").build, (2_000_000, 2_000_000), 4, device="cuda", store=store)  # 16 TB
     with pytest.raises(InputError, match=rf"takes .* of {where}, .* are free: make the widths smaller"):
         gist.model()
 
 
-def test_a_step_that_is_too_wide_is_refused_before_it_is_taken(gpu: str, tmp_path: Path) -> None:
+@pytest.mark.cuda
+def test_a_step_that_is_too_wide_is_refused_before_it_is_taken(tmp_path: Path) -> None:
     build = make("gcn none 2", "cuda").build
     wide = GIST(build, (2_000_000, 2_000_000), 2, device="cuda", store=Store("disk", tmp_path / "theta"))
     with pytest.raises(InputError, match=r"a step of one sub-GCN .* of GPU memory, .* are free"):
         fit(wide)
 
 
-def test_an_allocation_that_fails_is_one_line_with_the_plan(
-    gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.cuda
+def test_an_allocation_that_fails_is_one_line_with_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (*RUN, "--out", tmp_path / "run", "--device", "cuda:0")
-    if gpu == PRETENDED:
-        fail_once(monkeypatch, torch.OutOfMemoryError(FAILED))
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(2**25 / torch.cuda.mem_get_info()[1])
+    try:
         line = last_line(capsys, *arguments)
-    else:
-        torch.cuda.empty_cache()
-        torch.cuda.set_per_process_memory_fraction(2**25 / torch.cuda.mem_get_info()[1])
-        try:
-            line = last_line(capsys, *arguments)
-        finally:
-            torch.cuda.set_per_process_memory_fraction(1.0)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
     for part in ("error: out of GPU memory (OutOfMemoryError: CUDA out of memory", "its plan has"):
         assert part in line
 

@@ -10,13 +10,13 @@ from gistgnn.sampling.registry import SAMPLERS
 from gistgnn.theta.registry import STORES
 from tests.helpers.models import OURS, PYG, USERS
 
-from .runs import SAMPLING, agree, pairs
+from .runs import SAMPLING, agree
+
+pytestmark = pytest.mark.cuda
 
 MODELS = [f"{name} {norm} 2" for name in OURS for norm in ("layer", "batch")]
 MODELS += [f"pyg {name} {norm} cat" for name in PYG for norm in ("layer_norm", "batch_norm")]
 MODELS += list(USERS)
-SOME = ["gcn layer 2", "graphsage batch 2", "gatv2 layer 2", "gin layer 2", "pyg gat layer_norm cat", "features"]
-FEW = ["gat layer 2", "pyg gcn layer_norm cat"]  # that see most of our code
 ALONE = [name for name, place in STORES.items() if place.alone]  # one process can use them
 OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5},
@@ -28,31 +28,31 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("gpu", "model"), pairs(MODELS, SOME), indirect=["gpu"])
-def test_every_model(gpu: str, model: str, tmp_path: Path, record_property: Any) -> None:
-    agree(gpu, model, tmp_path, record_property)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model(model: str, tmp_path: Path, record_property: Any) -> None:
+    agree(model, tmp_path, record_property)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize(("gpu", "model"), pairs([*FEW, "gcn batch 2"], FEW), indirect=["gpu"])
-def test_every_runner(gpu: str, runner: str, model: str, tmp_path: Path, record_property: Any) -> None:
-    agree(gpu, model, tmp_path, record_property, runner=runner)
+@pytest.mark.parametrize("model", ["gat layer 2", "pyg gcn layer_norm cat", "gcn batch 2"])
+def test_every_runner(runner: str, model: str, tmp_path: Path, record_property: Any) -> None:
+    agree(model, tmp_path, record_property, runner=runner)
 
 
-@pytest.mark.parametrize(("gpu", "runner"), pairs(["auto", "fused"], ["auto"]), indirect=["gpu"])
+@pytest.mark.parametrize("runner", ["auto", "fused"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler(gpu: str, sampler: str, runner: str, tmp_path: Path, record_property: Any) -> None:
+def test_every_sampler(sampler: str, runner: str, tmp_path: Path, record_property: Any) -> None:
     options = {"sampler": SAMPLERS[sampler](**SAMPLING[sampler]), "runner": runner, "epochs": 12}
-    agree(gpu, "graphsage layer 2", tmp_path, record_property, **options)
+    agree("graphsage layer 2", tmp_path, record_property, **options)
 
 
 @pytest.mark.parametrize("kind", ALONE)
-@pytest.mark.parametrize(("gpu", "optimizer"), pairs(["sgd", "adamw"], ["adamw"]), indirect=["gpu"])
-def test_every_store(gpu: str, kind: str, optimizer: str, tmp_path: Path, record_property: Any) -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_every_store(kind: str, optimizer: str, tmp_path: Path, record_property: Any) -> None:
     options = {"optimizer": optimizer, "momentum": 0.0, "lr": 1e-4 if optimizer == "adamw" else 0.05}
-    agree(gpu, "gcn batch 2", tmp_path, record_property, kind=kind, **options)
+    agree("gcn batch 2", tmp_path, record_property, kind=kind, **options)
 
 
-@pytest.mark.parametrize(("gpu", "options"), pairs(OPTIONS, OPTIONS[1:4]), indirect=["gpu"])
-def test_settings(gpu: str, options: dict[str, Any], tmp_path: Path) -> None:
-    agree(gpu, "graphsage layer 2", tmp_path, **options)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_settings(options: dict[str, Any], tmp_path: Path) -> None:
+    agree("graphsage layer 2", tmp_path, **options)

@@ -1,38 +1,24 @@
-"""A pretended GPU: it computes on the CPU, and refuses what CUDA refuses.
+"""A pretended GPU: it computes on the CPU, and refuses an operation on tensors of both devices, as CUDA does.
 
-Tensors on it are said to be on "cuda:0". An operation on tensors of both devices is refused, as is `numpy()`; the
-device has random numbers of its own; and operations that make the host wait for a GPU are counted. So tests of the
-code for GPUs run anywhere. What it cannot show: CUDA's kernels, their rounding and order of sums, streams, and memory.
+Tensors on it are said to be on "cuda:0". `numpy()` of them is refused as well. What it cannot show: kernels, their
+rounding, random numbers, streams, memory, and where the host waits. The tests marked `cuda` show these.
 """
 
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-Place = tuple[str, str]  # a file of gistgnn, and a function in it
 GPU = torch.device("cuda:0")
 BYTES = 8 * 2**30
 _LIKE = "lazy"  # a device of torch for which autograd needs no driver; GPU for Python
 _aten = torch.ops.aten
 _COPIES = {_aten._to_copy.default, _aten.copy_.default}
 _TAKES_INDICES = {_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default}
-_WAITS = {
-    _aten._local_scalar_dense.default,
-    _aten.nonzero.default,
-    _aten.equal.default,
-    _aten.masked_select.default,
-    _aten._unique2.default,
-    _aten.bincount.default,
-}
-_REPEAT = _aten.repeat_interleave.Tensor
 _SPARSE = "sparse_compressed_tensor"
 
 
@@ -78,17 +64,9 @@ class _Mode(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
-class _State:
-    """The generator of the pretended GPU, and where the host has waited for it."""
-
-    generator = torch.Generator()
-    waits: ClassVar[Counter[Place]] = Counter()
-
-
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
     """Within the block there is one GPU, also for code that asks torch."""
-    _State.waits = Counter()
     known: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -97,9 +75,9 @@ def pretended_gpu() -> Iterator[None]:
         "_lazy_init": lambda: None,
         "device": lambda device: nullcontext(),
         "synchronize": lambda device=None: None,
-        "manual_seed": _State.generator.manual_seed,
-        "get_rng_state": lambda device=None: _State.generator.get_state(),
-        "set_rng_state": lambda state, device=None: _State.generator.set_state(state),
+        "manual_seed": torch.manual_seed,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "mem_get_info": lambda device=None: (BYTES, BYTES),
         "memory_allocated": lambda device=None: 0,
         "memory_reserved": lambda device=None: 0,
@@ -132,15 +110,12 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if not held and not gpu:
         return func(*args, **kwargs)
     _check(func, args, kwargs, tensors)
-    if _waits(func, args, kwargs, gpu=gpu):
-        _State.waits[here(sys._getframe(1))] += 1
     plain_args, plain = tree_map(lambda value: value.held if isinstance(value, OnGPU) else value, (args, kwargs))
     if device is not None and gpu:
         plain["device"] = torch.device("cpu")
     if func is _aten._to_copy.default and isinstance(args[0], OnGPU) != gpu:  # even from the CPU's view it is a copy
         plain_args = (plain_args[0].clone(), *plain_args[1:])
-    with _generator() if gpu and torch.Tag.nondeterministic_seeded in func.tags else nullcontext():
-        found = func(*plain_args, **plain)
+    found = func(*plain_args, **plain)
     return _returned(func, args, kwargs, found) if gpu else found
 
 
@@ -179,45 +154,3 @@ def _check(func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Ten
 
 def _differ(tensors: list[torch.Tensor]) -> bool:
     return len({isinstance(tensor, OnGPU) for tensor in tensors}) == 2
-
-
-def _waits(func: Any, args: Any, kwargs: dict[str, Any], *, gpu: bool) -> bool:
-    """Tell whether CUDA would make the host wait, as `torch.cuda.set_sync_debug_mode` counts it."""
-    if func in _COPIES and not args[0].numel():
-        return False
-    if func is _aten._to_copy.default:
-        return isinstance(args[0], OnGPU) != gpu and not kwargs.get("non_blocking", False)
-    if func is _aten.copy_.default:
-        return _differ(list(args[:2])) and not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-    if func in _TAKES_INDICES:
-        masks = [each for each in args[1] if each is not None and each.dtype in (torch.bool, torch.uint8)]
-        hosts = [each for each in args[1] if each is not None and not isinstance(each, OnGPU)]
-        return bool(masks or hosts)
-    if func is _REPEAT:
-        return kwargs.get("output_size") is None
-    return func in _WAITS
-
-
-def here(frame: FrameType) -> Place:
-    """Return the function of gistgnn that a stack frame is in; or the frame at the bottom of the stack."""
-    while frame.f_back is not None and "/gistgnn/" not in frame.f_code.co_filename:
-        frame = frame.f_back
-    function = frame.f_code.co_qualname.partition(".<locals>")[0]  # newer Pythons have no function for comprehensions
-    return frame.f_code.co_filename.rpartition("/gistgnn/")[2], function
-
-
-def waits() -> Counter[Place]:
-    """Where the host has waited for the pretended GPU so far."""
-    return _State.waits
-
-
-@contextmanager
-def _generator() -> Iterator[None]:
-    """Within the block torch's generator is that of the pretended GPU."""
-    host = torch.default_generator.get_state()
-    torch.default_generator.set_state(_State.generator.get_state())
-    try:
-        yield
-    finally:
-        _State.generator.set_state(torch.default_generator.get_state())
-        torch.default_generator.set_state(host)

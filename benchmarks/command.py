@@ -1,0 +1,55 @@
+"""Runs of gistgnn as a process of their own, and what they print as JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gistgnn.storage.whole_files import replacing
+
+
+def output_of(*words: object) -> str:
+    """Run a command of gistgnn and return what it prints; its warnings and progress are not shown."""
+    line = [sys.executable, "-m", "gistgnn", *map(str, words)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"gistgnn {' '.join(line[3:])}: status {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def json_of(*words: object) -> dict[str, Any]:
+    """Run a command of gistgnn and return the JSON that it prints."""
+    found: dict[str, Any] = json.loads(output_of(*words, "--json"))
+    return found
+
+
+def trained(*words: object) -> dict[str, Any]:
+    """Run `gistgnn train` in a temporary folder and return its result.json."""
+    with TemporaryDirectory() as folder:
+        return json_of("train", *words, "--out", f"{folder}/run")
+
+
+def trained_once(words: list[str], runs: Path) -> dict[str, Any]:
+    """Run `gistgnn train`, unless ``runs`` has its result.json already: a file with a JSON entry for each command."""
+    key = " ".join(words)
+    known: dict[str, Any] = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else {}
+    if key not in known:
+        print(f"gistgnn train {key}", file=sys.stderr, flush=True)
+        known[key] = trained(*words)
+        runs.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(runs) as file:
+            file.write_text(json.dumps(known), encoding="utf-8")
+    found: dict[str, Any] = known[key]
+    return found
+
+
+def drop_from_cache(place: Path) -> None:
+    """Ask the system to forget what it holds of a file, or of the files of a folder."""
+    for path in place.iterdir() if place.is_dir() else [place]:
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
