@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 TRAIN = ["train", "--model", "graphsage", "--sub-gcns", "8", "--optimizer-state", "carry", "--evaluate-every", "2"]
-ALONE = ["--epochs", "48", "--local-steps", "1", "--store", "mapped"]
+ALONE = ["--epochs", "48", "--local-steps", "1", "--store", "disk"]
 RANKS = ["--epochs", "8000", "--local-steps", "5", "--store", "sharded", "--checkpoint-every", "3"]
 
 

@@ -44,20 +44,6 @@ def test_a_gpu_that_is_not_there_is_refused_before_ranks_meet() -> None:
         Ranks("cuda:99")
 
 
-def exchanged(ranks: Ranks, device: str) -> list[list[int]]:
-    """What arrives of parts of unequal sizes, and where."""
-    parts = [torch.arange(3 * ranks.rank + to, dtype=torch.uint8, device=device) for to in range(ranks.count)]
-    arrived = ranks.exchange(parts, [3 * sender + ranks.rank for sender in range(ranks.count)])
-    assert all(part.device.type == device for part in arrived)
-    return [part.tolist() for part in arrived]
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_parts_arrive_on_the_device_they_came_from(device: str) -> None:
-    for rank, found in enumerate(on_ranks(2, exchanged, device)):
-        assert found == [list(range(3 * sender + rank)) for sender in range(2)]
-
-
 def train(ranks: Ranks | None, store: str, device: str) -> list[dict[str, Any]]:
     """What runs by SGD leave: Adam makes a large step of a gradient that is zero but for rounding."""
     found = []

@@ -5,7 +5,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 import gistgnn
-from gistgnn.runners.fused import Group, by_shape
 from gistgnn.runners.registry import RUNNERS, make_runner
 from gistgnn.sampling import FullGraph, Sampler, whole_graph
 from gistgnn.sampling.registry import SAMPLERS
@@ -68,17 +66,6 @@ def place_of(frame: FrameType) -> Place:
     return frame.f_code.co_filename.removeprefix(PACKAGE), function
 
 
-@contextmanager
-def no_waits() -> Iterator[None]:
-    """Refuse to wait for the GPU within the block."""
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 def waits_of(model: str, runner: str, sampler: Sampler, steps: int) -> dict[Place, int]:
     """Where a round waits while its sub-GCNs train; the first round, which prepares things, does not count."""
     gist, run = make(model, "cuda"), make_runner(runner)
@@ -101,24 +88,6 @@ def test_no_step_waits(runner: str, model: str) -> None:
     assert few == many
     assert few.keys() <= AT_THE_END.keys()
     assert sum(few.values()) <= M
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_step_runs_where_waiting_is_an_error(model: str) -> None:
-    batch = whole_graph(GRAPH.to("cuda:0"))
-    gist = make(model, "cuda")
-    round_ = gist.begin_round()
-    sub = round_.subs[0]
-    optimizer = TRAINING.make_optimizer(sub.parameters())
-    step = partial(subtrain, sub, optimizer, [batch] * 2, TRAINING, lambda _: 0.01)
-    step()
-    with no_waits():
-        step()
-    round_ = gist.begin_round()
-    group = Group(round_, by_shape(round_.subs)[0], TRAINING)
-    group.step(batch, 0.01)
-    with no_waits():
-        group.step(batch, 0.01)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
