@@ -58,11 +58,11 @@ def on_host(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "tensors": {name: tensor.cpu() for name, tensor in found["tensors"].items()}}
 
 
+@pytest.mark.cuda
 @pytest.mark.parametrize("store", ["memory", "sharded"])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_two_ranks_on_one_device_train_the_theta_of_one_process(device: str, store: str) -> None:
-    every = on_ranks(2, train, store, device, device=device)
-    for k, expected in enumerate(train(None, "memory", device)):
+def test_two_ranks_on_one_gpu_train_the_theta_of_one_process(store: str) -> None:
+    every = on_ranks(2, train, store, "cuda", device="cuda")
+    for k, expected in enumerate(train(None, "memory", "cuda")):
         own = [found[k] for found in every]
         tensors = joined([each["tensors"] for each in own]) if store == "sharded" else own[0]["tensors"]
         for name, tensor in expected["tensors"].items():
