@@ -36,8 +36,9 @@ hooks: $(VENV)/.installed-dev
 	$(BIN)/pre-commit install
 
 # A source archive and a wheel, which are then installed in an environment of their own and tried there.
-dist: $(VENV)/.installed-dev
+dist: | $(BIN)/python
 	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) build
 	$(BIN)/python -m build --outdir dist .
 	PYTHON=$(PYTHON) CONSTRAINTS=$(CONSTRAINTS) .ci/try_wheel dist/*.whl
 
