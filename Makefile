@@ -28,7 +28,7 @@ docs: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(PYTEST) -m "not long"
 
-# Kill loops, the attack, the examples, reports in a browser.
+# Kill loops, the attack, the examples, reports in a browser, real graphs (see tests/conftest.py).
 long: $(VENV)/.installed-dev
 	$(PYTEST) -m long
 

@@ -5,11 +5,24 @@ import torch
 
 NO_GPU = "The tests marked cuda were not run: torch finds no GPU here. `make bench-gpu` runs them where there is one."
 
+# Kill loops, examples and a browser are for `make test-all`, as are tests of real graphs and those marked `long`.
+LONG = (
+    "distributed/test_restarts.py",
+    "examples/",
+    "graph_folders/test_killed.py",
+    "report/test_in_browser.py",
+    "theta/test_killed.py",
+)
+
 _SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU where there is none; a line at the end says so."""
+    """Mark the long tests. Leave out those that need a GPU where there is none; a line at the end says so."""
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        if path.startswith(LONG) or "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
     if torch.cuda.is_available():
         return
     without = [item for item in items if item.get_closest_marker("cuda")]
