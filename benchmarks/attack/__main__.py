@@ -11,23 +11,14 @@ from collections import Counter
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from random import Random
 
 from benchmarks.attack.case import Kind, Place, Report
 from benchmarks.attack.registry import KINDS
 
-OURS = (
-    "baselines.ensemble",
-    "cli.main",
-    "compare.comparison",
-    "estimate",
-    "report.run_page",
-    "fit.session",
-    "theory",
-)
 _NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nothing answers there
 FRESH = 0.01  # share of the commands that are run by a new interpreter
-SLOW = ["torch_geometric.nn", "torch._dynamo", *(f"gistgnn.{name}" for name in OURS)]
 
 
 def main() -> int:
@@ -97,8 +88,12 @@ def _import_all() -> None:
     """Import what commands import, so that forked processes need not."""
     import torch
 
-    for name in SLOW:
-        import_module(name)
+    import gistgnn
+
+    ours = (module.name for module in walk_packages(gistgnn.__path__, "gistgnn."))
+    for name in ("torch_geometric.nn", "torch._dynamo", *ours):
+        if not name.endswith("__main__"):
+            import_module(name)
     torch.set_num_threads(1)
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports more
 
