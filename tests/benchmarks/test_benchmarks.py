@@ -102,10 +102,7 @@ def test_the_frontier_interpolates_in_the_logarithm_of_time() -> None:
     assert (line.at(1e6), line.at(0.9), line.reaches(90.1)) == (90.0, None, None)
 
 
-RUNS_OF_ANY_LENGTH = st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 100)), min_size=1, max_size=12)
-
-
-@given(RUNS_OF_ANY_LENGTH)
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 100)), min_size=1, max_size=12))
 def test_no_run_is_above_the_frontier(runs: list[tuple[int, int]]) -> None:
     line = Frontier((float(seconds), float(score)) for seconds, score in runs)
     for seconds, score in runs:
@@ -114,7 +111,7 @@ def test_no_run_is_above_the_frontier(runs: list[tuple[int, int]]) -> None:
         assert at >= score - 1e-9
 
 
-def test_every_setting_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_is_a_command() -> None:
     words = ["--ordinary", "1", "2", "--lr", "0.01", "--narrow", "2", "--paper", "8", "--budget", "2"]
     found = settings(parse([*words, "--recipe", "2:1,copies 1:1", "--", *AROUND]))
     kinds = ["ordinary", "narrow", "ordinary", "narrow", "paper", "recipe", "budget"]
