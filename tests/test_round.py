@@ -30,6 +30,12 @@ def adam(sub: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(sub.parameters(), lr=0.05)
 
 
+def rounds_of(gist: GIST, count: int) -> None:
+    for round_ in gist.rounds(count):
+        for sub in round_:
+            train(sub, adam(sub))
+
+
 def same(gist: GIST, other: dict[str, Tensor]) -> bool:
     return all(torch.equal(tensor, other[name]) for name, tensor in gist.theta.tensors.items())
 
@@ -61,9 +67,7 @@ def test_leaving_the_round_aggregates() -> None:
 
 def test_a_list_of_the_sub_gcns_trained_later_in_any_order_is_the_same() -> None:
     one, other = make(), make()
-    for round_ in one.rounds(3):
-        for sub in round_:
-            train(sub, adam(sub))
+    rounds_of(one, 3)
     for round_ in other.rounds(3):
         for sub in reversed(list(round_)):
             train(sub, adam(sub))
@@ -88,9 +92,7 @@ def test_a_round_left_by_an_error_changes_nothing() -> None:
 def test_a_new_round_starts_without_gradients() -> None:
     """Modules are used again; what a broken-off round left in them must not reach the next."""
     gist = GIST(OURS["gcn"], (8, 6), 2)
-    for round_ in gist.rounds(1):
-        for sub in round_:
-            train(sub, adam(sub))
+    rounds_of(gist, 1)
     for round_ in gist.rounds(1):
         assert all(p.grad is None for sub in round_ for p in sub.parameters())
 
@@ -129,9 +131,7 @@ def test_carry_keeps_the_moments() -> None:
     assert moments["exp_avg"].shape == (7, 8)
     assert moments["exp_avg"].any()
     other = make()
-    for round_ in other.rounds(3):
-        for sub in round_:
-            train(sub, adam(sub))
+    rounds_of(other, 3)
     assert not same(gist, other.theta.tensors)
 
 

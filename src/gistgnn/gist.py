@@ -133,10 +133,10 @@ class GIST(GlobalModel):
             progress: show a progress bar on standard error.
             callbacks: objects with methods of `Callback`, called in order; they may end the run.
             init: a trained model of the full widths, or its `state_dict()`, with which Θ begins; None: the seed's.
-            max_seconds: end in time to be back after so many seconds, with the best model so far; at least one round is
-                trained. A run that is resumed has so many seconds more.
+            max_seconds: the run ends within this time, with the best model so far; it trains at least one round. A
+                resumed run has the same time again.
             saving: where and how often the state is saved, and whether to resume.
-            settings: the fields of `Training`; those that are None have their default.
+            settings: the fields of `Training`; None stands for the default.
 
         Raises:
             InputError: a setting is out of range, the graph is unusable, or a checkpoint is of another run.
@@ -169,7 +169,7 @@ def choose_training(training: Training | str | None, settings: Mapping[str, Any]
 
     Args:
         training: all settings; or the field of that name, "split" or "each"; None: the default.
-        settings: single settings by name; those that are None have their default.
+        settings: single settings by name; None stands for the default.
 
     Raises:
         InputError: both are given, or neither a Training nor `epochs` or `phases`.

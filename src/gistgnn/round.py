@@ -34,7 +34,7 @@ class Round:
         input_axis: the axis of the input features, or None.
         copies: only sub-GCN 0 trains; all others become copies of it.
         lasting: the next round may have the same blocks.
-        fresh: moments that Θ holds are not those of these sub-GCNs, and are dropped.
+        fresh: the moments in Θ belong to other sub-GCNs, and are dropped.
         scales: by name, what a sub-GCN multiplies the entries of a tensor by; Θ holds them divided by it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Round:
         if fresh:
             theta.forget_moments()
         dealt = theta.begin(number, blocks)
-        # Each rank trains the original itself, for those of its copies that it would train otherwise.
+        # Every rank trains the original itself, and writes it to the copies that are dealt to the rank.
         self._written = {0: dealt} if copies and dealt else {i: [i] for i in dealt}
         self.members = list(self._written)
         self._loaded: dict[int, nn.Module] = {}
@@ -119,7 +119,7 @@ class Round:
         return None if self._input_axis is None else self.blocks[i][self._input_axis]
 
     def carry(self, i: int, optimizer: Optimizer) -> None:
-        """Carry the moments of sub-GCN i: give the optimiser those of earlier rounds, and keep them after this one."""
+        """Give the optimiser of sub-GCN i its moments from earlier rounds, and keep them after this round."""
         self._theta.load_moments(self._written[i][0], self._loaded[i], optimizer)
         self._optimizers[i] = optimizer
         self._carried.add(i)

@@ -38,13 +38,13 @@ class RoundPlan:
 
     Args:
         training: the settings of its phase.
-        steps: those of every sub-GCN.
-        sub_gcns: m; None: that of the trainer.
+        steps: the steps that every sub-GCN takes.
+        sub_gcns: m; None: the m of the `GIST`.
         workers: how many sub-GCNs train.
         draw: the number of its draw of the blocks.
         copies: only sub-GCN 0 trains, for all.
-        lasting: the blocks of a round may be those of the next, so moments are kept.
-        fresh: moments of earlier rounds are not those of its sub-GCNs.
+        lasting: the next round may have the same blocks, so moments are kept.
+        fresh: the sub-GCNs begin without the moments of earlier rounds.
         last: it ends its phase.
         epoch: epochs of the run that are over after it.
     """
@@ -99,7 +99,7 @@ class _Part:
 
     @property
     def first_draw(self) -> int:
-        """Blocks that are kept are those of the phase before."""
+        """The number of the first draw; a phase that keeps its blocks begins with the last draw of the phase before."""
         return self.draws_before if self.training.redraw_every else max(self.draws_before - 1, 0)
 
     @property
@@ -119,7 +119,7 @@ class Schedule:
 
     Attributes:
         rounds: T.
-        phases: the numbers of every phase's rounds; where there are no phases, those of all rounds.
+        phases: the numbers of every phase's rounds; a run without phases counts as one phase.
     """
 
     def __init__(

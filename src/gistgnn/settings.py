@@ -42,7 +42,7 @@ SHORTEST_ROUND, LONGEST_ROUND = 5, 20
 """The limits of a chosen ζ: shorter rounds learn worse; 20 is the paper's on Cora, CiteSeer and PubMed."""
 
 ROUNDS_PER_SUB_GCN = 4
-"""Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights train never."""
+"""Rounds for each of m sub-GCNs, if ζ is not given: in 4m rounds (1 - 1/m)^(4m) < 2 % of the weights stay untrained."""
 
 BUDGET_LR = 0.005
 """The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""

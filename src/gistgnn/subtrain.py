@@ -14,7 +14,7 @@ from gistgnn.training.loss import Criterion
 
 
 def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> Tensor:
-    """Return the batch's loss: that of the settings, or cross-entropy, binary for multi-label graphs.
+    """Return the batch's loss: the loss of the settings, or else cross-entropy, binary for multi-label graphs.
 
     It is the mean over the batch's training nodes, or the sum with the batch's weights.
 
@@ -33,7 +33,7 @@ def loss_of(logits: Tensor, batch: Batch, training: Training | None = None) -> T
         return training.loss(chosen, targets, batch.loss_weights)
     if targets.dim() == 1 and logits.dim() == 3:
         return cross_entropy(chosen, targets, batch.loss_weights)
-    # torch's own, so that a loop by hand gives the same bits.
+    # torch's own, so that a user's loop gives the same bits.
     loss = F.cross_entropy if targets.dim() == 1 else F.binary_cross_entropy_with_logits
     if logits.dim() == 2 and batch.loss_weights is None:
         return loss(chosen, targets)
@@ -47,7 +47,7 @@ def subtrain(
 ) -> Tensor | None:
     """Train one sub-GCN by one step on each batch that has training nodes.
 
-    The loss is the same as that of the global model: a sub-GCN's output has the full number of classes.
+    A sub-GCN's output has the full number of classes, so its loss is the loss of the global model.
 
     Args:
         sub: the sub-GCN, in training mode.

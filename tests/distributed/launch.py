@@ -22,19 +22,16 @@ def on_ranks(
     patience: float = 60,
     device: str = "cpu",
 ) -> list[Any]:
-    """Run `work(ranks, *args)` on every one of some ranks, and return what each returns, in order.
+    """Run `work(ranks, *args)`, which a process can import, on every one of some ranks; return what each returns.
 
     Args:
         count: how many.
-        work: a function that a process can import.
+        work: what every rank does; an error of a rank is raised here.
         args: its arguments after the ranks.
         only: the ranks that are listened to, where others die; none: all.
         timeout: in seconds, for each.
         patience: seconds that a rank waits for another.
         device: of every rank.
-
-    Raises:
-        Exception: what the work raises on a rank.
     """
     context = ready()
     with socket.socket() as probe:

@@ -43,31 +43,27 @@ MODELS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any], str]] = {  # b
 }
 
 
-def _relabelled(graph: Graph) -> Graph:
-    y = graph.y.clone()
-    y[0] = (y[0] + 1) % 3
-    return replace(graph, y=y)
+def other(tensor: torch.Tensor, place: tuple[int, ...], by: float, modulo: int | None = None) -> torch.Tensor:
+    """The tensor with another value at a place."""
+    changed = tensor.clone()
+    changed[place] += by
+    return changed if modulo is None else changed % modulo
 
 
-def _with_another_feature(graph: Graph) -> Graph:
-    x = graph.x.clone()
-    x[3, 2] += 1e-6
-    return replace(graph, x=x)
-
-
-def _with_another_edge(graph: Graph) -> Graph:
-    col = graph.edges.col.clone()
-    col[5] = (col[5] + 1) % graph.num_nodes
-    return replace(graph, edges=CSR(graph.edges.rowptr, col))
+def with_another_feature(graph: Graph) -> Graph:
+    return replace(graph, x=other(graph.x, (3, 2), 1e-6))
 
 
 GRAPHS: dict[str, tuple[Callable[[Graph], Graph], str]] = {  # the graph of rank 1
-    "features": (_with_another_feature, "the checksum of the graph's features is '"),
-    "labels": (_relabelled, "the checksum of the graph's labels is '"),
-    "edges": (_with_another_edge, "the checksum of the graph's edges is '"),
+    "features": (with_another_feature, "the checksum of the graph's features is '"),
+    "labels": (lambda g: replace(g, y=other(g.y, (0,), 1, 3)), "the checksum of the graph's labels is '"),
+    "edges": (
+        lambda g: replace(g, edges=CSR(g.edges.rowptr, other(g.edges.col, (5,), 1, g.num_nodes))),
+        "the checksum of the graph's edges is '",
+    ),
     "nodes": (lambda _: tiny_graph(25), "the graph's number of nodes is 24 on rank 0 and 25 on rank 1: give all ranks"),
     "weights": (
-        lambda graph: replace(graph, edge_weight=torch.ones(graph.num_edges)),
+        lambda g: replace(g, edge_weight=torch.ones(g.num_edges)),
         "the type of the graph's edge_weight is missing on rank 0",
     ),
 }
@@ -172,7 +168,7 @@ def test_commands_with_different_options_are_refused(tmp_path: Path, option: tup
 
 
 def test_machines_with_different_files_are_refused(tmp_path: Path) -> None:
-    for name, change in (("first", lambda graph: graph), ("second", _with_another_feature)):
+    for name, change in (("first", lambda graph: graph), ("second", with_another_feature)):
         (tmp_path / name).mkdir()
         save_file(change(tiny_graph()), tmp_path / name / "own.npz")
     ranks = run_ranks(tmp_path, 2, *TRAIN, machines=("first", "second"))

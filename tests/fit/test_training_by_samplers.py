@@ -1,8 +1,6 @@
 """Every sampler trains every model that it can, in turn, fused, resumed and on ranks alike."""
 
-import gc
 import json
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from gistgnn import GIST, Graph, Saving
 from gistgnn.sampling import (
     ClusterSampling,
     FastGCNSampling,
-    FullGraph,
     LadiesSampling,
     NeighborSampling,
     SaintEdgeSampling,
@@ -23,14 +20,11 @@ from gistgnn.sampling import (
     SaintWalkSampling,
     Sampling,
     describe,
-    forward,
     from_description,
-    whole_graph,
 )
 from tests.helpers.models import OURS, USERS, C, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make, state
-from tests.runners.comparing import SGD, runners_agree
 
 GRAPH = tiny_graph(60)
 
@@ -121,21 +115,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path, m: int
     assert state(resumed, fit(resumed, saving=saving, **options)) == expected
 
 
-def double(chosen: Sampling) -> FullGraph:
-    """One batch of a sampler in float64, again and again."""
-    whole = whole_graph(GRAPH)
-    in_double = type(whole)(whole.x.double(), whole.edges, whole.y, whole.loss_nodes, sparse=False)
-    return FullGraph(next(chosen.sampler(in_double, 0, layers=3).batches(0, 1)))
-
-
-@pytest.mark.parametrize("model", ["gcn", "graphsage", "gat"])
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_the_fused_runner_equals_the_in_turn_one(name: str, model: str) -> None:
-    if (name, model) in PAIRS:
-        case = (lambda w: OURS[model](w), (12, 9))
-        assert runners_agree(case, 3, double(SAMPLERS[name]), SGD) == []
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_sampling_is_described(name: str) -> None:
     chosen = SAMPLERS[name]
@@ -147,23 +126,3 @@ def test_a_sampling_is_described(name: str) -> None:
     assert from_description({"clusters": 50}) == from_description(
         {"name": "clusters", "clusters": 50}
     )  # of earlier versions
-
-
-@pytest.mark.parametrize("columns", [None, torch.arange(F)])
-@pytest.mark.parametrize("name", [*SAMPLERS, "clusters"])
-def test_nothing_is_left_of_a_batch_that_has_been_used(name: str, columns: torch.Tensor | None) -> None:
-    """No cycle of references keeps its memory until Python looks for one."""
-    sampler = {**SAMPLERS, "clusters": ClusterSampling(6, 2, precompute=False)}[name].sampler(
-        whole_graph(GRAPH), 0, layers=3
-    )
-    sampler = sampler if columns is None else sampler.select_columns(columns)
-    left: list[weakref.ref[Any]] = []
-    gc.disable()
-    try:
-        for batch in sampler.batches(0, 3):
-            forward(OURS["graphsage"]((6, 5)), batch).sum().backward()
-            left += [weakref.ref(batch), weakref.ref(batch.adj)]
-        del batch
-        assert [each() for each in left] == [None] * 6
-    finally:
-        gc.enable()

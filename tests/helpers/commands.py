@@ -46,29 +46,15 @@ def _default_signals() -> None:
 def ready() -> ForkServerContext:
     """The process that is forked: it has imported what commands and tests import, and run nothing."""
     context = multiprocessing.get_context("forkserver")
-    own = (
-        "cli.main",
-        "cli.score_table",
-        "runs.run_folder",
-        "report.run_page",
-        "distributed",
-        "estimate",
-    )
-    more = ("graphs.digits", "compare.many_runs")
+    own = ("cli.main", "cli.score_table", "runs.run_folder", "report.run_page", "distributed", "estimate")
+    own += ("graphs.digits", "compare.many_runs")
     others = ("torch._dynamo", "torch_geometric.nn", "pytest", "hypothesis")
-    context.set_forkserver_preload([*(f"gistgnn.{name}" for name in (*own, *more)), *others])
+    context.set_forkserver_preload([*(f"gistgnn.{name}" for name in own), *others])
     return context
 
 
 class Forked:
-    """A process forked from one that has imported torch and all else already: what `subprocess.Popen` would start.
-
-    Args:
-        folder: its working directory.
-        work: a function that a process can import; what it returns is the exit status.
-        args: its arguments.
-        environ: more environment variables.
-    """
+    """A process forked from one that has imported torch already; what `work(*args)` returns is its exit status."""
 
     def __init__(self, folder: Path, work: Callable[..., int | None], *args: object, **environ: str) -> None:
         self._written = tempfile.TemporaryDirectory()
@@ -88,11 +74,7 @@ class Forked:
         os.kill(self._process.pid, number)
 
     def communicate(self, timeout: float = 120) -> tuple[str, str]:
-        """What it has written, once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer, and was killed.
-        """
+        """What it has written, once it has ended; after so many seconds it is killed."""
         self._process.join(timeout)
         late = self._process.is_alive()
         if late:

@@ -1,6 +1,8 @@
 """Optimisers and learning rates that a user brings."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -103,12 +105,8 @@ def test_settings_survive_json_as_names() -> None:
         3, optimizer=torch.optim.NAdam, schedule=lambda p: 1.0, loss=nn.CrossEntropyLoss(), metric=rates
     )
     record = training.as_dict()
-    assert [record[name] for name in ("optimizer", "schedule", "loss", "metric")] == [
-        "NAdam",
-        "<lambda>",
-        "CrossEntropyLoss",
-        "rates",
-    ]
+    names = [record[name] for name in ("optimizer", "schedule", "loss", "metric")]
+    assert names == ["NAdam", "<lambda>", "CrossEntropyLoss", "rates"]
     read = Training.from_dict(record)
     assert read.as_dict() == record
     with refused("the optimizer was NAdam, which is not saved with a run: give it again"):
@@ -116,3 +114,35 @@ def test_settings_survive_json_as_names() -> None:
     plain = Training(3)
     assert not plain.as_dict().keys() & {"loss", "metric", "class_weights", "label_smoothing"}
     assert Training.from_dict(plain.as_dict()) == plain
+
+
+CLASSES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_steps_and_state_are_those_of_torch(name: str) -> None:
+    start = torch.linspace(-1, 1, 12).view(3, 4)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    training = Training(1, optimizer=name, lr=0.1, weight_decay=0.01)
+    pair = [
+        (ours, training.make_optimizer([ours])),
+        (theirs, CLASSES[name]([theirs], lr=0.1, weight_decay=0.01, fused=True)),
+    ]
+    for _ in range(3):
+        for parameter, optimizer in pair:
+            optimizer.zero_grad()
+            (parameter**3).sum().backward()
+            optimizer.step()
+    assert torch.equal(ours, theirs)
+    state, expected = (optimizer.state_dict()["state"] for _, optimizer in pair)
+    assert str(state) == str(expected)
+
+
+def test_a_step_does_not_load_the_compiler() -> None:
+    code = (
+        "import sys, torch; from gistgnn.settings import Training; p = torch.nn.Parameter(torch.ones(2));"
+        "o = Training(1).make_optimizer([p]); p.sum().backward(); o.step(); o.zero_grad();"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

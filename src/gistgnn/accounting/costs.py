@@ -158,7 +158,7 @@ class Operations:
         after every round.
 
         Args:
-            sub_gcns: m; None: that of the partition.
+            sub_gcns: m; None: the m of the partition.
             copies: only one sub-GCN trains, and is evaluated in place of the full model.
             steps: of all sub-GCNs that train, in a round.
             rounds: of the phase.

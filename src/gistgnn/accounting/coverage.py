@@ -21,14 +21,11 @@ Touched = tuple[int, ...]  # how many different features of every axis a paramet
 
 def partition_of(partition: Partition, blocks: Sequence[Blocks]) -> list[dict[str, Any]]:
     """Return the part of result.json on the partition: every axis with its features and the sizes of its blocks."""
-    return [
-        {
-            "name": name,
-            "features": d,
-            "blocks": [d] if axis in partition.whole else [len(sub_gcn[axis]) for sub_gcn in blocks],
-        }
-        for axis, (name, d) in enumerate(zip(partition.names, partition.features, strict=True))
-    ]
+    found = []
+    for axis, (name, d) in enumerate(zip(partition.names, partition.features, strict=True)):
+        sizes = [d] if axis in partition.whole else [len(sub_gcn[axis]) for sub_gcn in blocks]
+        found.append({"name": name, "features": d, "blocks": sizes})
+    return found
 
 
 def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str, Any]:
@@ -36,14 +33,14 @@ def coverage_of(spec: ModelSpec, partition: Partition, draws: Draws) -> dict[str
 
     A parameter at one feature of one split axis, or at none, is trained in every round. A parameter at several
     features is trained in the rounds whose blocks send all of them to the same sub-GCN. Draws are independent, so the
-    number of those that do is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
+    number of such draws is binomial. The rounds of one draw have the same blocks, or nested ones. The shares are
     expectations over the random blocks; they are exact where all rounds have the same blocks and m.
 
     Args:
         spec: the full model.
         partition: the blocks' sizes follow from it.
         draws: how the finished rounds share draws: for every kind of draw, as (m, rounds) pairs, how many there are; m
-            is None where it is that of the partition (see `Schedule.draws`).
+            None means the m of the partition (see `Schedule.draws`).
 
     Returns:
         "rounds": T; "parameters": their number in Θ; "counts": shares of the parameters by the number of rounds, as
@@ -76,7 +73,7 @@ def _rounds_of(
     chances: Mapping[int | None, float],
     split: Mapping[int | None, Partition],
 ) -> dict[int, float]:
-    """Return the chances of every number of rounds in which a parameter is trained, over all draws of one kind.
+    """Return the distribution of the number of rounds that train a parameter, over all draws of one kind.
 
     Within a draw the blocks are nested: what is in a block of a large m is in one of every smaller m.
     """
@@ -96,7 +93,7 @@ def _rounds_of(
 
 
 def _binomial(number: int, chance: float) -> dict[int, float]:
-    """Return the probability of 0, 1, ..., ``number`` hits in so many trials, without those far from the mean.
+    """Return the probability of k hits in ``number`` trials, for every k near the mean.
 
     The Chernoff bound leaves less than `_TINY` outside of the range.
     """

@@ -35,7 +35,7 @@ class Ranks(World):
     Args:
         device: where this rank trains. NCCL moves tensors between GPUs, Gloo all others, through the host.
         timeout: seconds to wait for another rank.
-        interface: the network interface to the others, such as "eth0"; None: that of the machine's name.
+        interface: the network interface to the others, such as "eth0"; None: the one of the machine's name.
 
     Raises:
         InputError: there is no such interface, or no such GPU.

@@ -37,7 +37,7 @@ def require_same_training(setup: Setup) -> None:
 
 
 def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run, as result.json holds them, that have to agree; those of the model among them."""
+    """Return the entries of a run's config that all ranks must share: the model's, the training's and all others."""
     model, training = dict(config["model"]), dict(config["training"])
     rest = {name: value for name, value in config.items() if name not in ("model", "training", *OWN)}
     training.pop("budget", None)

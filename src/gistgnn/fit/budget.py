@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gistgnn.accounting.costs import theta_bytes
 from gistgnn.errors import InputError
 from gistgnn.partition import Partition
 from gistgnn.phases import Phase
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 NARROWEST = 128  # features of a part; narrower ones learn worse, and are not faster by much
 FIRST_EPOCHS, FIRST_STEPS = 4, (60, 600)  # of the first cycle; the steps are limits
 ENOUGH = 10  # first cycles after which more width is worth more than more epochs
-ROUNDS = 20  # about so many in a run, in which the time is watched
+ROUNDS = 20  # in a run, about; the time is checked after each
 SCORED_EVERY = 5  # rounds between evaluations, which the end of each cycle has as well
 TIMED = 3  # steps that are timed
 SPARED = 0.02  # of the time, for what comes after the last round
@@ -87,15 +88,14 @@ def choose(trainer: GlobalModel, sampler: Sampler, training: Training, seconds: 
 def candidates(trainer: GlobalModel) -> list[int]:
     """Return every m that may be chosen, the largest first: a part is not narrower than `NARROWEST`."""
     spec, partition = trainer._full_spec, trainer.partition
-    widths = [partition.features[axis] for axis in partition.split]
-    possible = even_parts(widths)
+    possible = even_parts([partition.features[axis] for axis in partition.split])
     try:
         check_phases([Phase(m, 1, copies=m > 1) for m in possible], partition, trainer.input_axis)
         Mean.of(spec, partition.split, trainer.input_axis, zero=True)
     except InputError:  # this model or partition cannot have copies
         possible = [1]
     room = available_bytes(trainer.device)
-    fitting = [m for m in possible if 6 * _bytes_of(narrow(spec, partition, m)) < room]
+    fitting = [m for m in possible if 6 * theta_bytes(narrow(spec, partition, m)) < room]
     return sorted(fitting or possible[-1:], reverse=True)
 
 
@@ -181,10 +181,6 @@ class Clock:
             for phase, begins, end in zip(training.phases, [0, *ends], ends, strict=False)
         ]
         return replace(training, phases=tuple(phases), epochs=0)
-
-
-def _bytes_of(spec: ModelSpec) -> int:
-    return sum(own.nbytes for own in spec.tensor_specs().values())
 
 
 def _reason(partition: Partition, chosen: int, epochs: float, timed: dict[int, float]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import nn
@@ -13,24 +12,13 @@ from gistgnn.distributed.agreement import SAME_MODEL, SAME_SETTINGS, require_sam
 from gistgnn.errors import InputError
 from gistgnn.evaluation.scores import evaluation_mode
 from gistgnn.fit.agreement import model_facts, partition_facts, saving_facts
+from gistgnn.fit.result import Progress
 from gistgnn.fit.saving import Saver, Saving
 from gistgnn.fit.scorer import Running
 from gistgnn.global_model import GlobalModel
 from gistgnn.round import Round
 from gistgnn.training.metric import Metric
 from gistgnn.utils.checks import check_callable, check_count, check_flag, check_kind
-
-
-@dataclass
-class _State:
-    """What a checkpoint holds beside Θ."""
-
-    rounds: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_round: int = -1
-    best_score: float | None = None
-    since_best: int = 0
-    stopped: bool = False
 
 
 class Loop:
@@ -48,12 +36,12 @@ class Loop:
 
     Args:
         gist: the model; the loop goes on from the parameters that it has.
-        rounds: how many rounds there are, T; with those of a loop that is resumed.
+        rounds: T, the rounds of the whole loop; a resumed loop counts its earlier rounds as well.
         validate: returns the score of the full model, which is in evaluation mode; gradients are off. None: nothing is
             scored, and the best model is the last one.
         higher_is_better: False if `validate` returns an error.
         evaluate_every: rounds between two scores; the last round is scored as well.
-        patience: end after so many scores without a better one; None: never.
+        patience: the loop ends after this many scores without a better one; None: never.
         saving: where and how often the state is saved, and whether to resume. Θ, its best and carried moments are
             saved; your own random numbers are not.
 
@@ -97,7 +85,7 @@ class Loop:
         self._gist, self._rounds, self._validate = gist, rounds, validate
         self._metric = Metric(lambda score, _: score, "validate", higher_is_better)
         self._every, self._patience, self._saving = evaluate_every, patience, saving
-        self._state = _State()
+        self._state = Progress()
         self._require_same_loop()
         if saving and saving.resumes and gist.store.place.holds == "disk":
             gist.resume()
@@ -127,7 +115,7 @@ class Loop:
     @property
     def stopped_early(self) -> bool:
         """Whether `patience` has ended the loop."""
-        return self._state.stopped
+        return self._state.stopped_early
 
     def best_model(self) -> nn.Module:
         """Return the full model of the best score, in evaluation mode; without scores, the model as it is now."""
@@ -141,7 +129,7 @@ class Loop:
         """Yield the rounds that are left."""
         state, begun = self._state, time.perf_counter()
         try:
-            while state.rounds < self._rounds and not state.stopped:
+            while state.rounds < self._rounds and not state.stopped_early:
                 round_ = self._gist.begin_round()
                 yield round_
                 round_.aggregate()
@@ -178,18 +166,18 @@ class Loop:
         self._running.refresh()
         score = self._gist.ranks.lead(lambda: score_of(self._running.module))
         state.history.append({"round": state.rounds, "score": score, "seconds": seconds})
-        state.since_best += 1
+        state.evaluations_since_best += 1
         if self._metric.better(score, state.best_score):
-            state.best_score, state.best_round, state.since_best = score, state.rounds, 0
+            state.best_score, state.best_round, state.evaluations_since_best = score, state.rounds, 0
             self._gist.theta.keep_best()
-        state.stopped = self._patience is not None and state.since_best >= self._patience
+        state.stopped_early = self._patience is not None and state.evaluations_since_best >= self._patience
 
     def _save(self) -> None:
         if self._saver is None:
             return
-        last = self._state.stopped or self._state.rounds >= self._rounds
+        last = self._state.stopped_early or self._state.rounds >= self._rounds
         if last or self._gist.theta.lasts or self._saver.due(self._state.rounds):
-            self._saver.save(self._state.rounds, asdict(self._state))
+            self._saver.save(self._state.rounds, vars(self._state))
         if last:
             self._saver.finish()
 
@@ -206,8 +194,8 @@ class Loop:
         }
         saver = Saver(gist.theta, gist.ranks, saving, run)
         if checkpoint := saver.begin():
-            self._state = checkpoint.state_as(_State)
+            self._state = checkpoint.state_as(Progress)
             gist.ranks.together(lambda: gist.theta.restore(checkpoint, self._state.rounds))
             self._state.rounds = gist.next_round = gist.theta.round  # of Θ on disk, perhaps one later
-            self._state.stopped = False  # the patience may be longer now
+            self._state.stopped_early = False  # the patience may be longer now
         return saver

@@ -44,7 +44,7 @@ def _slices_every_round(costs: Costs) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Variant:
-    """How the runs of a method differ from those of GIST.
+    """How a run of a baseline differs from a run of GIST.
 
     Args:
         phased: a run may have phases, and blocks that last.
@@ -80,7 +80,7 @@ class Setup:
         given: the settings as records hold them.
         training: the settings that runners use: the loss is a `Criterion`, or None for the plain cross-entropy.
         metric: the score that selects the best model.
-        init: the values that Θ begins with; None: those of the seed.
+        init: the values that Θ begins with; None: the seed decides them.
 
     Raises:
         InputError: a value is out of range, or does not fit the method, the graph or another value.

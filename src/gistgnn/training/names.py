@@ -25,10 +25,10 @@ OptimizerName = Literal["adam", "adamw", "sgd"]
 ScheduleName = Literal["constant", "step", "cosine"]
 
 CLASS_LOSSES = ("cross-entropy", "binary-cross-entropy")
-"""The losses of classes and labels; the others are those of a regression."""
+"""The losses for classes and labels. All other losses are for regression."""
 
 CLASS_METRICS = ("accuracy", "f1_micro", "f1_macro", "balanced_accuracy", "roc_auc", "average_precision")
-"""The metrics of classes and labels; the others are those of a regression."""
+"""The metrics for classes and labels. All other metrics are for regression."""
 
 LOSSES: tuple[str, ...] = get_args(LossName)
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -51,7 +51,7 @@ _CONTRACTS = {
 
 
 class Absent:
-    """Stands for a callable of which a record holds the name alone.
+    """Stands for a function whose name is all that a record holds.
 
     Args:
         setting: see `NAMES`.

@@ -87,7 +87,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         title: a line above the table; empty: none.
         columns: the names of the columns.
         rows: the cells of every row.
-        left: the columns whose cells begin at the left; those of the others end at the right.
+        left: the columns that are aligned left; all others are aligned right.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     if title:
