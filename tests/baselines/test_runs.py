@@ -1,5 +1,6 @@
 """Baselines run, resume, spread over ranks and refuse as GIST does."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ def test_runners_agree(method: str) -> None:
     found = [left(fit(make(method, 3), runner=runner, sampler=sampler)) for runner in ("in-turn", "fused")]
     for name, tensor in found[0]["tensors"].items():
         torch.testing.assert_close(found[1]["tensors"][name], tensor, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["local-sgd", "data-parallel"])
+def test_every_worker_has_batches_of_its_own_whatever_the_sampler_says(method: str) -> None:
+    samplers = (BATCHES, replace(BATCHES, batches="shared"))
+    own, shared = (left(fit(make(method, 2), sampler=sampler)) for sampler in samplers)
+    same(shared, own)
 
 
 CASES = [
