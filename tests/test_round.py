@@ -126,10 +126,10 @@ def carried(gist: GIST, rounds: int) -> None:
 def test_carry_keeps_the_moments() -> None:
     gist = make()
     carried(gist, 3)
-    moments = gist.theta.moments["convs.1.weight"]
-    assert moments["step"] == 6
-    assert moments["exp_avg"].shape == (7, 8)
-    assert moments["exp_avg"].any()
+    assert gist.theta.moments["moments/convs.1.weight/step"] == 6
+    mean = gist.theta.moments["moments/convs.1.weight/exp_avg"]
+    assert mean.shape == (7, 8)
+    assert mean.any()
     other = make()
     rounds_of(other, 3)
     assert not same(gist, other.theta.tensors)
@@ -165,7 +165,7 @@ def test_carry_where_only_one_sub_gcn_took_steps(trained: int) -> None:
                 sub(GRAPH.x).square().sum().backward()
                 optimizer.step()
         own, other = round_.blocks[trained][0], round_.blocks[1 - trained][0]
-    kept = gist.theta.moments["hidden.weight"]["exp_avg_sq"]
+    kept = gist.theta.moments["moments/hidden.weight/exp_avg_sq"]
     assert kept[own].any()
     assert not kept[other].any()
 

@@ -160,7 +160,7 @@ def _settings_target(rng: Random) -> Target:
     from gistgnn.phases import Phase
     from gistgnn.sampling import SAMPLERS
     from gistgnn.settings import Training
-    from gistgnn.theta.store import Store
+    from gistgnn.theta.registry import Store
 
     sampler = rng.choice(list(SAMPLERS))
     kind, valid, argument = rng.choice(

@@ -19,8 +19,7 @@ from gistgnn.schedule import RoundPlan
 from gistgnn.settings import Training
 from gistgnn.theta.mean import Mean
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.registry import StoreName
-from gistgnn.theta.store import Store
+from gistgnn.theta.registry import Store, StoreName
 from gistgnn.theta.theta import Theta
 from gistgnn.utils.checks import check_count, check_kind
 from gistgnn.utils.machine import usable_device

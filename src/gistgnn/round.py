@@ -13,8 +13,8 @@ from gistgnn.errors import DivergedError, GistError, InputError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.slices import THETA, fill, trained_tensors
 from gistgnn.theta.theta import Theta
-from gistgnn.theta.trained import RoundReport, Trained, fill
 from gistgnn.utils.prefetch import prefetch
 
 Make = Callable[[int, Blocks], nn.Module]
@@ -138,17 +138,17 @@ class Round:
             InputError: an optimiser cannot be carried, or is missing; Θ cannot be written; or another round has begun.
         """
         self._theta.check_open(self.number)
-        report = RoundReport(dict(losses or {}))
+        losses, failure = dict(losses or {}), None
         try:
-            for i, loss in sorted(report.losses.items()):
+            for i, loss in sorted(losses.items()):
                 if not math.isfinite(loss):
                     raise DivergedError(self.number, f"the loss of sub-GCN {i} became {loss}")
             self._keep_all()
             self._theta.wait_for_reader()
         except GistError as error:
-            report.error = error
-        report = self._theta.agree(report)
-        means = [report.losses[i] for i in sorted(report.losses)]
+            failure = error
+        every = self._theta.agree(losses, failure)
+        means = [every[i] for i in sorted(every)]
         mean = sum(means) / len(means) if means else 0.0
         self._theta.commit(mean)
         return mean
@@ -197,9 +197,9 @@ class Round:
             _check_states(sub, optimizer)
         if name := _not_finite(sub):
             raise DivergedError(self.number, f"'{name}' of sub-GCN {i} became NaN or infinite")
-        trained = Trained.of(sub, optimizer)
+        trained = trained_tensors(sub, optimizer)
         for name, scale in self._scales.items():
-            trained.tensors[name] = trained.tensors[name] / scale
+            trained[f"{THETA}{name}"] = trained[f"{THETA}{name}"] / scale
         for written in self._written[i]:
             self._theta.keep(written, trained)
         if self._theta.streams:

@@ -55,12 +55,10 @@ def left(gist: GIST, result: Result) -> dict[str, Any]:
     """What a rank has of Θ, its moments and the best Θ, and what it knows of the run."""
     theta = gist.theta
     assert isinstance(theta, (InMemory, Sharded))
-    parts = {"theta": theta.rows if isinstance(theta, Sharded) else theta.tensors, "best": theta.best}
+    parts = {"theta": theta.tensors, "best": theta.best}
     tensors = {f"{kind}/{name}": tensor.clone() for kind, own in parts.items() for name, tensor in own.items()}
-    for name, moments in theta.moments.items():
-        tensors |= {f"{name}/{key}": value for key, value in moments.items() if key != "step"}
-    counters = theta.counters if isinstance(theta, Sharded) else theta.moments
-    steps = {name: float(counts["step"]) for name, counts in counters.items() if "step" in counts}
+    tensors |= {key: value for key, value in theta.moments.items() if not key.endswith("/step")}
+    steps = {key: float(value) for key, value in theta.moments.items() if key.endswith("/step")}
     history = [{key: value for key, value in entry.items() if key != "train_seconds"} for entry in result.history]
     return {"tensors": tensors, "steps": steps, "history": history, "test": result.test}
 

@@ -71,14 +71,14 @@ def test_a_rank_moves_its_slices_and_nothing_else(count: int) -> None:
 
 def diverge(ranks: Ranks) -> str:
     gist = sharded(ranks)
-    before = {name: rows.clone() for name, rows in gist.theta.rows.items()}  # type: ignore[attr-defined]
+    before = {name: rows.clone() for name, rows in gist.theta.tensors.items()}  # type: ignore[attr-defined]
     round_ = gist.begin_round()
     if ranks.rank == 1:
         with torch.no_grad():
             named_tensors(round_.subs[0])["convs.1.bias"].fill_(float("nan"))
     with pytest.raises(DivergedError) as caught:
         round_.aggregate({ranks.rank: 0.5})
-    assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.rows.items())  # type: ignore[attr-defined]
+    assert all(torch.equal(rows, before[name]) for name, rows in gist.theta.tensors.items())  # type: ignore[attr-defined]
     assert caught.value.relayed
     return str(caught.value)
 

@@ -8,7 +8,7 @@ from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.layout.axes import named_tensors
 from gistgnn.partition import Partition
 from gistgnn.theta.model_spec import TensorSpec
-from gistgnn.theta.ranks.shares import Shares
+from gistgnn.theta.ranks.sharded import Shares
 from gistgnn.theta.slices import Slices, gather
 from tests.helpers.models import built, every_model, layout_of
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gistgnn import GIST, Loop, Saving, Training
-from gistgnn.theta.store import Store
+from gistgnn.theta.registry import Store
 from tests.helpers.fitting import GRAPH, fit, gcn, same, theta
 from tests.helpers.models import PYG
 from tests.helpers.refusals import refused

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gistgnn import GIST, Loop, Saving
 from gistgnn.layout.axes import named_tensors
 from gistgnn.sampling import forward, whole_graph
-from gistgnn.theta.store import Store
+from gistgnn.theta.registry import Store
 from tests.helpers.fitting import GRAPH, gcn, same
 from tests.helpers.refusals import refused
 

@@ -171,7 +171,7 @@ def test_a_resumed_run_is_given_the_same_functions_again(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("store", ["memory", "host", "disk"])
 def test_a_run_begins_with_a_trained_model(tmp_path: Path, store: str) -> None:
-    from gistgnn.theta.store import Store
+    from gistgnn.theta.registry import Store
 
     trained = fit(gist(1), epochs=30).model
     place: Any = Store("disk", tmp_path / "theta") if store == "disk" else store

@@ -17,8 +17,7 @@ from tests.helpers.copies import distance
 from tests.helpers.models import OURS, C, Case, F, Stack, every_model, layout_of
 from tests.helpers.refusals import refused
 
-REFUSED = ["jumping over x"]  # out.weight takes x, of which there is one, and h1 and h2, of which there are m
-NORMS = ("none", "layer", "batch")
+MIXED = "jumping over x"  # out.weight takes x, of which there is one, and h1 and h2, of which there are m
 
 
 def readout_of(
@@ -41,7 +40,7 @@ def check(case: Case, layout: Layout, readout: Collection[str], split: Collectio
         assert distance(case, layout, features, m, readout, split, **options) < 1e-9
 
 
-@pytest.mark.parametrize("name", [name for name in every_model() if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name in every_model() if name != MIXED])
 def test_m_copies_side_by_side_have_the_output_of_one(name: str) -> None:
     build, widths = every_model()[name]
     axes = (widths,) if isinstance(widths, int) else widths
@@ -55,17 +54,10 @@ def test_m_copies_side_by_side_have_the_output_of_one(name: str) -> None:
         assert any(d > 1e-6 for d in draws)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_dimension_of_split_and_other_features_is_refused(name: str) -> None:
-    build, widths = every_model()[name]
-    with refused("Concatenated", "build((6, 9))", "mean of its sub-GCNs", "cross_weights", "no phases"):
-        readout_of(build, widths)
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     kind=st.sampled_from(sorted(OURS)),
-    norm=st.sampled_from(NORMS),
+    norm=st.sampled_from(["none", "layer", "batch"]),
     features=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     m=st.integers(1, 5),
     seed=st.integers(0, 2**32),
@@ -81,7 +73,10 @@ def test_our_models_at_any_widths(
     layout = layout_of(f"{kind} {norm} {len(features)}")
     readout = find_readout(case[0], tuple(range(6, 6 + len(features))), layout, shared=False, split=split)
     torch.manual_seed(seed)
-    assert distance(case, layout, features, m, readout, split) < 1e-9
+    # Layer norm divides by the deviation of a node's features: by sqrt(1e-5) at least, where they are equal but for
+    # rounding. So the rounding of a layer can become 316 times as large in each layer norm behind it.
+    rounding = 1e-13 * 316 ** len(features) if norm == "layer" else 0.0
+    assert distance(case, layout, features, m, readout, split) < max(rounding, 1e-9)
 
 
 def test_the_names_of_our_models() -> None:
@@ -94,9 +89,6 @@ def test_the_names_of_our_models() -> None:
     assert names("graphsage", (1,)) == {"convs.2.weight"}
     vectors = {f"convs.{layer}.{side}" for layer in (0, 1) for side in ("source", "target")}
     assert names("gat", (0, 1)) == vectors | {"convs.2.weight"}
-
-
-def test_dropout_does_not_count() -> None:
     assert readout_of(lambda w: GCN(F, w, C, dropout=0.5), (8,))[0] == {"convs.1.weight"}
 
 
@@ -138,6 +130,21 @@ class Pooled(InOut):
         return (h.mean(1, keepdim=True) if self.mean else h.sum(1, keepdim=True)) @ self.leave
 
 
+class GCN2(nn.Module):
+    """Layers that add the first features, with a weight [in, out] along the shared axis."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(F, width), nn.Linear(width, C)
+        self.convs = nn.ModuleList(pyg.GCN2Conv(width, 0.1, 0.5, layer) for layer in (1, 2))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        first = h = self.enter(x).relu()
+        for conv in self.convs:
+            h = conv(h, first, edge_index).relu()
+        return self.leave(h)
+
+
 def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
     class Between(nn.Module):
         def forward(self, h: Tensor) -> Tensor:
@@ -155,34 +162,13 @@ def hidden(between: Callable[[Tensor], Tensor]) -> Callable[[Any], nn.Module]:
         (partial(Pooled, mean=True), set()),
         (hidden(lambda h: h * h.softmax(dim=1)), set()),  # half as large, and summed twice
         (lambda w: Stack(w, partial(pyg.ARMAConv, num_stacks=2)), {"convs.1.init_weight", "convs.1.root_weight"}),
+        (lambda w: GCN2(w[0]), {"leave.weight"}),
     ],
-    ids=["in out", "in out without bias", "vector", "mean", "softmax", "arma"],
 )
 def test_a_model_whose_weights_do_not_end_in_the_input(build: Callable[[Any], nn.Module], expected: set[str]) -> None:
     readout, layout = readout_of(build, (8,))
     assert readout == expected
     check((build, (8,)), layout, readout, (0,))
-
-
-def test_gcn2_conv() -> None:
-    """Layers that add the first features, with a weight [in, out] along the shared axis."""
-
-    class GCN2(nn.Module):
-        def __init__(self, width: int) -> None:
-            super().__init__()
-            self.enter, self.leave = nn.Linear(F, width), nn.Linear(width, C)
-            self.convs = nn.ModuleList(pyg.GCN2Conv(width, 0.1, 0.5, layer) for layer in (1, 2))
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            first = h = self.enter(x).relu()
-            for conv in self.convs:
-                h = conv(h, first, edge_index).relu()
-            return self.leave(h)
-
-    readout, layout = readout_of(GCN2, 8)
-    assert readout == {"leave.weight"}
-    assert cross_tensors(layout, (0,)) == {"convs.0.weight1", "convs.1.weight1"}
-    check((GCN2, 8), layout, readout, (0,))
 
 
 class FixedReadout(InOut):
@@ -202,12 +188,13 @@ class FixedReadout(InOut):
         hidden(lambda h: nn.functional.normalize(h, dim=1)),
         FixedReadout,
         lambda w: Stack(w, pyg.TransformerConv),  # the scores' root of the width
+        every_model()[MIXED][0],
     ],
-    ids=["gate", "sum", "length", "no parameter", "transformer"],
 )
 def test_a_model_that_is_no_mean_is_refused(build: Callable[[Any], nn.Module]) -> None:
-    with refused("build((8,))", "mean of its sub-GCNs", "use cross_weights 'random' and no phases"):
-        readout_of(build, (8,))
+    widths = (6, 9) if build is every_model()[MIXED][0] else (8,)
+    with refused(f"build({widths})", "mean of its sub-GCNs", "use cross_weights 'random' and no phases"):
+        readout_of(build, widths)
 
 
 def test_a_model_that_fails_at_a_larger_width_is_refused() -> None:
@@ -217,9 +204,17 @@ def test_a_model_that_fails_at_a_larger_width_is_refused() -> None:
                 raise RuntimeError("too\nwide")
             return super().forward(x)
 
-    layout = infer_layout(Narrow, (8,), shared=False)
     with refused("widths (10,)", "RuntimeError: too wide"):
-        find_readout(Narrow, (8,), layout, shared=False, split=(0,))
+        readout_of(Narrow, (8,))
+
+
+class Mixing(InOut):
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__(widths)
+        self.register_buffer("mix", torch.randn(widths[0], widths[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x @ self.enter + self.bias).relu() @ self.mix).relu() @ self.leave
 
 
 def test_cross_tensors_lie_between_split_layers() -> None:
@@ -227,15 +222,5 @@ def test_cross_tensors_lie_between_split_layers() -> None:
     assert cross_tensors(layout, (0, 1, 2)) == {"convs.1.weight", "convs.2.weight"}
     assert cross_tensors(layout, (1, 2)) == {"convs.2.weight"}
     assert cross_tensors(layout, (0, 2)) == cross_tensors(layout, ()) == set()
-
-
-def test_cross_tensors_count_buffers() -> None:
-    class Mixing(InOut):
-        def __init__(self, widths: Sequence[int]) -> None:
-            super().__init__(widths)
-            self.register_buffer("mix", torch.randn(widths[0], widths[0]))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return ((x @ self.enter + self.bias).relu() @ self.mix).relu() @ self.leave
-
     assert cross_tensors(readout_of(Mixing, (8,))[1], (0,)) == {"mix"}
+    assert cross_tensors(readout_of(GCN2, 8)[1], (0,)) == {"convs.0.weight1", "convs.1.weight1"}

@@ -12,7 +12,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import spmm
 
 from gistgnn.nn import pyg_layers
-from gistgnn.runners.stack import Stack
+from gistgnn.runners.fused import Stack
 from gistgnn.sampling import Batch, forward
 
 N, F, C = 20, 6, 3

@@ -8,7 +8,7 @@ from torch import Tensor
 from gistgnn import GIST
 from gistgnn.runners.fused import Fused
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Runner
+from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, whole_graph
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -34,9 +34,7 @@ def trained(runner: Runner, gist: GIST, sampler: Sampler, training: Training, lo
         round_ = gist.begin_round()
         found = runner(round_, sampler, training, StepRange(number * local_steps, local_steps, 9), 5)
         losses.append(round_.aggregate(found))
-    left = gist.theta.copy()
-    left |= {f"{name}/{key}": t for name, moments in gist.theta.moments.items() for key, t in moments.items()}
-    return left, losses
+    return gist.theta.copy() | gist.theta.moments, losses
 
 
 def runners_agree(

@@ -1,4 +1,4 @@
-"""The fused runner does what the in-turn runner does, where it can."""
+"""The fused runner does what the in-turn runner does, where it can; elsewhere it trains in turn, and says so."""
 
 from functools import partial
 from pathlib import Path
@@ -11,21 +11,18 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gistgnn import GIST, DivergedError, Saving
+from gistgnn import GIST, Saving
 from gistgnn.graphs.clustering import cluster
 from gistgnn.layout.axes import named_tensors
-from gistgnn.runners.fused import Fused
+from gistgnn.runners.fused import Fused, Stack
 from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.registry import make_runner
-from gistgnn.runners.stack import Stack
 from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, whole_graph
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of
 from tests.helpers.logs import logged
 from tests.helpers.models import OURS, PYG, USERS, C, Case, F, some_models, tiny_graph
-from tests.helpers.refusals import refused
-from tests.helpers.resuming import after, make, state
+from tests.helpers.resuming import after
 from tests.helpers.resuming import fit as fit_resumable
 
 from .comparing import DOUBLE, FULL, SGD, WHOLE, in_double, runners_agree, trained
@@ -88,21 +85,24 @@ def test_it_equals_the_in_turn_runner_for_other_models(name: str) -> None:
     assert runners_agree(some_models()[name], 3, SAMPLERS["full"], training) == []
 
 
-@pytest.mark.parametrize("name", ["gat", "gin"])
-def test_adam_carries_its_moments(name: str) -> None:
+@pytest.mark.parametrize(("case", "optimizer"), [((OURS["graphsage"], (9, 7)), "adam"), ((PYG["gin"], 12), "adamw")])
+def test_adam_carries_its_moments(case: Case, optimizer: str) -> None:
     """No norm follows a bias here: every gradient is more than rounding."""
-    case: Case = partial(OURS["graphsage"], norm="none"), (9, 7)
-    training = Training(9, optimizer="adam" if name == "gat" else "adamw", weight_decay=0.1, optimizer_state="carry")
-    assert runners_agree(case, 4, SAMPLERS["full"], training) == []
-    assert runners_agree((PYG[name], 12), 3, SAMPLERS["full"], training) == []
+    training = Training(9, optimizer=optimizer, weight_decay=0.1, optimizer_state="carry")
+    assert runners_agree(case, 3, SAMPLERS["full"], training) == []
 
 
-class Frozen(nn.Module):
-    """A first layer that is not trained, and a number of its own for all sub-GCNs."""
-
+class Plain(nn.Module):
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
         self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+
+
+class Frozen(Plain):
+    """A first layer that is not trained, and a number of its own for all sub-GCNs."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__(widths)
         self.scale = nn.Parameter(torch.tensor(0.7))
         self.enter.requires_grad_(False)
 
@@ -111,22 +111,20 @@ class Frozen(nn.Module):
 
 
 def test_frozen_parameters_stay() -> None:
-    assert (
-        runners_agree((Frozen, (9,)), 4, SAMPLERS["full"], Training(9, optimizer="sgd", lr=0.1, weight_decay=0.1)) == []
-    )
+    training = Training(9, optimizer="sgd", lr=0.1, weight_decay=0.1)
+    assert runners_agree((Frozen, (9,)), 4, SAMPLERS["full"], training) == []
     gist = GIST(Frozen, (9,), 4)
     before = gist.theta.copy()
-    left, _ = trained(Fused(), gist, FULL, Training(9, weight_decay=0.1))
+    left, _ = trained(Fused(), gist, FULL, training)
     assert torch.equal(left["enter.weight"], before["enter.weight"])
     assert not torch.equal(left["out.weight"], before["out.weight"])
 
 
-class Counting(nn.Module):
+class Counting(Plain):
     """Puts a new tensor in its buffer's place at every call, instead of changing the old one."""
 
     def __init__(self, widths: tuple[int, ...]) -> None:
-        super().__init__()
-        self.enter, self.out = nn.Linear(F, widths[0]), nn.Linear(widths[0], C)
+        super().__init__(widths)
         self.register_buffer("mean", torch.zeros(widths[0]))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -140,18 +138,6 @@ def test_buffers_that_are_replaced_are_kept() -> None:
     assert runners_agree((Counting, (9,)), 2, SAMPLERS["full"], SGD) == []
     left, _ = trained(Fused(), GIST(Counting, (9,), 2), FULL, SGD)
     assert left["mean"].abs().min() > 0
-
-
-# Dropout.
-
-
-def test_every_sub_gcn_has_masks_of_its_own() -> None:
-    """Two sub-GCNs that hold the same parameters part at the first step."""
-    gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (9, 7), 2, whole=[0, 1])
-    round_ = gist.begin_round()
-    Fused()(round_, FULL, SGD, StepRange(0, 1, 9), 0)
-    first, second = (named_tensors(sub) for sub in round_)
-    assert not torch.equal(first["convs.1.weight"], second["convs.1.weight"])
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -180,20 +166,6 @@ def test_with_dropout_outputs_and_gradients_have_the_same_mean(name: str) -> Non
         torch.testing.assert_close(fused.std(dim=0).mean(), own.std(dim=0).mean(), rtol=0.1, atol=0)
 
 
-def test_dropout_follows_the_seed_and_the_round() -> None:
-    def left(number: int, seed: int) -> list[list[float]]:
-        gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (8, 7), 2)
-        gist.next_round = number
-        round_ = gist.begin_round()
-        Fused()(round_, FULL, SGD, StepRange(0, 2, 9), seed)
-        return [t.tolist() for sub in round_ for t in named_tensors(sub).values()]
-
-    first = left(0, 0)
-    torch.manual_seed(9)
-    assert left(0, 0) == first
-    assert left(0, 1) != first
-
-
 def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     build = partial(OURS["gcn"], dropout=0.5)
     with logged() as notes:
@@ -204,37 +176,21 @@ def test_the_baseline_is_the_in_turn_runner_s_and_nothing_is_said() -> None:
     assert notes == []
 
 
-# Runs.
-
-
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Any) -> None:
-    options: dict[str, Any] = {"runner": "fused", "optimizer_state": "carry"}
-    unbroken = make()
-    expected = state(unbroken, fit_resumable(unbroken, **options))
-    saving = Saving(tmp_path / "checkpoints", resume=True)
-    fit_resumable(make(), callbacks=after(2), saving=saving, **options)
-    resumed = make()
-    assert state(resumed, fit_resumable(resumed, saving=saving, **options)) == expected
-
-
 @pytest.mark.parametrize("runners", [("fused", "in-turn"), ("in-turn", "fused")])
 def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> None:
     """Without dropout, with the same Θ but for rounding."""
     saving = Saving(tmp_path / "checkpoints", resume=True)
+    options: dict[str, Any] = {
+        "optimizer": "sgd",
+        "optimizer_state": "carry",
+        "momentum": 0.9,
+        "lr": 0.05,
+        "epochs": 36,
+    }
 
     def fitted(stop: int, runner: str) -> GIST:
         gist = GIST(OURS["graphsage"], (9, 10), 3)
-        options: dict[str, Any] = {"optimizer": "sgd", "optimizer_state": "carry", "momentum": 0.9, "lr": 0.05}
-        gist.fit(
-            tiny_graph(),
-            epochs=36,
-            local_steps=2,
-            progress=False,
-            callbacks=after(stop),
-            saving=saving,
-            runner=runner,
-            **options,
-        )
+        fit_resumable(gist, callbacks=after(stop), saving=saving, runner=runner, **options)
         return gist
 
     fitted(3, runners[0])
@@ -246,29 +202,108 @@ def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> N
         torch.testing.assert_close(resumed.theta.tensors[name], tensor, rtol=1e-4, atol=1e-5)  # type: ignore[attr-defined]
 
 
-def test_a_loss_that_is_not_finite_names_the_sub_gcn() -> None:
-    round_ = GIST(OURS["gcn"], (9,), 4).begin_round()  # blocks of 3, 2, 2, 2
-    with torch.no_grad():
-        for broken in (2, 3):
-            named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
-    losses = Fused()(round_, FULL, SGD, StepRange(0, 2, 9), 0)
-    with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
-        round_.aggregate(losses)
+# What cannot be fused.
 
 
-def test_a_round_without_training_nodes() -> None:
-    gist = GIST(OURS["gcn"], (8,), 2)
-    before = gist.theta.copy()
-    round_ = gist.begin_round()
-    nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
-    losses = Fused()(round_, nothing, Training(9), StepRange(0, 3, 9), 0)
-    assert not losses
-    assert round_.aggregate(losses) == 0.0
-    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+class Branching(Plain):
+    """What it does with the features depends on their values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        return self.out(h.relu() if h.mean() > 0 else h.tanh())
 
 
-def test_unknown_runners_are_refused() -> None:
-    with refused("runner is 'ray'", "auto, in-turn, fused"):
-        make_runner("ray")
-    with refused("runner is 'ray'"):
-        GIST(OURS["gcn"], (8,), 2).fit(tiny_graph(), runner="ray", epochs=1)
+class Item(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        return self.out(h / h.norm().item())
+
+
+class Nonzero(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        rows = (h > 0).all(dim=1).nonzero().squeeze(1)
+        return self.out(h.index_add(0, rows, h[rows]))
+
+
+class KeepsState(Plain):
+    """Every call adds to a number that is no buffer."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.enter.weight.device.type != "meta" and self.enter.weight.dtype == torch.float32:
+            self.calls += 1
+        return self.out(self.enter(x).relu()) * (1 + self.calls)
+
+
+class Noisy(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        noise = torch.randn(len(h), 1) if h.dtype == torch.float32 and h.device.type != "meta" else 0
+        return self.out((h + noise).relu())
+
+
+def cumulative(widths: tuple[int, ...]) -> nn.Module:
+    model = USERS["features"][0](widths)
+    model.norm = nn.BatchNorm1d(widths[0], momentum=None)  # asks its count of batches for a number
+    return model
+
+
+CANNOT, OTHER = "torch.func.vmap cannot run this model", "torch.func.vmap gives this model another output"
+FALLING_BACK: dict[str, tuple[Case, str]] = {
+    "a branch": ((Branching, (8,)), CANNOT),
+    "item": ((Item, (8,)), CANNOT),
+    "nonzero": ((Nonzero, (8,)), CANNOT),
+    "a cumulative batch norm": ((cumulative, (8,)), CANNOT),
+    "lstm": ((partial(PYG["gcn"], jk="lstm"), 8), CANNOT),
+    "a count": ((KeepsState, (8,)), OTHER),
+    "noise": ((Noisy, (8,)), OTHER),
+}
+
+
+@pytest.mark.parametrize(("case", "why"), FALLING_BACK.values(), ids=FALLING_BACK)
+def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
+    with logged() as notes:
+        fused, losses = trained(Fused(), GIST(*case, 2), FULL, SGD)
+    expected, own = trained(InTurn(), GIST(*case, 2), FULL, SGD)
+    (note,) = notes  # of two rounds
+    assert note.startswith(f"the sub-GCNs train in turn, not fused: {why}")
+    assert "\n" not in note
+    assert fused.keys() == expected.keys()
+    assert all(torch.equal(fused[name], expected[name]) for name in expected)  # the check has left no trace
+    assert losses == own
+
+
+def test_batches_or_inputs_of_their_own_train_in_turn() -> None:
+    independent = ClusterBatches(DOUBLE, cluster(WHOLE.edge_index, 24, 6, "random"), 2, independent=True)
+    assert runners_agree((OURS["gcn"], (8,)), 2, independent, SGD) == [
+        "the sub-GCNs train in turn, not fused: their batches are independent"
+    ]
+    case: Case = lambda w: type(OURS["gcn"]((4,)))(w[0], w[1:], C), (F, 8)
+    assert runners_agree(case, 2, FullGraph(DOUBLE), SGD, input_axis=0) == [
+        "the sub-GCNs train in turn, not fused: the input features are partitioned"
+    ]
+
+
+def test_fit_logs_it_once() -> None:
+    options: dict[str, Any] = {"epochs": 12, "local_steps": 2, "runner": "fused", "progress": False}
+    for case, times in ((FALLING_BACK["item"][0], 1), ((OURS["gcn"], (8,)), 0)):
+        with logged() as notes:
+            GIST(*case, 2).fit(tiny_graph(), **options)
+        assert sum("the sub-GCNs train in turn, not fused" in note for note in notes) == times
+
+
+@pytest.mark.parametrize("case", [(partial(OURS["gcn"], dropout=0.5, norm="batch"), (8, 7)), (Item, (8,))])
+def test_the_check_leaves_modules_and_random_numbers_alone(case: Case) -> None:
+    """A round of no step at all: what is left is what was there."""
+    round_ = GIST(*case, 2).begin_round()
+    before = [{name: t.clone() for name, t in named_tensors(sub).items()} for sub in round_]
+    torch.manual_seed(3)
+    stream = torch.get_rng_state()
+    Fused()(round_, FULL, SGD, StepRange(0, 0, 9), 0)
+    assert torch.equal(torch.get_rng_state(), stream)
+    for sub, own in zip(round_, before, strict=True):
+        assert all(torch.equal(t, own[name]) for name, t in named_tensors(sub).items())
+        assert all(module.training for module in sub.modules())
+        assert all(p.grad is None for p in sub.parameters())

@@ -9,6 +9,7 @@ from pathlib import Path
 from gistgnn.storage.folder_lock import FolderInUseError, FolderLock, locked
 from tests.helpers.commands import Forked
 from tests.helpers.refusals import refused
+from tests.storage.waiting import wait_for
 
 
 def hold(folder: str, seconds: float) -> int:
@@ -23,20 +24,10 @@ def hold(folder: str, seconds: float) -> int:
     return 0
 
 
-def other(tmp_path: Path, seconds: float = 60) -> Forked:
-    """Another process that holds the lock on `run`."""
-    process = Forked(tmp_path, hold, "run", seconds)
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob("run/won-*")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    return process
-
-
 def test_a_folder_in_use_is_refused_with_its_holder(tmp_path: Path) -> None:
-    process = other(tmp_path)
+    process = Forked(tmp_path, hold, "run", 60)
     try:
+        wait_for(process, tmp_path, "run/won-*")
         pid = int(next(tmp_path.glob("run/won-*")).name.removeprefix("won-"))
         said = f"run is being written by process {pid} on host {socket.gethostname()} since 20"
         with refused(said, "UTC: wait for it, or give another --out", error=FolderInUseError):
@@ -85,15 +76,12 @@ def test_a_lock_is_freed_with_its_object(tmp_path: Path) -> None:
     assert not (tmp_path / ".gistgnn.lock").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with refused("cannot write", "file/run"):
-        FolderLock(tmp_path / "file/run")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+def test_what_cannot_be_locked_is_refused(tmp_path: Path) -> None:
+    """A file in place of the folder; a link in place of the lock, which is not followed."""
     (tmp_path / "mine").write_text("precious")
+    with refused("cannot write", "mine/run"):
+        FolderLock(tmp_path / "mine/run")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.gistgnn.lock").symlink_to(tmp_path / "mine")
     with refused("cannot write"):

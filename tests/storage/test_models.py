@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
 from gistgnn.storage import models as model_files
-from gistgnn.storage.models import INDEX, SINGLE, model_path, read_model, write_model
+from gistgnn.storage.models import INDEX, SINGLE, model_path, read_model, shards_of, write_model
 from gistgnn.storage.tensors import file_digest
 from tests.helpers.refusals import refused
 
@@ -78,11 +80,8 @@ def test_one_model_or_the_other_loads_at_every_moment(
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-@pytest.mark.parametrize("before", LIMITS)
-def test_a_write_that_fails_leaves_the_old_model(
-    before: str, failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_model(tmp_path, OLD, LIMITS[before])
+def test_a_write_that_fails_leaves_the_old_model(failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(tmp_path, OLD, 20)
     write, calls = model_files.write_tensors, []
 
     def full(path: Path, *args: object) -> str:
@@ -115,3 +114,11 @@ def test_damaged_models_are_refused(damage: Callable[[Path], object], said: str,
     write_model(tmp_path, NEW)
     assert same(values(tmp_path), NEW)
     assert names(tmp_path) == [SINGLE]
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 20)), st.integers(1, 30))
+def test_shards(sizes: dict[str, int], limit: int) -> None:
+    shards = shards_of(sizes, limit)
+    assert sorted(name for shard in shards for name in shard) == sorted(sizes)
+    assert all(len(shard) == 1 or sum(sizes[name] for name in shard) <= limit for shard in shards if shard)
+    assert len(shards) == 1 or all(shards)

@@ -20,7 +20,6 @@ from gistgnn.storage.tensors import (
     check_digest,
     map_tensors,
     read_tensors,
-    shards_of,
     temporary_tensors,
     write_tensors,
 )
@@ -47,22 +46,14 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 @examples
 @given(kinds)
-def test_what_was_written_is_read(
+def test_what_is_written_is_read_and_mapped(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
 ) -> None:
     tensors, path = random(kinds), tmp_path_factory.getbasetemp() / "any.safetensors"
     write_tensors(path, tensors)
     assert same(read_tensors(path, ""), tensors)
     assert same(load_file(path), tensors)
-
-
-@examples
-@given(kinds)
-def test_what_is_written_to_mapped_tensors_is_in_the_file(
-    tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[list[int], torch.dtype]]
-) -> None:
-    tensors, path = random(kinds), tmp_path_factory.getbasetemp() / "mapped.safetensors"
-    path.unlink(missing_ok=True)
+    path.unlink()
     allocate(path, {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
     mapped = map_tensors(path)
     assert same(mapped, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()})
@@ -72,14 +63,10 @@ def test_what_is_written_to_mapped_tensors_is_in_the_file(
     assert same(map_tensors(path), tensors)
 
 
-def test_a_change_of_a_tensor_that_was_read_does_not_reach_the_file(tmp_path: Path) -> None:
+def test_a_tensor_that_was_read_is_apart_from_the_file(tmp_path: Path) -> None:
+    """A change of it does not reach the file, nor the file's replacement the tensor."""
     write_tensors(tmp_path / "t", {"a": torch.ones(3)})
     read_tensors(tmp_path / "t", "")["a"].zero_()
-    assert read_tensors(tmp_path / "t", "")["a"].tolist() == [1, 1, 1]
-
-
-def test_a_file_that_is_replaced_stays_readable(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "t", {"a": torch.ones(3)})
     found = read_tensors(tmp_path / "t", "")["a"]
     save_file({"a": torch.zeros(3)}, tmp_path / "other")
     (tmp_path / "other").replace(tmp_path / "t")
@@ -94,7 +81,7 @@ def test_tied_and_turned_tensors_are_written(tmp_path: Path) -> None:
 
 def test_every_flipped_byte_and_every_other_size_is_found(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    digest = write_tensors(path, {"a": torch.arange(40.0), "b": torch.ones(3, 2, dtype=torch.bfloat16)})
+    digest = write_tensors(path, {"a": torch.arange(9.0), "b": torch.ones(3, 2, dtype=torch.bfloat16)})
     for place in every_byte(path):
         with flipped(path, place), refused(f"{path} is damaged, or of another run", "; do it again"):
             check_digest(path, digest, "do it again")
@@ -106,18 +93,17 @@ def test_every_flipped_byte_and_every_other_size_is_found(tmp_path: Path) -> Non
             check_digest(path, digest, "do it again")
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
     for use in (lambda path: check_digest(path, "", "do it again"), lambda path: read_tensors(path, "do it again")):
         with refused(str(tmp_path / "missing"), "No such file", "do it again"):
             use(tmp_path / "missing")
     os.mkfifo(tmp_path / "pipe")
     with refused("is no regular file"):
         check_digest(tmp_path / "pipe", "", "do it again")
-
-
-def test_numbers_that_no_file_holds_are_refused(tmp_path: Path) -> None:
     with refused("'w' is torch.complex64, expected one of torch.float64", "convert it"):
         write_tensors(tmp_path / "t", {"w": torch.zeros(2, dtype=torch.complex64)})
+    with pytest.raises(IsADirectoryError):  # the library's error is the system's
+        write_tensors(tmp_path, {"a": torch.ones(3)})
 
 
 def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,11 +116,6 @@ def test_a_full_disk_is_said_before_pages_are_written(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="No space left"):
         allocate(tmp_path / "t", {"a": (torch.Size([3]), torch.float32)})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_library_s_error_is_the_system_s(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        write_tensors(tmp_path, {"a": torch.ones(3)})
 
 
 class Tied(nn.Module):
@@ -176,14 +157,6 @@ def test_the_tensors_of_another_model_are_refused() -> None:
         assign(other, {}, "the file")
     with refused("the file holds 'convs.0.bias', the model does not"):
         assign(plain, tensors, "the file")
-
-
-@given(st.dictionaries(st.text(max_size=3), st.integers(0, 20)), st.integers(1, 30))
-def test_shards(sizes: dict[str, int], limit: int) -> None:
-    shards = shards_of(sizes, limit)
-    assert sorted(name for shard in shards for name in shard) == sorted(sizes)
-    assert all(len(shard) == 1 or sum(sizes[name] for name in shard) <= limit for shard in shards if shard)
-    assert len(shards) == 1 or all(shards)
 
 
 @given(st.integers(0, 50), st.integers(0, 9), st.integers(1, 40))

@@ -1,9 +1,9 @@
-"""Runs that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP [phases | checkpoints]`.
+"""Runs that kill themselves: `python -m theta.killed FOLDER FIRST LAST STEP disk | phases | checkpoints`.
 
 A run, in a process of its own, is killed by SIGKILL at its n-th call that writes, syncs, renames or removes something,
-for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. Θ is in files; with `checkpoints` it
-is in memory, and with `phases` the run has some. Prints one line for each n: n, whether it was killed, and a digest of
-Θ, the moments and the best model.
+for n = FIRST, FIRST + STEP, ... while there are so many; another process ends it. With `checkpoints` Θ is in memory,
+otherwise in files; with `phases` the run has some. Prints one line for each n: n, whether it was killed, and a
+digest of Θ, the moments and the best model.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from gistgnn.layout.axes import named_tensors
 from gistgnn.phases import Phase
 from gistgnn.storage import tensors as tensor_files
 from gistgnn.storage.checkpoints import Checkpoints
-from gistgnn.theta import Store, disk
+from gistgnn.theta import Store, slices
 from tests.helpers import phases
 from tests.helpers.resuming import fit, make
 from tests.theta.stores import values
@@ -31,7 +31,7 @@ PHASES = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(2, 4), Ph
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir", "posix_fallocate")
 
 
-def digest(folder: Path | None, kind: str = "") -> str:
+def digest(folder: Path | None, kind: str) -> str:
     """Run to the end, from wherever an earlier process left off, and say what came out."""
     in_files = folder and kind != "checkpoints"
     options: dict[str, Any] = {"store": Store("disk", folder / "theta")} if in_files else {}
@@ -70,7 +70,7 @@ def dies_at(n: int) -> None:
     Path.write_bytes = wrapped(Path.write_bytes, half_of_bytes)  # type: ignore[method-assign]
     shutil.copyfile = wrapped(shutil.copyfile, half_of_copy)
     tensor_files.save_file = wrapped(tensor_files.save_file, half_of_file)  # type: ignore[attr-defined]
-    disk.scatter = wrapped(disk.scatter, half_of_tensor)  # type: ignore[attr-defined]
+    slices.scatter = wrapped(slices.scatter, half_of_tensor)  # type: ignore[attr-defined]
 
 
 def half_of_bytes(write: Callable[..., Any], path: Path, data: bytes) -> None:
@@ -112,7 +112,7 @@ def in_child(work: Callable[[], str | None]) -> tuple[int, str]:
 
 def main() -> None:
     """Kill and go on, again and again."""
-    folder, (first, last, step), kind = Path(sys.argv[1]), map(int, sys.argv[2:5]), "".join(sys.argv[5:])
+    folder, (first, last, step), kind = Path(sys.argv[1]), map(int, sys.argv[2:5]), sys.argv[5]
     print("unbroken", *in_child(lambda: digest(None, kind)), flush=True)
     for n in range(first, last + 1, step):
         own = folder / str(n)

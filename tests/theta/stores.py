@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gistgnn import GIST
 from gistgnn.theta import Store
-from gistgnn.theta.theta import Theta, WholeTheta
+from gistgnn.theta.slices import MOMENTS
+from gistgnn.theta.theta import Theta
 
 
 def store(kind: str, folder: Path, precision: str = "float32") -> Store:
@@ -18,11 +19,7 @@ def store(kind: str, folder: Path, precision: str = "float32") -> Store:
 
 def values(theta: Theta) -> dict[str, Tensor]:
     """Parameters, buffers and moments."""
-    assert isinstance(theta, WholeTheta)
-    everything = tuple(torch.arange(d) for d in theta.slices.features)
-    found = {name: theta.slice(name, everything) for name in theta.specs}
-    for name in theta.specs:
-        found |= {f"{name}/{key}": value for key, value in theta.slice_moments(name, everything).items()}
+    found = {**theta.tensors, **{key.removeprefix(MOMENTS): value for key, value in theta.moments.items()}}
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 

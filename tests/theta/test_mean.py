@@ -20,7 +20,7 @@ from gistgnn.round import Round
 from gistgnn.sampling import Batch, forward, whole_graph
 from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Training
-from gistgnn.theta.trained import fill
+from gistgnn.theta.slices import fill
 from gistgnn.utils.random_streams import torch_stream
 from tests.helpers.fitting import GRAPH, fit
 from tests.helpers.models import OURS, every_model
@@ -95,14 +95,13 @@ def unchanged(gist: GIST, m: int) -> None:
     gist.begin_round(plan(m)).aggregate()
 
 
+exact = st.sampled_from(EXACT)
+three_widths = st.lists(st.integers(8, 13), min_size=3, max_size=3)
+seeds = st.integers(0, 99)
+
+
 @examples
-@given(
-    name=st.sampled_from(EXACT),
-    widths=st.lists(st.integers(8, 13), min_size=3, max_size=3),
-    m=st.sampled_from([1, 2, 3, 4, 8]),
-    seed=st.integers(0, 99),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-)
+@given(exact, three_widths, st.sampled_from([1, 2, 3, 4, 8]), seeds, st.sampled_from([torch.float32, torch.float64]))
 def test_the_full_model_is_the_mean_of_its_sub_gcns(
     name: str, widths: list[int], m: int, seed: int, dtype: torch.dtype
 ) -> None:
@@ -115,46 +114,29 @@ def test_the_full_model_is_the_mean_of_its_sub_gcns(
 
 
 @examples
-@given(
-    name=st.sampled_from(EXACT), widths=st.lists(st.integers(8, 13), min_size=3, max_size=3), seed=st.integers(0, 99)
-)
-def test_a_merged_sub_gcn_is_the_mean_of_its_parts(name: str, widths: list[int], seed: int) -> None:
-    """From 8 to 1: what has been trained between the parts of a block stays there when blocks are merged again."""
-    gist = begun(name, widths, [Phase(8, 1)], seed, torch.float64)
-    for fewer, many in ((4, 8), (2, 4), (1, 2)):
-        shake(gist.begin_round(plan(many)))
-        before, parts = output(gist.model(), torch.float64), outputs(gist, many)
-        unchanged(gist, fewer)
-        assert close(output(gist.model(), torch.float64), before)
-        for r, merged in enumerate(outputs(gist, fewer)):
-            assert close(merged, (parts[r] + parts[r + fewer]) / 2)
-
-
-@examples
-@given(
-    name=st.sampled_from(EXACT),
-    widths=st.lists(st.integers(8, 13), min_size=3, max_size=3),
-    order=st.permutations([1, 2, 4, 8]),
-    seed=st.integers(0, 99),
-)
+@given(exact, three_widths, st.permutations([1, 2, 4, 8]), seeds)
 def test_a_change_of_m_changes_no_output(name: str, widths: list[int], order: list[int], seed: int) -> None:
-    """Up and down: every sub-GCN is the mean of the narrow models in its block."""
+    """Up and down: a sub-GCN is the mean of its parts. What was trained between the parts of a block stays there."""
     gist = begun(name, widths, [Phase(8, 1)], seed, torch.float64)
     before, parts = output(gist.model(), torch.float64), outputs(gist, 8)
     for m in order:
         unchanged(gist, m)
         assert close(output(gist.model(), torch.float64), before)
-        for r, own in enumerate(outputs(gist, m)):
-            assert close(own, sum(parts[r::m]) / (8 // m))
+        assert all(close(own, sum(parts[r::m]) / (8 // m)) for r, own in enumerate(outputs(gist, m)))
+    for fewer, many in ((4, 8), (2, 4), (1, 2)):
+        shake(gist.begin_round(plan(many)))
+        before, parts = output(gist.model(), torch.float64), outputs(gist, many)
+        unchanged(gist, fewer)
+        assert close(output(gist.model(), torch.float64), before)
+        assert all(close(own, (parts[r] + parts[r + fewer]) / 2) for r, own in enumerate(outputs(gist, fewer)))
 
 
 @examples
-@given(name=st.sampled_from(EXACT), m=st.sampled_from([1, 2, 3, 4]), seed=st.integers(0, 99), data=st.data())
+@given(exact, three_widths, st.sampled_from([1, 2, 3, 4]), seeds)
 def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
-    name: str, m: int, seed: int, data: st.DataObject
+    name: str, widths: list[int], m: int, seed: int
 ) -> None:
     """Random cross weights: the sub-GCNs have the scale of narrow models, and writing them back changes nothing."""
-    widths = data.draw(st.lists(st.integers(8, 13), min_size=3, max_size=3))
     gist = begun(name, widths, [Phase(4, 1)], seed, torch.float64)
     training = Training(phases=(Phase(4, 1), Phase(m, 1)))
     gist._begin_run(training, Schedule(training, 1, 1).plan(0), resumed=False)
@@ -164,15 +146,12 @@ def test_with_weights_between_blocks_the_full_model_stays_when_m_changes(
         torch.testing.assert_close(tensor, before[key], rtol=1e-12, atol=0)
 
 
-# Copies.
-
-
 @examples
 @given(
-    name=st.sampled_from([*EXACT, *COPIED]),
-    sizes=st.lists(st.integers(2, 5), min_size=3, max_size=3),
-    m=st.sampled_from([2, 3, 4, 6]),
-    seed=st.integers(0, 99),
+    st.sampled_from([*EXACT, *COPIED]),
+    st.lists(st.integers(2, 5), min_size=3, max_size=3),
+    st.sampled_from([2, 3, 4, 6]),
+    seeds,
 )
 def test_copies_are_one_narrow_model(name: str, sizes: list[int], m: int, seed: int) -> None:
     """Whatever m is next: also with layer norm and attention."""
@@ -208,9 +187,9 @@ def narrow_alone(gist: GIST, widths: tuple[int, ...], training: Training) -> Ite
         yield {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
 
 
-@pytest.mark.parametrize("norm", ["none", "layer", "batch"])
-@pytest.mark.parametrize("model", OURS)
-@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize(
+    ("model", "norm", "m"), [(model, norm, 2 + 2 * (norm == "layer")) for model in OURS for norm in ("layer", "batch")]
+)
 def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, m: int) -> None:
     """Bit for bit where m is a power of two, so that dividing by it loses nothing."""
 

@@ -1,19 +1,213 @@
-"""Cutting a slice out of a tensor in memory, and setting it."""
+"""What a sub-GCN takes out of Θ, and how a round is merged: by the definition, for every model."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
+from gistgnn.layout.axes import Layout, Segment, named_tensors
+from gistgnn.layout.check import infer_layout
+from gistgnn.nn import GAT, GCN, GraphSAGE
+from gistgnn.partition import Blocks, Partition
+from gistgnn.sampling import Batch, forward
 from gistgnn.theta import slices
-from gistgnn.theta.slices import gather, gather_into, index_of, scatter
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.slices import gather, gather_into, index_of, name_of, scatter, trained_tensors
+from tests.helpers.models import C, F, Stack, built, every_model, layout_of, some_models, tiny_graph
+from tests.helpers.reference import held_positions, merged, slice_of, zeroed
+from tests.helpers.refusals import refused
+
+examples = settings(deadline=None, max_examples=6)
+few = settings(deadline=None, max_examples=4)
 
 
-@pytest.mark.parametrize("entries", [1, 50, 10**6])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool])
-@settings(deadline=None, max_examples=20)
+@dataclass
+class Split:
+    """A full model, its Θ, and the blocks and modules of one round."""
+
+    name: str
+    features: tuple[int, ...]
+    theta: InMemory
+    blocks: list[Blocks]
+    subs: list[nn.Module]
+
+    @property
+    def layout(self) -> Layout:
+        return self.theta.slices.layout
+
+
+def split(name: str, features: tuple[int, ...], m: int, whole: set[int], kind: str, seed: int) -> Split:
+    layout = layout_of(name)
+    full = built(name, features, seed)
+    theta = InMemory(layout, layout.widths(features), {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    blocks = Partition(features, m, whole=whole, kind=kind, seed=seed).blocks(0)
+    subs = [built(name, [len(b) for b in own], seed + 1) for own in blocks]
+    for i in theta.begin(0, blocks):
+        theta.load(i, subs[i])
+    return Split(name, features, theta, blocks, subs)
+
+
+def put(theta: InMemory, blocks: list[Blocks], subs: list[nn.Module], optimizers: Sequence[Any] = ()) -> None:
+    for i in theta.begin(0, blocks):
+        theta.keep(i, trained_tensors(subs[i], optimizers[i] if optimizers else None))
+    theta.commit(0.0)
+
+
+@st.composite
+def splits(draw: st.DrawFn, name: str, most: int = 9) -> Split:
+    axes = len(layout_of(name).units)
+    m = draw(st.integers(1, 4))
+    features = tuple(draw(st.lists(st.integers(m, max(m, most)), min_size=axes, max_size=axes)))
+    whole = draw(st.sets(st.integers(0, axes - 1)))
+    kind = draw(st.sampled_from(["balanced", "categorical"]))
+    if kind == "categorical":
+        features = tuple(d + 2 * m for d in features)
+    return split(name, features, m, whole, kind, draw(st.integers(0, 99)))
+
+
+def move(sub: nn.Module, seed: int) -> None:
+    """Change every tensor of a sub-GCN, as training would."""
+    torch.manual_seed(seed)
+    for tensor in named_tensors(sub).values():
+        with torch.no_grad():
+            tensor += torch.randn_like(tensor) if tensor.is_floating_point() else 7
+
+
+@pytest.mark.parametrize("name", every_model())
+@examples
 @given(data=st.data())
+def test_sub_gcns_merged_untouched_leave_theta_bit_identical(name: str, data: st.DataObject) -> None:
+    case = data.draw(splits(name, 24))
+    before = case.theta.copy()
+    put(case.theta, case.blocks, case.subs)
+    assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
+
+
+@pytest.mark.parametrize("name", some_models())
+@few
+@given(data=st.data())
+def test_take_and_put_do_what_the_definition_says(name: str, data: st.DataObject) -> None:
+    """What one sub-GCN holds is copied exactly; what several hold is averaged."""
+    case = data.draw(splits(name, 5))
+    before = case.theta.copy()
+    for i, sub in enumerate(case.subs):
+        for n, tensor in named_tensors(sub).items():
+            assert torch.equal(tensor, slice_of(case.layout, n, before[n], case.blocks[i], case.features))
+        move(sub, i)
+    assert all(torch.equal(case.theta.tensors[n], old) for n, old in before.items())  # the slices are copies
+    put(case.theta, case.blocks, case.subs)
+    for n, old in before.items():
+        values = [named_tensors(sub)[n].detach() for sub in case.subs]
+        expected = merged(case.layout, n, old, values, case.blocks, case.features)
+        exact = case.theta.slices.disjoint(n, case.blocks)
+        torch.testing.assert_close(
+            case.theta.tensors[n], expected, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6
+        )
+
+
+def test_counters_and_flags() -> None:
+    layout = Layout({"count": (), "flag": (), "mask": ((Segment(0),),)}, (1,))
+    flags = {"flag": torch.tensor(True), "mask": torch.tensor([True, False, True, False])}
+    theta = InMemory(layout, (4,), {"count": torch.tensor(10), **flags})
+    subs = []
+    for own in ([0, 3], [1, 2]):
+        sub = nn.Module()
+        sub.register_buffer("count", torch.tensor(13))
+        sub.register_buffer("flag", torch.tensor(True))
+        sub.register_buffer("mask", flags["mask"][own])
+        subs.append(sub)
+    put(theta, [(torch.tensor([0, 3]),), (torch.tensor([1, 2]),)], subs)
+    assert int(theta.tensors["count"]) == 13
+    assert theta.tensors["flag"].dtype == torch.bool
+    assert theta.tensors["flag"]
+    assert theta.tensors["mask"].tolist() == [True, False, True, False]
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": lambda p: torch.optim.Adam(p, lr=0.1),
+    "amsgrad": lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", ["graphsage batch 2", "gat none 2", "jumping over x", "residual", "features"])
+@settings(deadline=None, max_examples=10)
+@given(data=st.data(), optimizer=st.sampled_from(sorted(OPTIMIZERS)))
+def test_moments_are_sliced_and_merged_as_the_parameters(name: str, data: st.DataObject, optimizer: str) -> None:
+    case = data.draw(splits(name, 5))
+    layout, m = case.layout, len(case.subs)
+    kept: dict[str, Tensor] = {}
+    for number in range(2):  # a round to make the moments, another with other blocks to go on from them
+        whole = {a for a in range(len(case.features)) if len(case.blocks[0][a]) == case.features[a]}
+        blocks = Partition(case.features, m, whole=whole, seed=5).blocks(number)
+        subs = [built(name, [len(b) for b in own]) for own in blocks]
+        optimizers = [OPTIMIZERS[optimizer](sub.parameters()) for sub in subs]
+        case.theta.begin(number, blocks)
+        for i, (own, sub, opt) in enumerate(zip(blocks, subs, optimizers, strict=True)):
+            case.theta.load_moments(i, sub, opt)
+            for key, value in trained_tensors(sub, opt).items():
+                if key.endswith("/step"):
+                    assert value == number
+                elif key.startswith("moments/"):
+                    assert torch.equal(value, slice_of(layout, name_of(key), kept[key], own, case.features))
+            torch.manual_seed(10 * number + i)
+            for parameter in sub.parameters():
+                parameter.grad = torch.randn_like(parameter)
+            opt.step()  # in place: Θ's moments are copied
+        assert all(torch.equal(case.theta.moments[key], value) for key, value in kept.items())
+        put(case.theta, blocks, subs, optimizers)
+        states = [trained_tensors(sub, opt) for sub, opt in zip(subs, optimizers, strict=True)]
+        for key in (key for key in states[0] if key.startswith("moments/")):
+            found = case.theta.moments[key]
+            if key.endswith("/step"):
+                assert found == number + 1
+                continue
+            old = kept.get(key, torch.zeros_like(case.theta.tensors[name_of(key)]))
+            expected = merged(layout, name_of(key), old, [s[key] for s in states], blocks, case.features)
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+            kept[key] = found.clone()
+    assert bool(case.theta.moments) == (optimizer != "sgd")
+
+
+def test_a_module_that_does_not_fit_is_refused() -> None:
+    case = split("gcn none 2", (8, 6), 2, set(), "balanced", 0)
+    before = case.theta.copy()
+    for widths, classes, parts in (
+        ((5, 3), C, ["'convs.0.weight'", "[5, 7]", "[4, 7]"]),
+        ((4, 3), C + 1, ["'convs.2.weight'", "[4, 3]", "[3, 3]"]),
+        ((4, 3, 3), C, ["the sub-GCN has 'convs.3.bias', which its slice of Θ lacks"]),
+    ):
+        with refused(*parts):
+            case.theta.load(0, GCN(F, widths, classes))
+    assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
+
+
+def test_the_reference_itself() -> None:
+    """[axis 0 of 3 | one fixed | axis 0 again], block {0, 2}."""
+    dim = (Segment(0), Segment(None, 1), Segment(0))
+    block = [torch.tensor([0, 2])]
+    assert held_positions(dim, block, (3,)) == [0, 2, 3, 4, 6]
+    layout = Layout({"w": (dim,)}, (1,))
+    old = torch.arange(7.0)
+    values = [torch.full((5,), 10.0), torch.full((3,), 20.0)]
+    assert merged(layout, "w", old, values, [block, [torch.tensor([1])]], (3,)).tolist() == [10, 20, 10, 15, 10, 20, 10]
+    assert merged(layout, "w", old, values[:1], [block], (3,)).tolist() == [10, 1, 10, 10, 10, 5, 10]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    entries=st.sampled_from([1, 50, 10**6]),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool]),
+    data=st.data(),
+)
 def test_in_pieces_as_at_once(entries: int, dtype: torch.dtype, data: st.DataObject) -> None:
     """However many entries are copied at a time."""
     shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 40)))
@@ -28,15 +222,68 @@ def test_in_pieces_as_at_once(entries: int, dtype: torch.dtype, data: st.DataObj
     before, slices._ENTRIES = slices._ENTRIES, entries
     try:
         assert torch.equal(gather(values, cut), expected)
-        found: Tensor = torch.empty_like(expected, dtype=torch.float64)
-        gather_into(found, values, cut)
-        assert torch.equal(found.to(dtype), expected)
-        found = torch.empty_like(expected)
-        gather_into(found, values, cut)
-        assert torch.equal(found, expected)
+        for kind in (torch.float64, dtype):
+            found = torch.empty_like(expected, dtype=kind)
+            gather_into(found, values, cut)
+            assert torch.equal(found.to(dtype), expected)
         new, target = torch.zeros_like(expected), values.clone()
         scatter(target, cut, new)
     finally:
         slices._ENTRIES = before
     values[index_of(values, cut)] = new
     assert torch.equal(target, values)
+
+
+# The definition: a sub-GCN is the full model in which everything outside its blocks is zero.
+
+DEFINED: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {
+    "gcn": lambda w: GCN(w[0], w[1:], C),
+    "graphsage": lambda w: GraphSAGE(w[0], w[1:], C),
+    "gat": lambda w: GAT(w[0], w[1:], C, heads=3),
+    "pyg gcn": lambda w: Stack(w[1:], pyg.GCNConv, w[0]),
+    "pyg sage": lambda w: Stack(w[1:], pyg.SAGEConv, w[0]),
+    "pyg sage max": lambda w: Stack(w[1:], lambda a, b: pyg.SAGEConv(a, b, aggr="max"), w[0]),
+    "pyg gat": lambda w: Stack(w[1:], lambda a, b: pyg.GATConv(a, b, heads=2, concat=False), w[0]),
+    "pyg gin": lambda w: Stack(w[1:], lambda a, b: pyg.GINConv(nn.Linear(a, b)), w[0]),
+}
+
+
+@pytest.mark.parametrize("name", DEFINED)
+@settings(deadline=None, max_examples=12)
+@given(
+    whole=st.sampled_from([set(), {0}]),
+    extra=st.lists(st.integers(0, 5), min_size=2, max_size=4),
+    m=st.integers(1, 4),
+    seed=st.integers(0, 999),
+)
+def test_a_sub_gcn_is_the_full_model_with_the_rest_zero(
+    name: str, whole: set[int], extra: list[int], m: int, seed: int
+) -> None:
+    widths = tuple(m + e for e in extra)
+    build, layout, graph = DEFINED[name], _definition_layout(name, len(extra)), tiny_graph(12, seed)
+    torch.manual_seed(seed)
+    full = build(widths).double().eval()
+    for tensor in named_tensors(full).values():
+        tensor.detach().normal_()
+    theta = InMemory(layout, widths, {n: t.detach().clone() for n, t in named_tensors(full).items()})
+    x = torch.randn(12, widths[0], dtype=torch.float64)
+    batch = Batch(x, graph.edge_index, graph.y, graph.train)
+    blocks = Partition(widths, m, whole=whole, seed=seed).blocks(0)
+    theta.begin(0, blocks)
+    for i, own in enumerate(blocks):
+        sub = build(tuple(len(b) for b in own)).double().eval()
+        theta.load(i, sub)
+        found = forward(sub, batch.select_columns(own[0]))
+        rest_zero = zeroed(layout, theta.tensors, own, widths)
+        with torch.no_grad():
+            for n, tensor in named_tensors(full).items():
+                tensor.copy_(rest_zero[n])
+        seen = torch.zeros_like(x)
+        seen[:, own[0]] = x[:, own[0]]
+        expected = forward(full, Batch(seen, graph.edge_index, graph.y, graph.train))
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@cache
+def _definition_layout(name: str, axes: int) -> Layout:
+    return infer_layout(DEFINED[name], tuple(range(6, 6 + axes)), shared=False, input_axis=0)

@@ -1,5 +1,8 @@
 """Θ is the same wherever it lies."""
 
+from __future__ import annotations
+
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gistgnn import GIST, Saving
+from gistgnn.cli.main import main
+from gistgnn.distributed import World
 from gistgnn.errors import DivergedError
 from gistgnn.layout.axes import named_tensors
 from gistgnn.theta import Store
-from tests.helpers.models import OURS, every_model, layout_of, some_models
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.registry import STORES, Place
+from tests.helpers.models import OURS, layout_of, some_models
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, fit, make, state
 from tests.theta.stores import equal, shaken, store, values
@@ -28,10 +36,23 @@ OPTIMIZERS: dict[str, Any] = {
 }
 
 
-def gist_of(name: str, features: tuple[int, ...], m: int, where: Store, **options: Any) -> GIST:
-    build, widths = some_models()[name]
-    full = layout_of(name).widths(features)
-    return GIST(build, full[0] if isinstance(widths, int) else full, m, store=where, **options)
+class InSharedMemory(InMemory):
+    """Θ in memory that other processes could map: a new place is one class and one line in the registry."""
+
+    @classmethod
+    def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> InSharedMemory:
+        tensors = {}
+        for name, tensor in spec.initial_tensors().items():
+            with tempfile.NamedTemporaryFile() as file:
+                shared = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
+            tensors[name] = shared.view(tensor.shape).copy_(tensor)
+        return cls(spec.layout, spec.widths, tensors, streams=store.place.streams)
+
+
+@pytest.fixture(autouse=True)
+def new_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Place(f"{__name__}:InSharedMemory", "in shared memory", holds="host", streams=True)
+    monkeypatch.setitem(STORES, "shared", entry)
 
 
 @pytest.mark.parametrize("name", some_models())
@@ -40,54 +61,52 @@ def gist_of(name: str, features: tuple[int, ...], m: int, where: Store, **option
 def test_every_store_gives_the_same_theta(
     name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    axes = len(layout_of(name).units)
-    m = data.draw(st.integers(1, 4))
-    features = tuple(data.draw(st.lists(st.integers(m, m + 6), min_size=axes, max_size=axes)))
+    build, given_widths = some_models()[name]
+    layout = layout_of(name)
+    axes, m = len(layout.units), data.draw(st.integers(1, 4))
+    full = layout.widths(data.draw(st.lists(st.integers(m, m + 6), min_size=axes, max_size=axes)))
     whole = data.draw(st.sets(st.integers(0, axes - 1), max_size=axes - 1))
     carry = OPTIMIZERS[data.draw(st.sampled_from(sorted(OPTIMIZERS)))]
     folder = tmp_path_factory.mktemp("theta")
-    found = {}
-    for kind in ("memory", "host", "disk"):
-        gist = gist_of(name, features, m, store(kind, folder), whole=whole, seed=3)
+    found = []
+    for kind in ("memory", "host", "disk", "shared"):
+        widths = full[0] if isinstance(given_widths, int) else full
+        gist = GIST(build, widths, m, store=store(kind, folder), whole=whole, seed=3)
         shaken(gist, 3, carry)
-        found[kind] = values(gist.theta)
-    assert equal(found["host"], found["memory"])
-    assert equal(found["disk"], found["memory"])
+        found.append(values(gist.theta))
+    assert isinstance(gist.theta, InSharedMemory)
+    assert all(equal(each, found[0]) for each in found[1:])
 
 
-@pytest.mark.parametrize("name", sorted({*some_models(), "pyg gcn None lstm", "gat batch 2", "graphsage none 1"}))
-def test_initial_values_are_those_of_the_model_in_one_piece(name: str, tmp_path: Path) -> None:
-    build, widths = every_model()[name]
-    options: dict[str, Any] = {"seed": 5}
-    one, other = GIST(build, widths, **options), GIST(build, widths, store=store("disk", tmp_path), **options)
-    assert equal(values(one.theta), values(other.theta))
-
-
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("kind", ["host", "disk"])
-@pytest.mark.parametrize("runner", ["in-turn", "fused"])
-@pytest.mark.parametrize("optimizer_state", ["reset", "carry"])
+@pytest.mark.parametrize(("kind", "m"), [("host", 3), ("disk", 1), ("disk", 3), ("shared", 3)])
+@pytest.mark.parametrize(("runner", "optimizer_state"), [("in-turn", "carry"), ("fused", "reset")])
 def test_training_ends_alike(tmp_path: Path, m: int, kind: str, runner: str, optimizer_state: str) -> None:
     options = {"runner": runner, "optimizer_state": optimizer_state}
     plain, other = make(m), make(m, store=store(kind, tmp_path))
     expected = state(plain, fit(plain, **options))
     assert state(other, fit(other, **options)) == expected
+    assert state(other, fit(other, **options)) == expected  # a fit from scratch begins anew
 
 
-@pytest.mark.parametrize("stops", [[1], [2, 1, 2]])
+@pytest.mark.parametrize("kind", ["disk", "shared"])
 @pytest.mark.parametrize("optimizer_state", ["reset", "carry"])
-def test_a_run_in_files_goes_on(tmp_path: Path, stops: list[int], optimizer_state: str) -> None:
+def test_a_run_goes_on(tmp_path: Path, kind: str, optimizer_state: str) -> None:
     plain = make()
     expected = state(plain, fit(plain, optimizer_state=optimizer_state))
     saving = Saving(tmp_path / "checkpoints", resume=True)
-    for rounds in stops:
-        gist = make(store=store("disk", tmp_path))
-        if not saving.path.exists():
-            gist.theta  # noqa: B018 (makes it)
+    make(store=store(kind, tmp_path)).theta  # noqa: B018 (makes it)
+    for rounds in (2, 1, 2):
+        gist = make(store=store(kind, tmp_path))
         result = fit(gist, callbacks=after(rounds), saving=saving, optimizer_state=optimizer_state)
         assert result.interrupted
-    resumed = make(store=store("disk", tmp_path))
+    resumed = make(store=store(kind, tmp_path))
     assert state(resumed, fit(resumed, saving=saving, optimizer_state=optimizer_state)) == expected
+
+
+def test_the_command_line_lists_a_new_place(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help-all"])
+    assert "shared" in capsys.readouterr().out.split("--store {")[1].split("}")[0].split(",")
 
 
 def test_the_best_theta_is_kept(tmp_path: Path) -> None:
@@ -144,20 +163,16 @@ def test_a_round_that_streams_is_gone_through_once(tmp_path: Path) -> None:
         list(round_)
 
 
-def test_a_round_that_does_not_end_leaves_theta_as_it_was(tmp_path: Path) -> None:
+def test_a_round_that_breaks_off_or_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
     gist = make(store=store("disk", tmp_path))
     before = values(gist.theta)
     for round_ in gist.rounds(1):
         for sub in round_:
             with torch.no_grad():
                 next(sub.parameters()).fill_(3.0)
-        break
+        break  # the round does not end
     assert equal(values(gist.theta), before)
-
-
-def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
-    gist = make(store=store("disk", tmp_path))
-    before = values(gist.theta)
+    gist.next_round = 0
     with refused("diverged in round 1", "sub-GCN 1", error=DivergedError):
         for round_ in gist.rounds(1):
             for i, sub in enumerate(round_):
@@ -182,10 +197,3 @@ def test_a_sub_gcn_that_diverges_leaves_theta_as_it_was(tmp_path: Path) -> None:
 def test_a_wrong_store_is_refused(arguments: tuple[Any, ...], parts: list[str]) -> None:
     with refused(*parts):
         Store(*arguments)
-
-
-def test_a_fit_from_scratch_begins_anew(tmp_path: Path) -> None:
-    plain, gist = make(), make(store=store("disk", tmp_path))
-    expected = state(plain, fit(plain))
-    fit(gist)
-    assert state(gist, fit(gist)) == expected

@@ -20,8 +20,7 @@ from gistgnn.sampling import Sampling, expected_batch
 from gistgnn.sampling.sampler import Expected
 from gistgnn.settings import Training
 from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.registry import Place
-from gistgnn.theta.store import Store
+from gistgnn.theta.registry import Place, Store
 from gistgnn.utils.formats import size
 from gistgnn.utils.process_memory import available_bytes
 

@@ -12,20 +12,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gistgnn.distributed import Costs, Ranks, World, communication
 from gistgnn.distributed.world import error_message, raise_first
+from gistgnn.errors import GistError
 from gistgnn.fit.prepare import Variant
 from gistgnn.gist import GIST
 from gistgnn.global_model import CommonOptions
 from gistgnn.layout.axes import Build
 from gistgnn.partition import Blocks
 from gistgnn.round import Round
-from gistgnn.runners.runner import Losses
+from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Batch, Sampler, arguments, multiplying
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
 from gistgnn.theta.model_spec import ModelSpec
+from gistgnn.theta.slices import THETA, Trained
 from gistgnn.theta.theta import Exchange, Theta
-from gistgnn.theta.trained import RoundReport, Trained
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.random_streams import torch_stream
 
@@ -85,7 +86,7 @@ def _gradients_every_step(costs: Costs) -> dict[str, float]:
 
 
 class EveryStep:
-    """Trains one model on the batches of W workers, dealt to the ranks; see `gistgnn.runners.runner.Runner`."""
+    """Trains one model on the batches of W workers, dealt to the ranks; see `gistgnn.runners.registry.Runner`."""
 
     def __init__(self, workers: int, ranks: World) -> None:
         self._ranks = ranks
@@ -166,24 +167,25 @@ class Mirror(Exchange):
         super().__init__(ranks)
         self._workers, self._buffers = workers, buffers
 
-    def agree(self, report: RoundReport, trained: Mapping[int, Trained]) -> RoundReport:
+    def agree(
+        self, losses: dict[int, float], error: GistError | None, trained: Mapping[int, Trained]
+    ) -> dict[int, float]:
         """Return the mean of all ranks' losses, weighted by their workers."""
         ranks = self.ranks
-        every = ranks.gather([report.losses.get(0), error_message(report.error)])
-        raise_first([message for _, message in every], report.error)
+        every = ranks.gather([losses.get(0), error_message(error)])
+        raise_first([message for _, message in every], error)
         ranks.traffic.rounds += 1
         weights = [len(range(rank, self._workers, ranks.count)) for rank in range(ranks.count)]
-        losses = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
-        return RoundReport({0: statistics.fmean(*zip(*losses, strict=True))} if losses else {})
+        weighted = [(loss, weight) for (loss, _), weight in zip(every, weights, strict=True) if loss is not None]
+        return {0: statistics.fmean(*zip(*weighted, strict=True))} if weighted else {}
 
     def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the model of this rank, with the running statistics of rank 0."""
-        tensors = trained[0].tensors
-        for name in self._buffers:
-            if name in tensors:
-                values = tensors[name].cpu().clone()
+        for key in (f"{THETA}{name}" for name in self._buffers):
+            if key in trained[0]:
+                values = trained[0][key].cpu().clone()
                 self.ranks.broadcast(values)
-                tensors[name] = values
+                trained[0][key] = values
         return trained
 
     def communication(self, theta_bytes: int, local_steps: int) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from gistgnn.distributed import Ranks, World
 from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.theta.memory import InMemory
-from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
-from gistgnn.theta.trained import Trained, fill, give_moments
+from gistgnn.theta.ranks.between_ranks import BetweenRanks
+from gistgnn.theta.slices import MOMENTS, THETA, Trained, fill, name_of, value_of
 
 
 class Members(InMemory):
@@ -42,11 +41,14 @@ class Members(InMemory):
         """Copy the parameters of sub-GCN i into its module."""
         fill(sub, self.slice_of(i))
 
-    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i its moments."""
-        moments = {name: self.moments.get(_named(i, name), {}) for name in self.names}
-        copies = {name: {key: value.clone() for key, value in own.items()} for name, own in moments.items()}
-        give_moments(sub, optimizer, copies)
+    def moments_of(self, i: int) -> dict[str, Tensor]:
+        """A copy of the moments of sub-GCN i, by key."""
+        own = f"{MOMENTS}{_named(i, '')}"
+        return {
+            f"{MOMENTS}{key.removeprefix(own)}": value.clone()
+            for key, value in self.moments.items()
+            if key.startswith(own)
+        }
 
     def keep_best(self) -> None:
         """Do nothing: every member has its own best round; see `keep_best_of`."""
@@ -57,10 +59,11 @@ class Members(InMemory):
 
     def _write(self, trained: Mapping[int, Trained]) -> None:
         for i, sub in trained.items():
-            for name, value in sub.tensors.items():
-                self.tensors[_named(i, name)].copy_(value)
-            for name, own in sub.moments.items():
-                self.moments[_named(i, name)] = {key: value.clone() for key, value in own.items()}
+            for key, value in sub.items():
+                if key.startswith(THETA):
+                    self.tensors[_named(i, name_of(key))].copy_(value)
+                else:
+                    self.moments[f"{MOMENTS}{_named(i, key.removeprefix(MOMENTS))}"] = value.clone()
 
 
 class SendToLeader(BetweenRanks):
@@ -68,39 +71,35 @@ class SendToLeader(BetweenRanks):
 
     def __init__(self, ranks: Ranks, members: Sequence[Mapping[str, Tensor]]) -> None:
         super().__init__(ranks)
-        self._members = [{name: torch.empty_like(t, device="meta") for name, t in own.items()} for own in members]
+        self._members = [
+            {f"{THETA}{name}": torch.empty_like(t, device="meta") for name, t in own.items()} for own in members
+        ]
 
     def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return this rank's members; rank 0 returns all."""
         found = dict(trained)
-        for i in range(len(blocks)):
+        for i, shapes in enumerate(self._members):
             sender = i % self.ranks.count
             if sender and self.ranks.rank == sender:
-                for tensor in self._flat(trained[i]):
-                    self.ranks.send(tensor.cpu().contiguous())
+                for key in self._keys(i):
+                    value = (
+                        trained[i].get(key, torch.tensor(0.0)) if key in self.counters else value_of(trained[i], key)
+                    )
+                    self.ranks.send(value.cpu().contiguous())
             elif sender and self.ranks.leads:
-                found[i] = self._receive(i, sender)
+                found[i] = {
+                    key: torch.tensor(0.0)
+                    if key in self.counters
+                    else torch.empty_like(shapes[f"{THETA}{name_of(key)}"], device="cpu")
+                    for key in self._keys(i)
+                }
+                for tensor in found[i].values():
+                    self.ranks.receive(tensor, sender)
         return found
 
-    def _flat(self, trained: Trained) -> list[Tensor]:
-        """A member's tensors, moments and counters, in the order in which they are sent."""
-        moments = full_moments(trained, self.keys)
-        counters = [
-            trained.moments.setdefault(name, {}).setdefault(key, torch.tensor(0.0))
-            for name, counts in self.counters.items()
-            for key in counts
-        ]
-        return [*trained.tensors.values(), *(t for own in moments.values() for t in own.values()), *counters]
-
-    def _receive(self, i: int, rank: int) -> Trained:
-        """Receive a member from another rank."""
-        trained = Trained({name: torch.empty_like(t, device="cpu") for name, t in self._members[i].items()})
-        trained.moments = {
-            name: {key: torch.empty_like(trained.tensors[name]) for key in keys} for name, keys in self.keys.items()
-        }
-        for tensor in self._flat(trained):
-            self.ranks.receive(tensor, rank)
-        return trained
+    def _keys(self, i: int) -> list[str]:
+        """The keys of a member's tensors, moments and step counts, in the order in which they are sent."""
+        return [*self._members[i], *self.keys, *self.counters]
 
 
 def _named(i: int, name: str) -> str:

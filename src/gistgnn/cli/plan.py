@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--store",
         type=store_name,
-        choices=[name for name, place in STORES.items() if place.alone],
+        choices=[name for name, place in STORES.items() if not place.shared],
         nargs="+",
         default=["memory", "disk"],
         help="where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)",

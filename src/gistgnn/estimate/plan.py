@@ -16,7 +16,7 @@ from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import rough_duration, size
 
-PLANNED = [name for name, place in STORES.items() if place.alone]  # the stores that one process can use
+PLANNED = [name for name, place in STORES.items() if not place.shared]  # the stores that one process can use
 _SUB_GCNS = (1, 2, 4, 8, 16)
 _PLACES = {"memory": "memory", "host": "the host's memory", "disk": "files"}
 _LACKING = {"cpu": "memory", "cuda": "GPU memory", DISK: "room on the disk"}

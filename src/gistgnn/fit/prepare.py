@@ -22,7 +22,7 @@ from gistgnn.global_model import GlobalModel
 from gistgnn.graphs import Graph
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.phases import Phase
-from gistgnn.runners.runner import Runner
+from gistgnn.runners.registry import Runner
 from gistgnn.sampling import Batch, FullGraph, Sampler, Sampling, describe, training_subgraph, whole_graph
 from gistgnn.schedule import check_phases, refuse_phases
 from gistgnn.settings import Training

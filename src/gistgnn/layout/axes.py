@@ -109,9 +109,6 @@ def candidate_layouts(build: Build, widths: Widths, *, shared: bool) -> Iterator
     """Yield the layouts that explain how the model's shapes grow with its widths, the most likely one first.
 
     There are several only if a dimension is a sum of several axes: the shapes do not show their order.
-
-    Raises:
-        InputError: a dimension is not a sum of whole copies of axes, or no parameter depends on a width.
     """
     growths = _measure(build, widths, shared)
     units = _units(growths, widths)
@@ -196,10 +193,7 @@ def _units(growths: dict[str, tuple[_Growth, ...]], widths: Widths) -> tuple[int
 
 
 def _arrangements(growth: _Growth, widths: Widths, units: tuple[int, ...]) -> list[Dim]:
-    """List the possible orders of a dimension's segments, the most likely one first.
-
-    A sum of axes may be laid out axis by axis ([h1, h2]) or as repeats of the whole ([h1, h2, Ah1, Ah2]), in any order.
-    """
+    """List the possible orders of a dimension's segments: by axis, [h1, h2], or repeated, [h1, h2, Ah1, Ah2]."""
     copies = {a: step * units[a] // widths[a] for a, step in enumerate(growth.steps) if step}
     if not copies:
         return [(Segment(None, growth.fixed),)]

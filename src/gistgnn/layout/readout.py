@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError, users_code
 from gistgnn.layout.axes import Build, Layout, Widths, construct
-from gistgnn.layout.instance import DRAWS, Instance, check_sizes, same, small_instance
+from gistgnn.layout.check import DRAWS, Instance, check_sizes, same, small_instance
 from gistgnn.utils.random_streams import torch_stream
 
 COPIES = 2
@@ -28,18 +28,10 @@ MOST_TRIED = 1000  # choices of tensors
 def find_readout(
     build: Build, widths: Widths, layout: Layout, *, shared: bool, split: Collection[int], input_axis: int | None = None
 ) -> frozenset[str]:
-    """Return the names of the parameters that sum over a split axis into something that is not split.
+    """Return the names of the parameters that sum over an axis in `split` into something that is not split.
 
     They have one dimension along split axes. A model that takes split features and others in the same dimension of a
-    weight has no readout: the others must not be divided.
-
-    Args:
-        build, widths, shared, input_axis: see `gistgnn.layout.check.infer_layout`.
-        layout: how the model's tensors lie along its axes.
-        split: the indices of the axes that are split into blocks.
-
-    Raises:
-        InputError: no choice of parameters makes the copies side by side equal to one of them.
+    weight has no readout, and is refused: the others must not be divided. For the arguments see `infer_layout`.
     """
     with torch_stream(0, "readout"):  # the user's random stream does not move
         pairs = [_pair(build, layout, shared, frozenset(split), input_axis, draw) for draw in range(DRAWS)]
@@ -81,12 +73,12 @@ class _Pair:
     @cached_property
     def copies(self) -> dict[str, Tensor]:
         """Every tensor of the full model, undivided."""
-        return {name: self.side_by_side(name, EQUAL) for name in self.narrow.values()}
+        return {name: self.side_by_side(name, EQUAL) for name in self.narrow.values}
 
     def side_by_side(self, name: str, factors: Sequence[float]) -> Tensor:
         """Return a tensor of the full model: in the block of every copy its value times a factor, else zero."""
         dims, full = self.layout.dims[name], self.full.features
-        value = self.narrow.values()[name]
+        value = self.narrow.values[name]
         target = value.new_zeros(
             [len(self.layout.positions(dim, [torch.arange(n) for n in full], full)) for dim in dims]
         )
@@ -98,17 +90,14 @@ class _Pair:
         return target
 
     def is_sum(self, name: str) -> bool:
-        """Tell whether the output stays the same if one copy's values of a tensor count more and the other's less.
-
-        It does if the tensor only enters a sum over the copies, because they are equal.
-        """
+        """Whether a tensor only enters a sum over the copies: these are equal, so one may count more, and one less."""
         unequal = {name: self.side_by_side(name, UNEQUAL)}
         return same(self.full.output(self.copies | unequal, self.x), self.full.output(self.copies, self.x))
 
     def is_mean(self, names: Collection[str]) -> bool:
         """Tell whether the full model with these tensors divided has the narrow model's output."""
         divided = {name: self.copies[name] / COPIES for name in names}
-        reference = self.narrow.output(self.narrow.values(), self.narrow.batch.x)
+        reference = self.narrow.output(self.narrow.values, self.narrow.batch.x)
         return same(self.full.output(self.copies | divided, self.x), reference)
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gistgnn.round import Round
-from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Losses, keeps_moments
+from gistgnn.runners.in_turn import InTurn, keeps_moments
+from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training

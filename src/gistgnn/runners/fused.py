@@ -7,14 +7,14 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
 from gistgnn.errors import reason
 from gistgnn.round import Round
-from gistgnn.runners.in_turn import InTurn
-from gistgnn.runners.runner import Losses, keeps_moments
-from gistgnn.runners.stack import Stack
-from gistgnn.sampling import Batch, Sampler, forward
+from gistgnn.runners.in_turn import InTurn, keeps_moments
+from gistgnn.runners.registry import Losses
+from gistgnn.sampling import Batch, Sampler, arguments, forward, multiplying
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import begin_step, loss_of
@@ -41,14 +41,12 @@ class Fused:
 
     def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
         """Train the sub-GCNs of a round; see `Runner`."""
-        if len(round_.members) < 2:
-            return InTurn()(round_, sampler, training, steps, seed)
-        if self.together is None:
+        if len(round_.members) > 1 and self.together is None:
             why_not = _why_not(round_, sampler, steps, training)
             self.together = why_not is None
             if why_not:
                 log.warning("the sub-GCNs train in turn, not fused: %s", why_not)
-        if not self.together:
+        if len(round_.members) < 2 or not self.together:
             return InTurn()(round_, sampler, training, steps, seed)
         groups = [Group(round_, places, training) for places in by_shape(round_.subs)]
         stream = (round_.number, *(i for i in round_.members[:1] if i))  # each rank draws its own dropout
@@ -67,6 +65,71 @@ class Fused:
             return {}
         means = torch.stack(losses).mean(dim=0).tolist()
         return dict(zip((i for group in groups for i in group.members), means, strict=True))
+
+
+class Stack:
+    """Runs k modules of equal shapes in one pass over a batch: every matrix product is a batched one.
+
+    Args:
+        subs: the modules. Their parameters and buffers are copied; `write_back` copies them back.
+    """
+
+    def __init__(self, subs: Sequence[nn.Module]) -> None:
+        self.subs = subs
+        self.parameters = {
+            name: torch.stack([sub.get_parameter(name).detach() for sub in subs]).requires_grad_(first.requires_grad)
+            for name, first in subs[0].named_parameters()
+        }
+        self.buffers = {
+            name: torch.stack([sub.get_buffer(name) for sub in subs]) for name, _ in subs[0].named_buffers()
+        }
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the outputs of all modules, [k, N, C]. Dropout differs between modules."""
+        model, given = self.subs[0], arguments(self.subs[0], batch)
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            state = {**parameters, **buffers}
+            out = functional_call(model, state, given.positional, given.by_name)  # leaves changed buffers in `state`
+            return out, {name: state[name].detach() for name in buffers}
+
+        out: Tensor
+        with multiplying(model, batch, given):
+            out, self.buffers = vmap(one, randomness="different")(self.parameters, self.buffers)
+        return out
+
+    def clip_gradients(self, largest: float) -> None:
+        """Clip the gradient of every module to this norm, as `nn.utils.clip_grad_norm_` does for one module."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
+        scale = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
+
+    def write_back(self) -> None:
+        """Copy parameters and buffers into the modules."""
+        with torch.no_grad():
+            for i, sub in enumerate(self.subs):
+                for name, stacked in self.parameters.items():
+                    sub.get_parameter(name).copy_(stacked[i])
+                for name, stacked in self.buffers.items():
+                    sub.get_buffer(name).copy_(stacked[i])
+
+    def take_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
+        """Stack the states that an optimiser has of the modules into the optimiser of the stack."""
+        for name, stacked in self.parameters.items():
+            states = [carried.state[sub.get_parameter(name)] for sub in self.subs]
+            for key, first in states[0].items():
+                # All modules have taken the same steps, so one count serves all.
+                together = first.clone() if key == "step" else torch.stack([state[key] for state in states])
+                optimizer.state[stacked][key] = together
+
+    def give_states(self, optimizer: Optimizer, carried: Optimizer) -> None:
+        """Copy the state of the stack's optimiser into that of the modules."""
+        for name, stacked in self.parameters.items():
+            for key, value in optimizer.state.get(stacked, {}).items():
+                for i, sub in enumerate(self.subs if isinstance(value, Tensor) else ()):
+                    carried.state[sub.get_parameter(name)][key] = value[i] if value.dim() else value
 
 
 class Group:
@@ -122,35 +185,34 @@ def _why_not(round_: Round, sampler: Sampler, steps: StepRange, training: Traini
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             subs = deepcopy(round_.subs)  # a module may have state
-            for members in by_shape(subs):
+            groups = [[subs[i] for i in members] for members in by_shape(subs)]
+            for group in groups:
                 with training.autocast(device):
-                    logits = Stack([subs[i] for i in members]).logits(batch)
+                    logits = Stack(group).logits(batch)
                 logits.float().square().mean().backward()
-            return _differs(subs, batch) or _optimizer_differs(subs, training)
+            return _differs(groups, batch) or _optimizer_differs(groups, training)
     except Exception as error:  # any error of vmap, or of a user's model inside it
         return f"torch.func.vmap cannot run this model ({reason(error)})"
 
 
-def _differs(subs: Sequence[nn.Module], batch: Batch) -> str | None:
+def _differs(groups: Sequence[Sequence[nn.Module]], batch: Batch) -> str | None:
     """Compare the outputs of the stacked modules with those of the single modules, without dropout."""
     with torch.no_grad():
-        for sub in subs:
-            sub.eval()
-        for members in by_shape(subs):
-            fused = Stack([subs[i] for i in members]).logits(batch)
-            own = torch.stack([forward(subs[i], batch) for i in members])
+        for subs in groups:
+            fused = Stack([sub.eval() for sub in subs]).logits(batch)
+            own = torch.stack([forward(sub, batch) for sub in subs])
             scale = own.abs().max().clamp(min=1e-6)
             if fused.shape != own.shape or not bool(((fused - own).abs() <= 1e-3 * scale).all()):
                 return "torch.func.vmap gives this model another output"
     return None
 
 
-def _optimizer_differs(subs: Sequence[nn.Module], training: Training) -> str | None:
+def _optimizer_differs(groups: Sequence[Sequence[nn.Module]], training: Training) -> str | None:
     """Compare two steps of the user's optimiser on stacked parameters with those on the parameters of each module."""
     if training.optimizer in NAMES["optimizer"]:
         return None
-    for members in by_shape(subs):
-        own = [deepcopy(subs[i]) for i in members]
+    for subs in groups:
+        own = deepcopy(subs)
         stack = Stack(own)
         optimizers = [training.make_optimizer(sub.parameters()) for sub in own]
         together = training.make_optimizer(stack.parameters.values())

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 
 from gistgnn.round import Round
-from gistgnn.runners.runner import Losses, keeps_moments
+from gistgnn.runners.registry import Losses
 from gistgnn.sampling import Sampler
 from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
@@ -36,3 +36,8 @@ class InTurn:
                 if not math.isfinite(losses[i]):
                     break
         return losses
+
+
+def keeps_moments(round_: Round, training: Training) -> bool:
+    """Whether moments are kept from round to round: where they are carried, and where the sub-GCNs stay the same."""
+    return training.optimizer_state == "carry" or round_.lasting

@@ -1,22 +1,46 @@
-"""The runners. A new runner is a file with a class of the form of `Runner`, and an entry here.
+"""The runners: how the sub-GCNs of a round train. A new one is a file with a class like `Runner`, and an entry here.
 
 This module imports nothing slow: the command line reads it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import shown
 from gistgnn.utils.lazy import Registry
 
 if TYPE_CHECKING:
-    from gistgnn.runners.runner import Runner
+    from gistgnn.round import Round
+    from gistgnn.sampling import Sampler
+    from gistgnn.schedule import StepRange
+    from gistgnn.settings import Training
 
+Losses = dict[int, float]  # sub-GCN -> mean over its steps
 RunnerName = Literal["auto", "in-turn", "fused"]
 """The names below, for type checkers; a test compares them."""
 
-RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
+
+class Runner(Protocol):
+    """Trains the sub-GCNs of a round."""
+
+    def __call__(self, round_: Round, sampler: Sampler, training: Training, steps: StepRange, seed: int) -> Losses:
+        """Train the sub-GCNs of a round, and return the mean loss of each that took a step.
+
+        A batch without training nodes makes no step. A loss that is not finite may end the round.
+
+        Args:
+            round_: the sub-GCNs.
+            sampler: the batches. All sub-GCNs see the same batches, unless the sampler makes them independent.
+            training: optimiser, schedule, clipping, precision.
+            steps: the steps to take.
+            seed: the run's seed; dropout follows from it.
+        """
+
+
+RUNNERS: Registry[Callable[[], Runner]] = Registry(
     {
         "auto": "gistgnn.runners.auto:Auto",
         "in-turn": "gistgnn.runners.in_turn:InTurn",
@@ -25,12 +49,8 @@ RUNNERS: "Registry[Callable[[], Runner]]" = Registry(
 )
 
 
-def make_runner(name: str) -> "Runner":
-    """Return a runner.
-
-    Raises:
-        InputError: there is no runner of that name.
-    """
+def make_runner(name: str) -> Runner:
+    """Return a runner; raise InputError if there is none of that name."""
     if not isinstance(name, str) or name not in RUNNERS:
         raise InputError(f"runner is {shown(name)}, expected one of {', '.join(RUNNERS)}")
     return RUNNERS[name]()

@@ -187,7 +187,7 @@ class RunConfig:
         """
         from gistgnn.baselines.registry import METHODS
         from gistgnn.fit.prepare import independent
-        from gistgnn.theta.store import Store
+        from gistgnn.theta.registry import Store
 
         if self.method not in METHODS:
             raise InputError(f"method is '{self.method}', expected one of {', '.join(METHODS)}")

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -34,36 +34,22 @@ _STATE = "state.json"
 
 
 class _Manifest(msgspec.Struct):
-    """What state.json holds.
+    """What state.json holds."""
 
-    Args:
-        files: their names.
-        state: how far the run has come.
-        run: the settings of the run.
-        theta: the id of Θ's own files; None: Θ is in the checkpoint.
-        version: of this form.
-    """
-
-    files: list[str]
-    state: dict[str, Any]
-    run: dict[str, Any]
-    theta: str | None
-    version: Literal[4] = 4
+    files: list[str]  # their names
+    state: dict[str, Any]  # how far the run has come
+    run: dict[str, Any]  # its settings
+    theta: str | None  # the id of Θ's own files; None: Θ is in the checkpoint
+    version: Literal[4] = 4  # of this form
 
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows of a tensor that this process holds.
+    """Consecutive rows of a tensor that this process holds."""
 
-    Args:
-        tensor: the rows, [rows, ...]; for a single number, the number itself.
-        shape: shape of the whole tensor.
-        first: which row of the whole tensor is the first of these.
-    """
-
-    tensor: Tensor
-    shape: torch.Size
-    first: int = 0
+    tensor: Tensor  # the rows, [rows, ...]; for a single number, the number itself
+    shape: torch.Size  # of the whole tensor
+    first: int = 0  # which row of the whole tensor is the first of these
 
     @classmethod
     def whole(cls, tensor: Tensor) -> Part:
@@ -72,11 +58,7 @@ class Part:
 
 
 class Checkpoints:
-    """The last checkpoints of a run, in a folder of their own.
-
-    Args:
-        folder: where the checkpoints lie; it need not exist.
-    """
+    """The last checkpoints of a run, in a folder of their own, which need not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,14 +147,6 @@ class Checkpoints:
         return {path for path in paths if re.fullmatch(r"round-\d{8,}", path.name)}
 
 
-@dataclass
-class _Saved:
-    """A tensor in the files of a checkpoint: its shape, and the pieces with their first rows."""
-
-    shape: torch.Size
-    pieces: list[tuple[int, Tensor]] = field(default_factory=list)
-
-
 class Checkpoint:
     """A checkpoint opened for resuming.
 
@@ -198,10 +172,10 @@ class Checkpoint:
         self._state, self.theta, files = manifest.state, manifest.theta, sorted(manifest.files)
         for name in files[share[0] :: share[1]]:
             check_digest(place / name, name.removesuffix(".safetensors").rpartition("-")[2], self._advice)
-        self._saved = dict[str, _Saved]()
+        self.shapes = dict[str, torch.Size]()
+        self._pieces = dict[str, list[tuple[int, Tensor]]]()  # with their first rows, in order
         for name in files:
             self._map(place / name)
-        self.shapes = {name: saved.shape for name, saved in self._saved.items()}
 
     def state_as(self, kind: Callable[..., T]) -> T:
         """Return the saved state as an object: `kind` is called with its entries."""
@@ -212,20 +186,19 @@ class Checkpoint:
 
     def tensor(self, name: str) -> Tensor:
         """Return a whole tensor; a copy unless one file has all of it."""
-        saved = self._saved[name]
-        return saved.pieces[0][1] if len(saved.pieces) == 1 else self.rows(name, 0, saved.shape[0])
+        pieces = self._pieces[name]
+        return pieces[0][1] if len(pieces) == 1 else self.rows(name, 0, self.shapes[name][0])
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Return consecutive rows of a tensor."""
-        pieces = sorted(self._saved[name].pieces, key=lambda piece: piece[0])
-        return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in pieces])
+        return torch.cat([rows[max(start - first, 0) : max(stop - first, 0)] for first, rows in self._pieces[name]])
 
     def _map(self, path: Path) -> None:
         try:
             with safe_open(path, "pt") as file:
                 for name, (first, shape) in json.loads(file.metadata()["rows"]).items():
-                    saved = self._saved.setdefault(name, _Saved(torch.Size(shape)))
-                    saved.pieces.append((first, file.get_tensor(name)))
+                    self.shapes[name] = torch.Size(shape)
+                    self._pieces.setdefault(name, []).append((first, file.get_tensor(name)))
         except Exception as error:  # another rank has found it damaged
             raise InputError(f"{path} cannot be read ({reason(error)}); {self._advice}") from error
 

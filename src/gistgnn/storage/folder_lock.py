@@ -36,7 +36,7 @@ class FolderLock:
         free: frees the lock; folders that were made for it and are still empty are removed.
 
     Raises:
-        FolderInUseError: another process holds the lock.
+        FolderInUseError: another process holds the lock; its message names the holder.
         InputError: the folder cannot be written.
     """
 

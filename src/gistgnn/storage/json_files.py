@@ -19,13 +19,7 @@ _END = re.compile(rb'(.*?),?\s*"checksum": ?"([0-9a-f]{32})"\s*\}\s*', re.DOTALL
 
 
 def write_json(path: Path, content: Any, *, indent: int = 0) -> None:
-    """Write a JSON file with a checksum, as a whole or not at all.
-
-    Args:
-        path: the file.
-        content: a struct or a dict.
-        indent: spaces of a level; 0: all on one line.
-    """
+    """Write a struct or a dict with a checksum, as a whole or not at all; `indent` 0: all on one line."""
     text = encoded(content)
     text = json.dumps(json.loads(text), indent=indent).encode() if indent else text
     begin = text[:-1].rstrip()  # without the last brace
@@ -53,16 +47,12 @@ def plain(content: Any) -> Any:
 
 
 def read_json(path: Path, kind: type[T], advice: str) -> T:
-    """Read a file that `write_json` has written.
-
-    Args:
-        path: the file.
-        kind: the struct that it holds.
-        advice: what to do about a damaged file; it ends the message.
+    """Read a file that `write_json` has written as a struct, or as another type that msgspec knows.
 
     Raises:
         FileNotFoundError: there is no such file.
-        InputError: it cannot be read, is damaged, lacks an entry, has one of another type, or is of another version.
+        InputError: it cannot be read, is damaged, lacks an entry, has one of another type, or is of another version;
+            the message ends with the advice.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would wait for ever

@@ -14,7 +14,7 @@ import msgspec
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
-from gistgnn.storage.tensors import file_digest, read_tensors, shards_of, write_tensors
+from gistgnn.storage.tensors import file_digest, read_tensors, write_tensors
 from gistgnn.storage.whole_files import replacing
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -52,15 +52,8 @@ def read_model(folder: Path, advice: str) -> dict[str, Tensor]:
 def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT) -> dict[str, str]:
     """Write a model's tensors, and replace a model that is in the folder once the new one is written.
 
-    At every moment one of the two loads, and in the end no file of the old one is left.
-
-    Args:
-        folder: made if it is not there.
-        tensors: by name.
-        limit: bytes of a file; a tensor that takes more has a file of its own.
-
-    Returns:
-        The digest of every file, by name.
+    At every moment one of the two loads, and in the end no file of the old one is left. A file has at most `limit`
+    bytes, unless one tensor takes more. Returns the digest of every file, by name.
     """
     shards = shards_of({name: tensor.nbytes for name, tensor in tensors.items()}, limit)
     digests, old = {}, {path.name for path in folder.glob("model*.safetensors")}
@@ -69,7 +62,11 @@ def write_model(folder: Path, tensors: Mapping[str, Tensor], limit: int = LIMIT)
         with replacing(folder / file) as path:
             digests[file] = write_tensors(path, {name: tensors[name] for name in shard})
     if len(shards) > 1:
-        digests[INDEX] = _write_index(folder, files, shards, tensors)
+        files_of = {name: file for shard, file in zip(shards, files, strict=True) for name in shard}
+        index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": files_of}
+        with replacing(folder / INDEX) as path:
+            path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+        digests[INDEX] = file_digest(folder / INDEX)
     for left in {*old, SINGLE, INDEX} - digests.keys():
         (folder / left).unlink(missing_ok=True)
     return digests
@@ -84,9 +81,20 @@ def _shard_names(count: int, old: set[str]) -> list[str]:
     return names
 
 
-def _write_index(folder: Path, files: list[str], shards: list[list[str]], tensors: Mapping[str, Tensor]) -> str:
-    files_of = {name: file for shard, file in zip(shards, files, strict=True) for name in shard}
-    index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": files_of}
-    with replacing(folder / INDEX) as path:
-        path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
-    return file_digest(folder / INDEX)
+def shards_of(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
+    """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
+
+    A tensor that takes more has a file of its own, after the others.
+    """
+    shards: list[list[str]] = [[]]
+    large, held = [], 0
+    for name, size in sizes.items():
+        if size > limit:
+            large.append([name])
+            continue
+        if shards[-1] and held + size > limit:
+            shards.append([])
+            held = 0
+        shards[-1].append(name)
+        held += size
+    return [shard for shard in shards if shard or not large] + large

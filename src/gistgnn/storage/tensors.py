@@ -6,8 +6,8 @@ short.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import mmap
 import os
 import re
 import tempfile
@@ -37,9 +37,7 @@ Specs = Mapping[str, tuple[torch.Size, torch.dtype]]  # the shape and type of ev
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Write a safetensors file, wait until it is on the disk, and return its digest.
 
-    Raises:
-        InputError: safetensors has no such type of numbers.
-        OSError: the file cannot be written; nothing of it is left.
+    InputError says that safetensors has no such type of numbers; after an OSError nothing of the file is left.
     """
     seen, plain = set[int](), dict[str, Tensor]()
     for name, tensor in tensors.items():
@@ -68,8 +66,7 @@ def _os_error(error: Exception) -> OSError:
 def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, mapped; a change of a tensor does not reach the file.
 
-    Raises:
-        InputError: the file is missing, or no safetensors file.
+    InputError, which ends with the advice, says that the file is missing, or no safetensors file.
     """
     try:
         path.stat()  # for the system's own error
@@ -84,23 +81,11 @@ def read_tensors(path: Path, advice: str) -> dict[str, Tensor]:
 def file_digest(path: Path) -> str:
     """Return the digest of a whole file, xxh3_128."""
     with path.open("rb") as file:
-        if not path.stat().st_size:
-            return xxhash.xxh3_128_hexdigest(b"")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-            return xxhash.xxh3_128_hexdigest(pages)
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def check_digest(path: Path, digest: str, advice: str) -> None:
-    """Read a file once, and compare it with its digest.
-
-    Args:
-        path: the file.
-        digest: the one that it must have.
-        advice: what to do about a damaged file; it ends the message.
-
-    Raises:
-        InputError: the file is missing, or another one.
-    """
+    """Read a file once; raise InputError, which ends with the advice, unless it has this digest."""
     if path.exists() and not path.is_file():  # a pipe would wait for ever
         raise InputError(f"{path} is no regular file; {advice}")
     try:
@@ -114,8 +99,7 @@ def check_digest(path: Path, digest: str, advice: str) -> None:
 def allocate(path: Path, specs: Specs) -> None:
     """Make a safetensors file of zeros that has its room on the disk: writing to its pages cannot fail.
 
-    Raises:
-        OSError: the disk has no room for it; nothing of it is left.
+    OSError says that there is no room; nothing of the file is left.
     """
     header, end = dict[str, Any](), 0
     for name, (shape, dtype) in sorted(specs.items(), key=lambda item: -item[1][1].itemsize):  # aligns the numbers
@@ -135,12 +119,7 @@ def allocate(path: Path, specs: Specs) -> None:
 
 
 def map_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, mapped: a change of a tensor changes the file.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: it is no safetensors file, or cut short.
-    """
+    """Return the tensors of a safetensors file, mapped: a change of a tensor changes the file."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))
@@ -148,20 +127,14 @@ def map_tensors(path: Path) -> dict[str, Tensor]:
     raw = torch.from_file(str(path), shared=True, size=path.stat().st_size, dtype=torch.uint8)[8 + length :]
     if len(raw) != max((entry["data_offsets"][1] for entry in header.values()), default=0):
         raise ValueError("it is cut short")
-    return {name: _view(raw, entry) for name, entry in header.items()}
-
-
-def _view(raw: Tensor, entry: Mapping[str, Any]) -> Tensor:
-    begin, end = entry["data_offsets"]
-    return raw[begin:end].view(DTYPES[entry["dtype"]]).view(entry["shape"])
+    return {
+        name: raw[slice(*entry["data_offsets"])].view(DTYPES[entry["dtype"]]).view(entry["shape"])
+        for name, entry in header.items()
+    }
 
 
 def temporary_tensors(specs: Specs, folder: Path | None = None) -> dict[str, Tensor]:
-    """Return tensors of zeros on the pages of a temporary file, which is gone when they are.
-
-    Raises:
-        InputError: the folder, or that for temporary files, has no room for them.
-    """
+    """Return tensors of zeros on the pages of a temporary file, which is gone when they are; see `allocate`."""
     path = temporary_path((folder or Path(tempfile.gettempdir())) / "tensors")
     try:
         allocate(path, specs)
@@ -182,12 +155,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.M
         model = assign(model, read_model(folder, advice), str(folder))
 
     Args:
-        module: it is changed. Tensors that are neither parameters nor buffers stay on the meta device.
+        module: it is changed, and set to evaluation mode. Tensors that are no parameters or buffers stay as they are.
         tensors: by name. For a tied parameter, one of its names is enough.
         where: what holds the tensors, for messages.
-
-    Returns:
-        The module in evaluation mode.
 
     Raises:
         InputError: a tensor is missing, unknown to the module, or of another shape.
@@ -223,33 +193,12 @@ def _slots(module: nn.Module) -> list[dict[str, tuple[nn.Module, str]]]:
     return list(slots.values())
 
 
-def shards_of(sizes: Mapping[str, int], limit: int) -> list[list[str]]:
-    """Distribute tensors over files of at most `limit` bytes, in their order; there is at least one file.
-
-    A tensor that takes more has a file of its own, after the others.
-    """
-    shards: list[list[str]] = [[]]
-    large, held = [], 0
-    for name, size in sizes.items():
-        if size > limit:
-            large.append([name])
-            continue
-        if shards[-1] and held + size > limit:
-            shards.append([])
-            held = 0
-        shards[-1].append(name)
-        held += size
-    return [shard for shard in shards if shard or not large] + large
-
-
 class LargeTensorsInFiles(TorchDispatchMode):
     """Within its block `torch.empty` gives large tensors on the host the pages of temporary files.
 
     A layer then fills them by its own initialisation, so the values are those of the same layer in memory, bit for bit.
-    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory.
-
-    Args:
-        folder: of the files; None: that for temporary files.
+    A large tensor that a layer makes in another way, such as by `torch.randn`, is in memory. Without a folder, the
+    files are in that for temporary files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import torch
@@ -17,22 +19,31 @@ from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.storage.folder_lock import FolderLock, locked
 from gistgnn.storage.json_files import read_json, write_json
-from gistgnn.storage.tensors import allocate, assign, map_tensors, read_tensors, write_tensors
+from gistgnn.storage.tensors import LargeTensorsInFiles, allocate, assign, map_tensors, read_tensors, write_tensors
 from gistgnn.storage.whole_files import remove_leftovers, replacing, sync
-from gistgnn.theta.disk_files import BEST, PARAMETERS, ROUND, STATE, State, check_shapes, unwritable, write_new
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec
-from gistgnn.theta.slices import gather, gather_into, merge_shared, scatter
-from gistgnn.theta.store import Store
-from gistgnn.theta.theta import WholeTheta
-from gistgnn.theta.trained import MOMENTS, THETA, Trained, is_counter, keyed, moment_of, name_of
+from gistgnn.theta.memory import InMemory
+from gistgnn.theta.model_spec import ModelSpec, check_shapes, shapes_of
+from gistgnn.theta.registry import Store
+from gistgnn.theta.slices import MOMENTS, Trained, merge_shared, name_of
 
+PARAMETERS, BEST, STATE, ROUND = "parameters.safetensors", "best.safetensors", "theta.json", "round"
 _SHARED, _BLOCKS = "shared.safetensors", "blocks/"
 _START_AGAIN = "this Θ cannot be used: start the run again"
 
-_SubGCN = tuple[Mapping[str, Tensor], Blocks]  # its tensors by key (see `keyed`), and its blocks
+
+class State(msgspec.Struct):
+    """What theta.json holds."""
+
+    run: str  # the id of these files
+    round: int = 0  # how many rounds are over
+    loss: float = 0.0  # of the last one
+    pending: bool = False  # the last round is in its files, and may not be in Θ
+    counters: dict[str, float] = {}  # the step counts of the moments, by key
+    moments: list[str] = []  # the names of the files of the moments
+    version: Literal[3] = 3  # of this form
 
 
-class OnDisk(WholeTheta):
+class OnDisk(InMemory):
     """Θ in safetensors files that are mapped into memory.
 
     The trained sub-GCNs of a round are written into files of their own. Then theta.json says that the round is over:
@@ -48,7 +59,6 @@ class OnDisk(WholeTheta):
         InputError: the folder is of another model, or damaged; or the disk is full. Methods raise it, too.
     """
 
-    streams = True
     lasts = True
 
     def __init__(self, spec: ModelSpec, folder: Path) -> None:
@@ -57,15 +67,14 @@ class OnDisk(WholeTheta):
             self._state = read_json(folder / STATE, State, _START_AGAIN)
         except FileNotFoundError as error:
             raise InputError(f"{folder / STATE} is missing; {_START_AGAIN}") from error
+        super().__init__(spec.layout, spec.widths, self._map(PARAMETERS), streams=True)
+        advice = "it is of another model; give it another folder"
+        check_shapes(self.shapes, shapes_of(spec.tensor_specs()), f"{folder}", "this model", advice)
+        self.moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
         self.files_id = self._state.run
-        self._parameters = self._map(PARAMETERS)
-        self._moments = {key: value for name in self._state.moments for key, value in self._map(name).items()}
-        specs = {name: TensorSpec(tensor.shape, tensor.dtype) for name, tensor in self._parameters.items()}
-        super().__init__(spec.layout, spec.widths, specs)
-        check_shapes(folder, self.shapes, {name: own.shape for name, own in spec.tensor_specs().items()})
         if self._state.pending:
             self._write_round()
-        self.round, self.loss = self._state.round, self._state.loss
+        self._take_state()
         self._remove_leftovers()
 
     @classmethod
@@ -87,42 +96,27 @@ class OnDisk(WholeTheta):
             raise InputError(f"there is no Θ to resume in {store.folder}: give the folder of an earlier run")
         return cls(spec, store.folder)
 
-    def slice(self, name: str, blocks: Blocks) -> Tensor:
-        """The entries of a tensor in the blocks; a view where that is all of them."""
-        return gather(self._parameters[name], self.slices.cut(name, blocks))
-
-    def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
-        """Copy the entries of a tensor in the blocks into another of their shape."""
-        gather_into(target.detach(), self._parameters[name], self.slices.cut(name, blocks))
-
-    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
-        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
-        cut = self.slices.cut(name, blocks)
-        found = {moment_of(key): gather(own, cut).clone() for key, own in self._moments.items() if name_of(key) == name}
-        counters = {key: value for key, value in self._state.counters.items() if name_of(key) == name}
-        return found | {moment_of(key): torch.tensor(value) for key, value in counters.items()}
-
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t."""
         if self._state.pending:  # writing it has failed
             self._write_round()
-        with self._writing(ROUND) as place:
+        with writing(self.folder / ROUND) as place:
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
         return super().begin(number, blocks)
 
     def forget_moments(self) -> None:
         """Remove the files of the moments."""
-        files, self._moments = self._state.moments, {}
-        if files:
+        super().forget_moments()
+        if files := self._state.moments:
             self._change_state(counters={}, moments=[])  # first: a kill in the middle of the removal leaves no half
             for name in files:
                 (self.folder / name).unlink(missing_ok=True)
 
     def keep(self, i: int, trained: Trained) -> None:
         """Write a trained sub-GCN into a file of the round."""
-        blocks = {f"{_BLOCKS}{j}": own for j, own in enumerate(self._blocks[i])}
-        self._write(f"{i:05}.safetensors", {**keyed(trained.tensors, trained.moments), **blocks})
+        blocks = {f"{_BLOCKS}{axis}": own for axis, own in enumerate(self._blocks[i])}
+        self._write_file(f"{i:05}.safetensors", {**trained, **blocks})
 
     def keep_best(self) -> None:
         """Copy Θ as the best one."""
@@ -131,30 +125,22 @@ class OnDisk(WholeTheta):
 
     def commit(self, loss: float) -> None:
         """Commit the round, then write it into Θ (subAgg)."""
-        subs = self._sub_gcns()
-        counters = self._counters(subs)
-        keys = [key for key in _keys(subs) if key not in counters]
-        moments = self._make_moments(keys)
-        self._write(_SHARED, {key: self._mean(key, subs) for key in keys if self._is_shared(key, subs)})
-        self._change_state(
-            round=self._number + 1, loss=loss, pending=True, counters=counters, moments=[*self._state.moments, *moments]
-        )
-        del subs
+        subs = self._read_round()
+        counters = self._state.counters | {key: float(value) for key, value in self._counters(subs).items()}
+        values = dict(self._values(subs))
+        files = [*self._state.moments, *self._make_moments(values)]
+        shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
+        self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
+        self._change_state(round=self._number + 1, loss=loss, pending=True, counters=counters, moments=files)
+        del subs, values
         self._write_round()
-        self._finish_round(loss)
 
     def checkpoint(self) -> dict[str, Part]:
         """Nothing: Θ is in its files after every round."""
         return {}
 
     def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Check that Θ is the one after these rounds, or after one more.
-
-        A run may be killed when Θ is written and its scores are not.
-
-        Raises:
-            InputError: Θ is of another run, or has been through another number of rounds.
-        """
+        """Check that Θ is the one after these rounds, or after one more: a kill may come before scores are saved."""
         if saved.theta != self.files_id:
             raise InputError(
                 f"{self.folder} is of another run than the checkpoint beside it: put back the folder of this run, or "
@@ -178,76 +164,48 @@ class OnDisk(WholeTheta):
 
     def _write_round(self) -> None:
         """Copy the committed round into Θ. Doing so again gives the same Θ."""
-        subs, shared = self._sub_gcns(), read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
-        for key in _keys(subs):
-            if key in self._state.counters:
-                continue
-            target, cuts = self._target(key), [self.slices.cut(name_of(key), blocks) for _, blocks in subs]
+        subs, shared = self._read_round(), read_tensors(self.folder / ROUND / _SHARED, _START_AGAIN)
+        for key, values in self._values(subs):
             if key in shared:
-                target.copy_(shared[key])
-                continue
-            for (tensors, _), cut in zip(subs, cuts, strict=True):
-                scatter(target, cut, tensors[key] if key in tensors else torch.zeros(()))
-        with self._writing("") as folder:
+                self._target(key).copy_(shared[key])
+            else:
+                self.slices.merge(name_of(key), self._blocks, self._target(key), self._cuts(key), values)
+        with writing(self.folder) as folder:
             for name in (PARAMETERS, *self._state.moments):
                 sync(folder / name)
         self._change_state(pending=False)
-        self.round, self.loss = self._state.round, self._state.loss
+        self._take_state()
         shutil.rmtree(self.folder / ROUND, ignore_errors=True)
 
-    def _sub_gcns(self) -> list[_SubGCN]:
-        """The tensors and blocks of the round's sub-GCNs, mapped."""
-        found: list[_SubGCN] = []
-        for path in sorted((self.folder / ROUND).glob("?????.safetensors")):
-            tensors = read_tensors(path, _START_AGAIN)
-            axes = sum(key.startswith(_BLOCKS) for key in tensors)
-            found.append((tensors, tuple(tensors.pop(f"{_BLOCKS}{j}") for j in range(axes))))
-        return found
+    def _take_state(self) -> None:
+        self.round, self.loss = self._state.round, self._state.loss
+        self.moments |= {key: torch.tensor(count) for key, count in self._state.counters.items()}
 
-    def _counters(self, subs: Sequence[_SubGCN]) -> dict[str, float]:
-        """The largest step count of each parameter, by key."""
-        return {
-            key: max(float(tensors[key]) for tensors, _ in subs if key in tensors)
-            for key in _keys(subs)
-            if key.startswith(MOMENTS)
-            and is_counter(
-                moment_of(key), next(t[key].shape for t, _ in subs if key in t), self.specs[name_of(key)].shape
-            )
-        }
+    def _read_round(self) -> list[Trained]:
+        """Map the round's sub-GCNs, and set the blocks to theirs."""
+        subs = [read_tensors(path, _START_AGAIN) for path in sorted((self.folder / ROUND).glob("?????.safetensors"))]
+        axes = range(len(self.slices.features))
+        self._blocks = [tuple(sub.pop(f"{_BLOCKS}{axis}") for axis in axes) for sub in subs]
+        return subs
 
-    def _is_shared(self, key: str, subs: Sequence[_SubGCN]) -> bool:
-        """Whether several sub-GCNs hold the same entry, or the tensor is boolean."""
-        return self._target(key).dtype == torch.bool or not self.slices.disjoint(name_of(key), [b for _, b in subs])
-
-    def _mean(self, key: str, subs: Sequence[_SubGCN]) -> Tensor:
-        """The new value of a tensor of which several sub-GCNs hold the same entries.
-
-        An optimiser without a state counts as one whose moments are zero.
-        """
+    def _mean(self, key: str, values: Sequence[Tensor]) -> Tensor:
+        """The new value of a tensor of which several sub-GCNs hold the same entries."""
         before = self._target(key)
         wide = before.float() if before.dtype == torch.bfloat16 else before.clone()
-        cuts = [self.slices.cut(name_of(key), blocks) for _, blocks in subs]
-        values = [
-            tensors[key] if key in tensors else torch.zeros_like(gather(wide, cut))
-            for (tensors, _), cut in zip(subs, cuts, strict=True)
-        ]
-        merge_shared(wide, cuts, values)
+        merge_shared(wide, self._cuts(key), values)
         return wide
 
-    def _make_moments(self, keys: Sequence[str]) -> list[str]:
+    def _make_moments(self, keys: Iterable[str]) -> list[str]:
         """Make a file of zeros for the moments that are carried for the first time; return its name in a list."""
-        new = {key: self.specs[name_of(key)] for key in keys if key.startswith(MOMENTS) and key not in self._moments}
+        new = [key for key in keys if key.startswith(MOMENTS) and key not in self.moments]
         if not new:
             return []
         name = f"moments-{len(self._state.moments)}.safetensors"
-        with self._writing(name) as path:
+        with writing(self.folder / name) as path:
             path.unlink(missing_ok=True)  # left by a killed process
-            allocate(path, new)
-        self._moments |= self._map(name)
+            allocate(path, {key: self.specs[name_of(key)] for key in new})
+        self.moments |= self._map(name)
         return [name]
-
-    def _target(self, key: str) -> Tensor:
-        return self._parameters[name_of(key)] if key.startswith(THETA) else self._moments[key]
 
     def _map(self, name: str) -> dict[str, Tensor]:
         path = self.folder / name
@@ -256,26 +214,19 @@ class OnDisk(WholeTheta):
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise InputError(f"{path} is damaged, or missing ({reason(error)}); {_START_AGAIN}") from error
 
-    def _write(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+    def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Write a file of the round."""
-        with self._writing(f"{ROUND}/{name}") as path:
+        with writing(self.folder / ROUND / name) as path:
             try:
                 write_tensors(path, tensors)
             except OSError:
                 shutil.rmtree(path.parent, ignore_errors=True)  # frees room on the disk
                 raise
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[Path]:
-        try:
-            yield self.folder / name
-        except OSError as error:
-            raise unwritable(self.folder / name, error) from error
-
     def _change_state(self, **changes: object) -> None:
         state = msgspec.structs.replace(self._state, **changes)
         write_json(self.folder / STATE, state)
-        with self._writing("") as folder:
+        with writing(self.folder) as folder:
             sync(folder)
         self._state = state
 
@@ -288,5 +239,33 @@ class OnDisk(WholeTheta):
         remove_leftovers(self.folder)
 
 
-def _keys(subs: Sequence[_SubGCN]) -> list[str]:
-    return list(dict.fromkeys(key for tensors, _ in subs for key in tensors))
+def write_new(folder: Path, spec: ModelSpec, *, half: bool) -> None:
+    """Write the model's initial values into a folder, in place of what is there; `half`: in bfloat16."""
+    temporary = folder.with_name(folder.name + ".tmp")
+    try:
+        with writing(folder):
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            allocate(temporary / PARAMETERS, spec.tensor_specs(half=half))
+            tensors = map_tensors(temporary / PARAMETERS)
+            with LargeTensorsInFiles(temporary):
+                for name, value in spec.initial_tensors().items():
+                    tensors[name].copy_(value)
+            sync(temporary / PARAMETERS)
+            write_json(temporary / STATE, State(secrets.token_hex(16)))  # a run's settings may not be known yet
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Yield a path of Θ's files; an OSError in the block becomes an InputError that says what to do."""
+    try:
+        yield path
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or reason(error)}; make room, or choose another disk; the state "
+            "before is kept, and the run can be resumed from it"
+        ) from error

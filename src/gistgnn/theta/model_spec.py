@@ -27,29 +27,17 @@ class TensorSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The model whose parameters are Θ. Its methods raise an InputError if `build` fails.
+    """The model whose parameters are Θ. Its methods raise an InputError if `build` fails."""
 
-    Args:
-        build: returns the model at given widths.
-        layout: how its tensors lie along the hidden axes.
-        widths: the full widths.
-        shared: `build` takes a single width.
-        seed: the initial parameters follow from it.
-        device: where the model trains.
-        gains: by name, what the initial values of a tensor in Θ are multiplied by; 1 for others.
-        stream: a further key of the initial parameters' random stream.
-        init: the initial parameters and buffers by name, in place of those of the seed; None: there are none.
-    """
-
-    build: Build
-    layout: Layout
-    widths: Widths
-    shared: bool
-    seed: int
-    device: torch.device
-    gains: Mapping[str, float] = field(default_factory=dict)
-    stream: tuple[int, ...] = ()
-    init: Mapping[str, Tensor] | None = None
+    build: Build  # returns the model at given widths
+    layout: Layout  # of its tensors along the hidden axes
+    widths: Widths  # the full widths
+    shared: bool  # `build` takes a single width
+    seed: int  # the initial parameters follow from it
+    device: torch.device  # where the model trains
+    gains: Mapping[str, float] = field(default_factory=dict)  # by name: initial values in Θ are multiplied by it
+    stream: tuple[int, ...] = ()  # a further key of the initial parameters' random stream
+    init: Mapping[str, Tensor] | None = None  # initial parameters and buffers by name, in place of those of the seed
 
     def from_seed(self) -> nn.Module:
         """Build the model with its initial parameters, on the host; torch's own random stream does not move."""
@@ -82,21 +70,13 @@ def values_of(given: nn.Module | Mapping[str, Tensor], spec: ModelSpec) -> dict[
     """Return the parameters and buffers of a trained model, or of its `state_dict()`, for the Θ of `spec`."""
     if not isinstance(given, (nn.Module, Mapping)):
         raise InputError(f"init is a {type(given).__name__}, expected a trained model, or its state_dict()")
-    tensors = named_tensors(given) if isinstance(given, nn.Module) else given
     own = spec.tensor_specs()
-    for name, (shape, dtype) in own.items():
-        found = tensors.get(name)
-        if not isinstance(found, Tensor):
-            raise InputError(f"init has no '{name}', which the model of the full widths has: give a model of `build`")
-        if found.shape != shape:
-            raise InputError(
-                f"'{name}' is {list(found.shape)} in init, {list(shape)} in the model of the full widths: give a model "
-                f"of the widths {spec.widths}"
-            )
-        if dtype.is_floating_point and not bool(torch.isfinite(found).all()):
+    tensors = named_tensors(given) if isinstance(given, nn.Module) else {n: given[n] for n in own if n in given}
+    advice = f"give a model of `build` at the widths {spec.widths}"
+    check_shapes(shapes_of(tensors), shapes_of(own), "init", "the model of the full widths", advice)
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' of init is not finite: give a model that has not diverged")
-    if isinstance(given, nn.Module) and (more := sorted(tensors.keys() - own.keys())):
-        raise InputError(f"init has '{more[0]}', which the model of the full widths lacks: give a model of `build`")
     return {name: tensors[name].detach() for name in own}
 
 
@@ -106,3 +86,21 @@ def checksum_of(tensors: Mapping[str, Tensor]) -> int:
     for tensor in tensors.values():
         found = checksum(tensor, found)
     return found
+
+
+def shapes_of(tensors: Mapping[str, Tensor | TensorSpec]) -> dict[str, torch.Size]:
+    """The shapes of tensors by name."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def check_shapes(
+    found: Mapping[str, torch.Size], expected: Mapping[str, torch.Size], where: str, model: str, advice: str
+) -> None:
+    """Raise InputError, naming the first tensor that differs, unless the tensors `where` are those of the model."""
+    for name, shape in expected.items():
+        if name not in found:
+            raise InputError(f"{where} has no '{name}', which {model} has: {advice}")
+        if found[name] != shape:
+            raise InputError(f"'{name}' is {list(found[name])} in {where}, {list(shape)} in {model}: {advice}")
+    if more := sorted(found.keys() - expected.keys()):
+        raise InputError(f"{where} has '{more[0]}', which {model} lacks: {advice}")

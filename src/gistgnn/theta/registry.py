@@ -1,11 +1,22 @@
-"""The places where Θ can lie. A new place is a file with a subclass of `Theta` and an entry here.
+"""The places where Θ can lie, and the store that a user chooses. A new place is a file with a subclass of `Theta`.
 
-This module imports nothing slow: the command line reads it.
+It needs an entry here, too. This module imports nothing slow: the command line reads it.
 """
 
+from __future__ import annotations
+
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from gistgnn.errors import InputError
+from gistgnn.settings import PRECISIONS
+from gistgnn.utils.checks import check_kind, shown
+
+if TYPE_CHECKING:
+    from gistgnn.distributed import World
 
 StoreName = Literal["memory", "host", "sharded"]
 """The places that need no folder."""
@@ -13,55 +24,98 @@ StoreName = Literal["memory", "host", "sharded"]
 
 @dataclass(frozen=True)
 class Place:
-    """A place for Θ.
+    """A place for Θ."""
 
-    Args:
-        home: the class, as "module:Class".
-        help: where Θ is, for the command line.
-        holds: which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk".
-        streams: one sub-GCN is on the device at a time; otherwise all of them.
-        alone: one process can use it.
-        ranks: several ranks can use it.
-        shared: every rank holds 1/W of Θ; otherwise all of it.
-    """
-
-    home: str
-    help: str
-    holds: str = "device"
-    streams: bool = False
-    alone: bool = True
-    ranks: bool = False
-    shared: bool = False
+    home: str  # the class, as "module:Class"
+    help: str  # where Θ is, for the command line
+    holds: str = "device"  # which memory takes Θ, the best Θ and the carried moments: "device", "host" or "disk"
+    streams: bool = False  # one sub-GCN is on the device at a time; otherwise all of them
+    ranks: bool = False  # several ranks can use it
+    shared: bool = False  # every rank holds 1/W of Θ, so one process cannot use it; otherwise a rank holds all of Θ
 
     def load(self) -> Any:
         """Import the class, a subclass of `Theta`."""
         return resolve_name(self.home)
 
 
+_ONE = "one sub-GCN at a time"
+_MEMORY, _DISK = "gistgnn.theta.memory:InMemory", "gistgnn.theta.disk:OnDisk"
+_SHARDED = "gistgnn.theta.ranks.sharded:Sharded"
+
 STORES = {
-    "memory": Place("gistgnn.theta.memory:InMemory", "on the device, with all sub-GCNs of a round", ranks=True),
-    "host": Place(
-        "gistgnn.theta.memory:InMemory",
-        "in the host's memory, with one sub-GCN at a time on the device",
-        holds="host",
-        streams=True,
-    ),
-    "disk": Place(
-        "gistgnn.theta.disk:OnDisk",
-        "in files in the run's folder, with one sub-GCN at a time in memory",
-        holds="disk",
-        streams=True,
-    ),
-    "sharded": Place(
-        "gistgnn.theta.ranks.sharded:Sharded",
-        "by rows over the ranks",
-        streams=True,
-        alone=False,
-        ranks=True,
-        shared=True,
-    ),
+    "memory": Place(_MEMORY, "on the device, with all sub-GCNs of a round", ranks=True),
+    "host": Place(_MEMORY, f"in the host's memory, with {_ONE} on the device", holds="host", streams=True),
+    "disk": Place(_DISK, f"in files in the run's folder, with {_ONE} in memory", holds="disk", streams=True),
+    "sharded": Place(_SHARDED, "by rows over the ranks", streams=True, ranks=True, shared=True),
 }
 """The places by name."""
 
 ALIASES = {"mapped": "disk"}
 """Names that earlier versions used."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where Θ, its moments and the best Θ are between rounds.
+
+    Args:
+        kind: a name in `gistgnn.theta.registry.STORES`. "memory": on the device where the sub-GCNs train, all m of them
+            at once; with several ranks, all of Θ on each. "host": in the host's memory, one sub-GCN at a time on the
+            device. "disk": in files, one sub-GCN at a time in memory. "sharded": by rows over the ranks of a run.
+        folder: of the files; it holds nothing else.
+        precision: of the numbers in the files, "float32" or "bf16"; sub-GCNs train in float32 all the same.
+
+    Raises:
+        InputError: a value is out of its range, or does not fit the kind.
+    """
+
+    kind: str = "memory"
+    folder: Path | None = None
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Check every value; an alias is replaced by its name."""
+        check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
+        object.__setattr__(self, "kind", ALIASES.get(self.kind, self.kind))
+        if self.kind not in STORES:
+            raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"the store's precision is {shown(self.precision)}, expected one of {', '.join(PRECISIONS)}"
+            )
+        check_kind("the store's folder", self.folder, (str, os.PathLike), "the path of a folder", none=True)
+        if self.folder is not None:
+            object.__setattr__(self, "folder", Path(self.folder))
+        on_disk = self.place.holds == "disk"
+        if on_disk and self.folder is None:
+            raise InputError(f"the store is {self.kind}, but it has no folder: give it one")
+        if not on_disk and self.folder is not None:
+            raise InputError(f"a folder is given, but the store is {self.kind}: use disk")
+        if not on_disk and self.precision != "float32":
+            raise InputError(f"the store's precision is {self.precision}, but the store is {self.kind}: use disk")
+
+    @classmethod
+    def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32") -> Store:
+        """The store of a run: its files, if it has files, lie in the run's folder."""
+        place = STORES.get(ALIASES.get(kind, kind))
+        return cls(kind, run_folder if place and place.holds == "disk" else None, precision)
+
+    @property
+    def place(self) -> Place:
+        """The place's entry in the registry."""
+        return STORES[self.kind]
+
+    def check_ranks(self, ranks: World, workers: int, name: str) -> None:
+        """Refuse ranks that do not fit the store, or are more than the workers; `name` is what the user calls these."""
+        if not ranks.several:
+            if self.place.shared:
+                raise InputError(f"the store is {self.kind}, but there are no ranks: start by torchrun, or use memory")
+            return
+        if not self.place.ranks:
+            known = " or ".join(name for name, place in STORES.items() if place.ranks)
+            raise InputError(f"the store is {self.kind}, but there are ranks: use {known}")
+        if workers < ranks.count:
+            raise InputError(
+                f"{name} is {workers}, fewer than the {ranks.count} ranks, each of which trains one at least: start "
+                f"fewer ranks, or raise {name}"
+            )

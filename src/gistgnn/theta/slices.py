@@ -1,15 +1,24 @@
-"""Find the entries of Θ that belong to a sub-GCN; read them from a tensor, and write them to it."""
+"""The slice of Θ that belongs to a sub-GCN: its entries of every tensor, its module, and its optimiser's moments.
 
-from collections.abc import Sequence
+The tensors of a sub-GCN, of Θ and of its files have the same keys: theta/NAME is a parameter or buffer,
+moments/NAME/KEY is the optimiser's state KEY of a parameter, best/NAME is a tensor of the best Θ.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from gistgnn.layout.axes import Dim, Layout, Widths
+from gistgnn.layout.axes import Dim, Layout, Widths, named_tensors
 from gistgnn.partition import Blocks
+from gistgnn.theta.model_spec import check_shapes, shapes_of
 from gistgnn.utils.transfer import to_device
 
+THETA, BEST, MOMENTS = "theta/", "best/", "moments/"
+
 Cut = tuple[Tensor | None, ...]  # for every dimension the chosen positions, ascending; None: all of them
+Trained = dict[str, Tensor]  # the tensors of a sub-GCN and its moments, by key
 
 _ENTRIES = 2**20  # copied at a time
 
@@ -19,10 +28,6 @@ class Slices:
 
     An entry of a parameter, a buffer or a moment belongs to a sub-GCN if its position in every dimension lies in the
     sub-GCN's blocks.
-
-    Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
     """
 
     def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
@@ -52,7 +57,7 @@ class Slices:
         self, name: str, blocks: Sequence[Blocks], target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]
     ) -> None:
         """Write the values of a round's sub-GCNs into the cuts of a tensor; what several hold is averaged over them."""
-        if self.disjoint(name, blocks) and target.dtype != torch.bool:
+        if self.disjoint(name, blocks):
             for cut, value in zip(cuts, values, strict=True):
                 scatter(target, cut, value)
         else:
@@ -121,3 +126,58 @@ def merge_shared(target: Tensor, cuts: Sequence[Cut], values: Sequence[Tensor]) 
     holders.clamp_(min=1)
     target += change / holders if target.is_floating_point() else change // holders
     torch.where(alike, agreed, target, out=target)  # t + (v - t) is v but for rounding
+
+
+def name_of(key: str) -> str:
+    """The parameter or buffer that a key belongs to."""
+    name = key.split("/", 1)[1]
+    return name.rsplit("/", 1)[0] if key.startswith(MOMENTS) else name
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with the prefix before their names."""
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
+    """Whether a key belongs to a state of the optimiser that is one number for a whole parameter, as its step count."""
+    return key.startswith(MOMENTS) and (key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0))
+
+
+def trained_tensors(sub: nn.Module, optimizer: Optimizer | None = None) -> Trained:
+    """The tensors of a module, and the states of its optimiser, by key; they are not copied."""
+    found = {f"{THETA}{name}": tensor.detach() for name, tensor in named_tensors(sub).items()}
+    for name, parameter in sub.named_parameters():
+        states = optimizer.state.get(parameter, {}) if optimizer else {}
+        found |= {f"{MOMENTS}{name}/{key}": value for key, value in states.items() if isinstance(value, Tensor)}
+    return found
+
+
+def value_of(trained: Trained, key: str) -> Tensor:
+    """A tensor of a sub-GCN by key; a moment that its optimiser does not have yet is zero."""
+    return trained[key] if key in trained else torch.zeros_like(trained[f"{THETA}{name_of(key)}"])
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy tensors into a module's parameters and buffers of the same names."""
+    check_fits(module, shapes_of(tensors))
+    with torch.no_grad():
+        for name, target in named_tensors(module).items():
+            target.copy_(tensors[name], non_blocking=True)
+
+
+def check_fits(module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+    """Raise InputError unless a sub-GCN's parameters and buffers have the shapes of its slice."""
+    own = shapes_of(named_tensors(module))
+    check_shapes(own, shapes, "the sub-GCN", "its slice of Θ", "build the same layers at every width")
+
+
+def give_moments(sub: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
+    """Set an optimiser's state of every parameter that has moments, on the devices that torch expects."""
+    fused = any(group.get("fused") for group in optimizer.param_groups)  # counts steps on the GPU too
+    for key, value in moments.items():
+        parameter = sub.get_parameter(name_of(key))
+        counts = is_counter(key, value, parameter.shape)
+        counter_device = parameter.device if fused else torch.device("cpu")
+        state = value.to(counter_device) if counts else value.to(parameter)
+        optimizer.state[parameter][key.rsplit("/", 1)[1]] = state

@@ -12,23 +12,29 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gistgnn.distributed import Alone, World
-from gistgnn.errors import InputError
-from gistgnn.layout.axes import Layout, named_tensors
+from gistgnn.errors import GistError, InputError
+from gistgnn.layout.axes import Layout
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.theta.model_spec import ModelSpec, TensorSpec
-from gistgnn.theta.slices import Slices
-from gistgnn.theta.store import Store
-from gistgnn.theta.trained import RoundReport, Trained, check_fits, give_moments
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes, shapes_of
+from gistgnn.theta.registry import Store
+from gistgnn.theta.slices import (
+    BEST,
+    THETA,
+    Slices,
+    Trained,
+    fill,
+    give_moments,
+    is_counter,
+    name_of,
+    with_prefix,
+)
 
 
 class Exchange:
     """One process trains all sub-GCNs, and there is nobody to exchange them with.
 
     A subclass deals the sub-GCNs to ranks (see `gistgnn.theta.ranks.between_ranks`).
-
-    Attributes:
-        ranks: the processes of the run.
     """
 
     def __init__(self, ranks: World | None = None) -> None:
@@ -38,11 +44,13 @@ class Exchange:
         """The sub-GCNs that this process trains, of m."""
         return list(range(sub_gcns))
 
-    def agree(self, report: RoundReport, trained: Mapping[int, Trained]) -> RoundReport:
-        """Merge the reports of all processes, or raise on all of them the first error in a report."""
-        if report.error:
-            raise report.error
-        return report
+    def agree(
+        self, losses: dict[int, float], error: GistError | None, trained: Mapping[int, Trained]
+    ) -> dict[int, float]:
+        """Merge the losses of all processes' sub-GCNs; if a process has an error, raise the first on all of them."""
+        if error:
+            raise error
+        return losses
 
     def collect(self, blocks: Sequence[Blocks], trained: dict[int, Trained]) -> dict[int, Trained]:
         """Return the sub-GCNs that this process writes into its copy of Θ: its own ones, and those it receives."""
@@ -60,19 +68,16 @@ class Theta(ABC):
     opens it, `load` and `keep` take slices out and hold what has been trained, `commit` writes it into Θ. Until then Θ
     is what it was. A new place for Θ is a subclass in a file of its own and an entry in `gistgnn.theta.registry`.
 
-    Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
-        specs: the shape and type of every parameter and buffer.
-        exchange: who trains the sub-GCNs; None: this process, all of them.
-
     Attributes:
         streams: a round holds one sub-GCN at a time; otherwise all of them.
         lasts: Θ is on disk after every round, so the rest of a run's state has to be saved then, too.
         shards: how many processes write a checkpoint together.
+        files_id: the id of Θ's files, by which a checkpoint knows them; None: Θ has no files.
+        tensors: what this process holds of every parameter and buffer, by name.
+        moments: what it holds of the carried moments, by key (see `gistgnn.theta.slices`).
+        best: what it holds of the best Θ, by name; empty before there is one.
         round: the next round's number t, from 0.
         loss: the mean loss of the last round.
-        files_id: the id of Θ's files, by which a checkpoint knows them; None: Θ has no files.
     """
 
     streams: bool = False
@@ -89,6 +94,7 @@ class Theta(ABC):
     ) -> None:
         self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
+        self.tensors, self.moments, self.best = (dict[str, Tensor]() for _ in range(3))
         self.round = 0
         self.loss = 0.0
         self._number, self._blocks = -1, list[Blocks]()
@@ -98,14 +104,7 @@ class Theta(ABC):
     @classmethod
     @abstractmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Theta:
-        """Make Θ with the model's initial values, which are the same in every place.
-
-        Args:
-            store: the place.
-            spec: the model.
-            ranks: the processes of the run.
-            replace: an older Θ in the store's folder is replaced.
-        """
+        """Make Θ with the model's initial values; `replace`: in place of an older Θ in the store's folder."""
 
     @classmethod
     def reopen(cls, store: Store, spec: ModelSpec) -> Theta:
@@ -115,7 +114,7 @@ class Theta(ABC):
     @property
     def shapes(self) -> dict[str, torch.Size]:
         """The shape of every parameter and buffer."""
-        return {name: spec.shape for name, spec in self.specs.items()}
+        return shapes_of(self.specs)
 
     @property
     def shard(self) -> int | None:
@@ -124,11 +123,7 @@ class Theta(ABC):
         return ranks.rank if ranks.leads or self.shards > 1 else None
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        """Open round t with the blocks of its sub-GCNs; a round that was open is forgotten.
-
-        Returns:
-            The sub-GCNs that this process trains.
-        """
+        """Open round t, and forget one that was open; return the sub-GCNs that this process trains."""
         self._number, self._blocks, self._trained = number, list(blocks), {}
         return self.exchange.members(len(blocks))
 
@@ -142,62 +137,83 @@ class Theta(ABC):
         """The slice of Θ that belongs to sub-GCN i, by name."""
 
     @abstractmethod
+    def moments_of(self, i: int) -> dict[str, Tensor]:
+        """A copy of the moments of sub-GCN i's slice, by key; those that Θ holds."""
+
     def load(self, i: int, sub: nn.Module) -> None:
         """Copy the slice of Θ that belongs to sub-GCN i into its module."""
+        fill(sub, self.slice_of(i))
 
-    @abstractmethod
     def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
         """Give an optimiser of sub-GCN i the moments that Θ holds for its slice, if there are any."""
+        give_moments(sub, optimizer, self.moments_of(i))
 
-    @abstractmethod
     def forget_moments(self) -> None:
         """Drop all moments: those of the next round's sub-GCNs begin anew."""
+        self.moments = {}
 
-    @abstractmethod
     def keep(self, i: int, trained: Trained) -> None:
-        """Hold a trained sub-GCN until the end of the round."""
+        """Hold a trained sub-GCN until the end of the round; copied to where Θ is, because its module is used again."""
+        devices = {name: tensor.device for name, tensor in self.tensors.items()}
+        self._trained[i] = {key: value.to(devices[name_of(key)], copy=True) for key, value in trained.items()}
 
-    def agree(self, report: RoundReport) -> RoundReport:
-        """Merge the reports of all processes; see `Exchange.agree`."""
-        return self.exchange.agree(report, self._trained)
+    def agree(self, losses: dict[int, float], error: GistError | None) -> dict[int, float]:
+        """Merge the losses of all processes, or raise the first error on all of them; see `Exchange.agree`."""
+        return self.exchange.agree(losses, error, self._trained)
 
     @abstractmethod
     def commit(self, loss: float) -> None:
         """Write the round into Θ (subAgg). Entries that several sub-GCNs hold are averaged over them."""
 
-    @abstractmethod
+    def copy(self) -> dict[str, Tensor]:
+        """Return a copy of `tensors`."""
+        return {name: tensor.clone() for name, tensor in self.tensors.items()}
+
     def keep_best(self) -> None:
         """Keep a copy of Θ as the best one."""
+        self.best = self.copy()
 
-    @abstractmethod
     def checkpoint(self) -> dict[str, Part]:
         """This process's part of the tensors from which Θ, its moments and the best Θ are restored, not copied."""
+        every = {**with_prefix(THETA, self.tensors), **self.moments, **with_prefix(BEST, self.best)}
+        parts = ((key, self._part(key, tensor)) for key, tensor in every.items())
+        return {key: part for key, part in parts if part is not None}
 
-    @abstractmethod
     def restore(self, saved: Checkpoint, rounds: int) -> None:
         """Resume after some rounds from a checkpoint; any store may have written it."""
+        held = {name_of(key): shape for key, shape in saved.shapes.items() if key.startswith(THETA)}
+        if not held:
+            raise InputError(
+                "the checkpoint holds no parameters: the run keeps them in its own files; resume with --store disk, or "
+                "start again"
+            )
+        check_shapes(held, self.shapes, "the checkpoint", "this model", "start again")
+        self.round = rounds
+        for key in saved.shapes:
+            name, value = name_of(key), self._saved_part(saved, key)
+            if key.startswith(THETA):
+                self.tensors[name].copy_(value)
+                continue
+            # torch's optimisers count their steps on the host.
+            value = value.to("cpu" if key.endswith("/step") else self.tensors[name].device, copy=True)
+            if key.startswith(BEST):
+                self.best[name] = value
+            else:
+                self.moments[key] = value
 
     @abstractmethod
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model with the parameters of Θ, in evaluation mode.
 
         Parameters in memory are copied; large ones in files are mapped. With several ranks, all of them call this.
-        Where Θ is sharded, rank 0 collects the parameters, and the other ranks get a model without values.
-
-        Args:
-            spec: the model.
-            best: take the best Θ, if there is one.
-            module: a module of `running_model`, which may be filled instead of a new one.
+        Where Θ is sharded, rank 0 collects the parameters, and the other ranks get a model without values. `best` takes
+        the best Θ, if there is one; `module` is one of `running_model`, which may be filled instead of a new one.
         """
 
     def running_model(self, spec: ModelSpec, module: nn.Module | None) -> nn.Module:
         """The full model on its device with the parameters that Θ has now; on ranks other than 0 without values.
 
-        All ranks call this.
-
-        Args:
-            spec: the model.
-            module: the module of the last call, which may be filled again.
+        All ranks call this. `module` is that of the last call, which may be filled again.
         """
         return self.full_model(spec)
 
@@ -215,39 +231,26 @@ class Theta(ABC):
         if reader:
             reader.result()
 
+    def _is_counter(self, key: str, value: Tensor) -> bool:
+        return is_counter(key, value, self.specs[name_of(key)].shape)
+
+    def _target(self, key: str) -> Tensor:
+        """What this process holds of a tensor or moment; a moment that is carried for the first time begins at zero."""
+        own = self.tensors[name_of(key)]
+        if key.startswith(THETA):
+            return own
+        if key not in self.moments:
+            self.moments[key] = torch.zeros_like(own)
+        return self.moments[key]
+
+    def _part(self, key: str, tensor: Tensor) -> Part | None:
+        """What this process writes of a tensor into a checkpoint."""
+        return Part.whole(tensor)
+
+    def _saved_part(self, saved: Checkpoint, key: str) -> Tensor:
+        """What this process takes of a tensor in a checkpoint."""
+        return saved.tensor(key)
+
     def _finish_round(self, loss: float) -> None:
         self.round, self.loss = self._number + 1, loss
         self._trained = {}
-
-
-class WholeTheta(Theta):
-    """Θ of which this process has every tensor."""
-
-    @abstractmethod
-    def slice(self, name: str, blocks: Blocks) -> Tensor:
-        """The entries of a tensor in the blocks."""
-
-    @abstractmethod
-    def slice_moments(self, name: str, blocks: Blocks) -> dict[str, Tensor]:
-        """The entries of a parameter's moments in the blocks, copied; a step count as it is."""
-
-    def slice_into(self, target: Tensor, name: str, blocks: Blocks) -> None:
-        """Copy the entries of a tensor in the blocks into another tensor of their shape."""
-        target.copy_(self.slice(name, blocks))
-
-    def slice_of(self, i: int) -> dict[str, Tensor]:
-        """The slice of Θ that belongs to sub-GCN i, by name."""
-        return {name: self.slice(name, self._blocks[i]) for name in self.specs}
-
-    def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
-        blocks = self._blocks[i]
-        check_fits(sub, {name: self.slices.shape(name, spec.shape, blocks) for name, spec in self.specs.items()})
-        with torch.no_grad():
-            for name, target in named_tensors(sub).items():
-                self.slice_into(target, name, blocks)
-
-    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i the moments of its slice."""
-        names = (name for name, _ in sub.named_parameters())
-        give_moments(sub, optimizer, {name: self.slice_moments(name, self._blocks[i]) for name in names})

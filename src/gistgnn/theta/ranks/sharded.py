@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from gistgnn.distributed import Ranks, World
 from gistgnn.distributed.packing import pack, packed_bytes, unpack
 from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
-from gistgnn.storage.tensors import LargeTensorsInFiles, assign
-from gistgnn.theta.model_spec import ModelSpec
-from gistgnn.theta.ranks.between_ranks import BetweenRanks, full_moments
-from gistgnn.theta.ranks.shares import Piece, Shares, collect
-from gistgnn.theta.slices import Cut, gather
-from gistgnn.theta.store import Store
+from gistgnn.storage.tensors import LargeTensorsInFiles, assign, temporary_tensors
+from gistgnn.theta.model_spec import ModelSpec, TensorSpec
+from gistgnn.theta.ranks.between_ranks import BetweenRanks
+from gistgnn.theta.registry import Store
+from gistgnn.theta.slices import THETA, Cut, Slices, gather, name_of, value_of
 from gistgnn.theta.theta import Theta
-from gistgnn.theta.trained import (
-    BEST,
-    MOMENTS,
-    Moments,
-    Trained,
-    check_held,
-    fill,
-    give_moments,
-    is_counter,
-    keyed,
-    moment_of,
-    name_of,
-)
 
-Entry = tuple[str, str | None]  # a tensor's name, and the key of its moment (None: the tensor itself)
-Item = tuple[int, Piece, str | None]  # a sub-GCN, a piece of its slice, and the key of a moment likewise
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a sub-GCN's slice of a tensor that one rank owns."""
+
+    name: str  # of the tensor
+    rows: slice  # of the sub-GCN's slice
+    cut: Cut  # the same entries as a cut of the rank's rows
+    spec: TensorSpec  # of the piece
+
+
+class Shares:
+    """Deals the rows of every tensor of Θ to W ranks, as `torch.chunk` does; a single number is a row of rank 0."""
+
+    def __init__(self, slices: Slices, specs: Mapping[str, TensorSpec], ranks: int) -> None:
+        self._slices, self._specs, self._ranks = slices, specs, ranks
+
+    def rows(self, name: str, rank: int) -> range:
+        """The rows that a rank owns."""
+        rows = (*self._specs[name].shape, 1)[0]
+        each = -(-rows // self._ranks)
+        return range(min(rank * each, rows), min((rank + 1) * each, rows))
+
+    def pieces(self, blocks: Blocks, rank: int) -> Iterator[Piece]:
+        """Yield the pieces of a sub-GCN's slice that a rank owns, one for a tensor, without empty ones."""
+        for name, spec in self._specs.items():
+            own = self.rows(name, rank)
+            chosen, *columns = self._slices.cut(name, blocks) or (None,)
+            if chosen is None:
+                rows, places = slice(own.start, own.stop), None
+            else:
+                ends = torch.tensor([own.start, own.stop], device=chosen.device)
+                first, last = torch.searchsorted(chosen, ends).tolist()
+                rows, places = slice(first, last), chosen[first:last] - own.start
+            others = (n if p is None else len(p) for n, p in zip(spec.shape[1:], columns, strict=True))
+            shape = torch.Size((rows.stop - rows.start, *others))
+            if shape.numel():
+                yield Piece(name, rows, (places, *columns), TensorSpec(shape, spec.dtype))
+
+
+Item = tuple[int, str, Piece]  # a sub-GCN, the key of a tensor or moment, and a piece of its slice
 
 
 class Sharded(Theta):
@@ -57,15 +82,8 @@ class Sharded(Theta):
         self.ranks, self.device = ranks, spec.device
         self.shards = ranks.count
         self.shares = Shares(self.slices, self.specs, ranks.count)
-        self.rows = {
-            name: torch.zeros(self.shares.shape(name, ranks.rank), dtype=own.dtype, device=spec.device)
-            for name, own in self.specs.items()
-        }
-        self.moments: Moments = {}  # this rank's rows
-        self.counters: dict[str, dict[str, float]] = {}
-        self.best: dict[str, Tensor] = {}
-        self._keys: dict[str, list[str]] = {}  # of the moments when the open round began
-        self._received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
+        self._keys: list[str] = []  # of the moments when the open round began
+        self._received: dict[tuple[int, str], list[tuple[slice, Tensor]]] = {}
 
     @classmethod
     def make(cls, store: Store, spec: ModelSpec, ranks: World, *, replace: bool = False) -> Sharded:
@@ -74,80 +92,28 @@ class Sharded(Theta):
         theta = cls(spec, ranks)
         with LargeTensorsInFiles():
             for name, value in spec.initial_tensors().items():
-                own = theta.shares.rows(name, ranks.rank)
-                theta.rows[name].copy_(value.view(-1, *value.shape[1:])[own.start : own.stop])
+                theta.tensors[name] = theta._rows_of(name, value).to(spec.device, copy=True)
         return theta
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
         """Open round t: this rank receives the slices of its sub-GCNs."""
         members = super().begin(number, blocks)
-        self._keys = {name: list(moments) for name, moments in self.moments.items()}
+        self._keys = [key for key, value in self.moments.items() if value.dim()]
         self._received = self._receive()
         return members
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
         """The slice of Θ that belongs to sub-GCN i, by name."""
-        return {name: self._assembled(i, name, None) for name in self.specs}
+        return {name: self._assembled(i, f"{THETA}{name}") for name in self.specs}
 
-    def load(self, i: int, sub: nn.Module) -> None:
-        """Copy the slice of Θ that belongs to sub-GCN i into its module."""
-        fill(sub, self.slice_of(i))
-
-    def load_moments(self, i: int, sub: nn.Module, optimizer: Optimizer) -> None:
-        """Give an optimiser of sub-GCN i the moments of its slice."""
-        moments = {name: {key: self._assembled(i, name, key) for key in keys} for name, keys in self._keys.items()}
-        for name, counts in self.counters.items():
-            moments.setdefault(name, {}).update({key: torch.tensor(value) for key, value in counts.items()})
-        give_moments(sub, optimizer, moments)
-
-    def forget_moments(self) -> None:
-        """Drop this rank's rows of all moments."""
-        self.moments, self.counters = {}, {}
-
-    def keep(self, i: int, trained: Trained) -> None:
-        """Hold a copy of a trained sub-GCN until the end of the round."""
-        self._trained[i] = trained.copy_to(dict.fromkeys(trained.tensors, self.device))
-
-    def keep_best(self) -> None:
-        """Copy this rank's rows as rows of the best Θ."""
-        self.best = {name: tensor.clone() for name, tensor in self.rows.items()}
-
-    def checkpoint(self) -> dict[str, Part]:
-        """This rank's rows of Θ, the best Θ and the moments; rank 0 has the counters, too."""
-        parts = {}
-        for key, tensor in keyed(self.rows, self.moments, self.best).items():
-            if tensor.numel():
-                parts[key] = self._part(name_of(key), tensor)
-        if self.ranks.leads:
-            for name, counts in self.counters.items():
-                parts |= {f"{MOMENTS}{name}/{key}": Part.whole(torch.tensor(n)) for key, n in counts.items()}
-        return parts
-
-    def restore(self, saved: Checkpoint, rounds: int) -> None:
-        """Resume from a checkpoint: this rank reads its own rows."""
-        check_held(saved, self.shapes)
-        self.round = rounds
-        for key, shape in saved.shapes.items():
-            name, rows = name_of(key), self.rows[name_of(key)]
-            if key.startswith(BEST):
-                rows = self.best[name] = torch.empty_like(rows)
-            elif key.startswith(MOMENTS) and is_counter(moment_of(key), shape, self.specs[name].shape):
-                self.counters.setdefault(name, {})[moment_of(key)] = float(saved.tensor(key))
-                continue
-            elif key.startswith(MOMENTS):
-                rows = self.moments.setdefault(name, {})[moment_of(key)] = torch.empty_like(rows)
-            if rows.numel():
-                own = self.shares.rows(name, self.ranks.rank)
-                rows.copy_((saved.rows(key, own.start, own.stop) if shape else saved.tensor(key)).view_as(rows))
-
-    def _part(self, name: str, rows: Tensor) -> Part:
-        shape = self.specs[name].shape
-        own = rows.view(-1, *shape[1:]) if shape else rows.view(())
-        return Part(own, shape, self.shares.rows(name, self.ranks.rank).start)
+    def moments_of(self, i: int) -> dict[str, Tensor]:
+        """The moments of sub-GCN i's slice, and the step counts, by key."""
+        counters = {key: value.clone() for key, value in self.moments.items() if not value.dim()}
+        return {key: self._assembled(i, key) for key in self._keys} | counters
 
     def full_model(self, spec: ModelSpec, *, best: bool = False, module: nn.Module | None = None) -> nn.Module:
         """The full model on rank 0, with its large weights in a temporary file; see `Theta.full_model`."""
-        found = collect(self.ranks, self.shares, self.best if best and self.best else self.rows)
+        found = self._collect(self.best if best and self.best else self.tensors)
         full = spec.on_meta()
         return assign(full, found, "Θ").to(spec.device) if self.ranks.leads else full
 
@@ -158,64 +124,103 @@ class Sharded(Theta):
         self._trained = {}
         senders = [self.exchange.members_of(rank, len(self._blocks)) for rank in range(ranks.count)]
         arrived = self._all_to_all(parts, [self._items(subs, ranks.rank, keys) for subs in senders])
-        for name, names in keys.items():  # on all ranks, even one that owns no row of them
-            for key in names:
-                self.moments.setdefault(name, {}).setdefault(key, torch.zeros_like(self.rows[name]))
-        merged: dict[Entry, dict[int, tuple[Cut, Tensor]]] = {}
-        for (i, piece, moment), value in arrived:
-            merged.setdefault((piece.name, moment), {})[i] = piece.cut, value
-        for entry, found in merged.items():
+        for key in keys:
+            self._target(key)  # is made on all ranks, even on one that owns no row of it
+        merged: dict[str, dict[int, tuple[Cut, Tensor]]] = {}
+        for (i, key, piece), value in arrived:
+            merged.setdefault(key, {})[i] = piece.cut, value
+        for key, found in merged.items():
             cuts, values = zip(*(found[i] for i in sorted(found)), strict=True)
-            self.slices.merge(entry[0], self._blocks, self._own(*entry), cuts, values)
-        self.counters |= self.exchange.counters
+            self.slices.merge(name_of(key), self._blocks, self._target(key), cuts, values)
+        self.moments |= self.exchange.counts()
         self._finish_round(loss)
 
-    def _receive(self) -> dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]]:
+    def _receive(self) -> dict[tuple[int, str], list[tuple[slice, Tensor]]]:
         """Send the other ranks what their sub-GCNs take of this rank's rows, and receive what this rank's take."""
         ranks, keys, m = self.ranks, self._keys, len(self._blocks)
         parts = []
         for rank in range(ranks.count):
             items = self._items(self.exchange.members_of(rank, m), ranks.rank, keys)
-            parts.append(pack([gather(self._own(piece.name, key), piece.cut) for _, piece, key in items], self.device))
+            parts.append(pack([gather(self._target(key), piece.cut) for _, key, piece in items], self.device))
         expected = [self._items(self.exchange.members(m), owner, keys) for owner in range(ranks.count)]
-        received: dict[tuple[int, str, str | None], list[tuple[slice, Tensor]]] = {}
-        for (i, piece, key), value in self._all_to_all(parts, expected):
-            received.setdefault((i, piece.name, key), []).append((piece.rows, value))
+        received: dict[tuple[int, str], list[tuple[slice, Tensor]]] = {}
+        for (i, key, piece), value in self._all_to_all(parts, expected):
+            received.setdefault((i, key), []).append((piece.rows, value))
         return received
 
     def _all_to_all(self, parts: list[Tensor], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
         """Send each rank its packed part, and free it; return the items that each rank sends here, and their values."""
-        forms = [[piece.spec for _, piece, _ in items] for items in expected]
+        forms = [[piece.spec for *_, piece in items] for items in expected]
         buffers = self.ranks.exchange(parts, [packed_bytes(form) for form in forms])
         parts.clear()
         values = (unpack(buffer, form) for buffer, form in zip(buffers, forms, strict=True))
         return list(zip(chain(*expected), chain.from_iterable(values), strict=True))
 
-    def _assembled(self, i: int, name: str, key: str | None) -> Tensor:
+    def _items(self, subs: Sequence[int], owner: int, keys: Sequence[str]) -> list[Item]:
+        """The pieces that a rank owns of the slices of some sub-GCNs: of Θ, and of the moments under these keys."""
+        return [
+            (i, key, piece)
+            for i in subs
+            for piece in self.shares.pieces(self._blocks[i], owner)
+            for key in (f"{THETA}{piece.name}", *(key for key in keys if name_of(key) == piece.name))
+        ]
+
+    def _assembled(self, i: int, key: str) -> Tensor:
         """A sub-GCN's slice of a tensor or moment, put together from the pieces of its owners."""
-        shape = self.slices.shape(name, self.specs[name].shape, self._blocks[i])
-        tensor = torch.empty(shape, dtype=self.specs[name].dtype, device=self.device)
-        for rows, value in self._received[i, name, key]:
+        spec = self.specs[name_of(key)]
+        shape = self.slices.shape(name_of(key), spec.shape, self._blocks[i])
+        tensor = torch.empty(shape, dtype=spec.dtype, device=self.device)
+        for rows, value in self._received[i, key]:
             tensor.view(-1, *shape[1:])[rows].copy_(value)
         return tensor
 
-    def _items(self, subs: Sequence[int], owner: int, keys: Mapping[str, Sequence[str]]) -> list[Item]:
-        """The pieces of the slices of some sub-GCNs that a rank owns: of tensors (key None) and of their moments."""
-        return [
-            (i, piece, key)
-            for i in subs
-            for piece in self.shares.pieces(self._blocks[i], owner)
-            for key in (None, *keys.get(piece.name, ()))
-        ]
-
-    def _own(self, name: str, key: str | None) -> Tensor:
-        return self.rows[name] if key is None else self.moments[name][key]
-
     def _sent_back(self, owner: int) -> list[Tensor]:
         """The pieces of this rank's trained sub-GCNs that go to an owner."""
-        keys, tensors = self.exchange.keys, []
-        moments = {i: full_moments(trained, keys) for i, trained in self._trained.items()}
-        for i, piece, key in self._items(self.exchange.members(len(self._blocks)), owner, keys):
-            whole = self._trained[i].tensors[piece.name] if key is None else moments[i][piece.name][key]
+        tensors = []
+        for i, key, piece in self._items(self.exchange.members(len(self._blocks)), owner, self.exchange.keys):
+            whole = value_of(self._trained[i], key)
             tensors.append(whole.reshape(-1, *whole.shape[1:])[piece.rows])
         return tensors
+
+    def _rows_of(self, name: str, tensor: Tensor) -> Tensor:
+        """This rank's rows of a whole tensor."""
+        own = self.shares.rows(name, self.ranks.rank)
+        return tensor.view(-1, *tensor.shape[1:])[own.start : own.stop]
+
+    def _part(self, key: str, tensor: Tensor) -> Part | None:
+        """This rank's rows of a tensor; rank 0 has the step counts, too."""
+        if not tensor.dim():
+            return Part.whole(tensor) if self.ranks.leads else None
+        if not tensor.numel():
+            return None
+        shape = self.specs[name_of(key)].shape
+        own = tensor.view(-1, *shape[1:]) if shape else tensor.view(())
+        return Part(own, shape, self.shares.rows(name_of(key), self.ranks.rank).start)
+
+    def _saved_part(self, saved: Checkpoint, key: str) -> Tensor:
+        name, shape = name_of(key), saved.shapes[key]
+        if not shape:
+            whole = saved.tensor(key)
+            return whole if self._is_counter(key, whole) else self._rows_of(name, whole)
+        own = self.shares.rows(name, self.ranks.rank)
+        return saved.rows(key, own.start, own.stop)
+
+    def _collect(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All of the tensors of which the ranks have rows, on rank 0 and in a temporary file; elsewhere nothing."""
+        ranks = self.ranks
+        if not ranks.leads:
+            for tensor in rows.values():
+                if tensor.numel():
+                    ranks.send(tensor.contiguous().cpu())
+            return {}
+        whole = temporary_tensors(self.specs)
+        for name in rows:
+            target = whole[name].view(-1, *self.specs[name].shape[1:])
+            for rank in range(ranks.count):
+                own = self.shares.rows(name, rank)
+                part = target[own.start : own.stop]
+                if part.numel() and rank == ranks.rank:
+                    part.copy_(rows[name].view_as(part))
+                elif part.numel():
+                    ranks.receive(part, rank)
+        return whole

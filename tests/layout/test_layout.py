@@ -1,0 +1,394 @@
+"""The layout of a model: inferred from its shapes, checked by permutation, or refused in one line."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from gistgnn import GIST
+from gistgnn.layout.axes import Dim, Layout, Segment, candidate_layouts, named_tensors
+from gistgnn.layout.check import infer_layout
+from gistgnn.layout.readout import find_readout
+from gistgnn.nn import GraphSAGE
+from tests.helpers.edges import MODELS, D
+from tests.helpers.fitting import fit
+from tests.helpers.models import OURS, PYG, USERS, C, F, Stack, every_model, layout_of
+from tests.helpers.refusals import refused
+
+Build = Callable[[Any], nn.Module]
+
+
+def dim(*parts: str | int) -> Dim:
+    """dim("0", "1", 7): axis 0, axis 1, then seven features of no axis."""
+    return tuple(Segment(int(p)) if isinstance(p, str) else Segment(None, p) for p in parts)
+
+
+def first(build: Build, widths: int | tuple[int, ...]) -> Layout:
+    shared = isinstance(widths, int)
+    return next(candidate_layouts(build, (widths,) if isinstance(widths, int) else widths, shared=shared))
+
+
+def infer(build: Build, *widths: int, input_axis: int | None = None) -> Layout:
+    return infer_layout(build, widths, shared=False, input_axis=input_axis)
+
+
+@pytest.mark.parametrize("name", every_model())
+def test_a_model_has_a_layout(name: str) -> None:
+    layout = layout_of(name)
+    assert layout.dims
+    assert all(layout.carriers(axis) for axis in range(len(layout.units)))
+
+
+GCN_DIMS = {
+    "convs.0.weight": (dim("0"), dim(F)),
+    "convs.0.bias": (dim("0"),),
+    "convs.1.weight": (dim("1"), dim("0")),
+    "convs.2.weight": (dim(C), dim("1")),
+    "convs.2.bias": (dim(C),),
+}
+SAGE_DIMS = {"convs.0.weight": (dim("0"), dim(2 * F)), "convs.1.weight": (dim("1"), dim("0", "0"))}
+GAT_DIMS = {  # a width counts the channels of one head
+    "convs.0.weight": (dim("0", "0"), dim(F)),
+    "convs.0.source": (dim(2), dim("0")),
+    "convs.1.weight": (dim("1", "1"), dim("0", "0")),
+    "convs.1.bias": (dim("1", "1"),),
+    "convs.2.weight": (dim(2 * C), dim("1", "1")),
+}
+PYG_GAT_DIMS = {  # the width is divided over the heads
+    "convs.0.lin.weight": (dim("0", "0"), dim(F)),
+    "convs.0.att_src": (dim(1), dim(2), dim("0")),
+    "convs.1.lin.weight": (dim("0", "0"), dim("0", "0")),
+}
+LSTM_DIMS = {  # four gates, hidden 3d/2; an axis is d/2
+    "jk.lstm.weight_hh_l0": (dim(*["0"] * 12), dim("0", "0", "0")),
+    "jk.att.weight": (dim(1), dim(*["0"] * 6)),
+}
+DIMS: list[tuple[Build, Any, tuple[int, ...], dict[str, tuple[Dim, ...]]]] = [
+    (OURS["gcn"], (8, 6), (1, 1), GCN_DIMS),
+    (OURS["graphsage"], (8, 6), (1, 1), SAGE_DIMS),
+    (OURS["gat"], (8, 6), (1, 1), GAT_DIMS),
+    (PYG["gat"], 12, (2,), PYG_GAT_DIMS),
+    (lambda w: pyg.models.GAT(F, w, 2, C, heads=4), 16, (4,), {}),
+    (lambda w: PYG["gcn"](w, jk="lstm"), 12, (2,), LSTM_DIMS),
+    (USERS["features"][0], (11,), (1,), {"norm.running_var": (dim("0"),), "scale": (), "norm.num_batches_tracked": ()}),
+    (USERS["residual"][0], USERS["residual"][1], (1,), {"convs.0.lin.weight": (dim("0"), dim("0"))}),
+]
+
+
+@pytest.mark.parametrize(("build", "widths", "units", "expected"), DIMS)
+def test_dimensions_lie_along_their_axes(build: Build, widths: Any, units: Any, expected: dict[str, Any]) -> None:
+    layout = first(build, widths)
+    assert layout.units == units
+    assert {name: layout.dims[name] for name in expected} == expected
+    assert layout.widths(layout.features([24] * len(units))) == (24,) * len(units)
+
+
+@pytest.mark.parametrize(
+    ("name", "widths", "parameter", "expected"),
+    [
+        ("jumping", None, "out.lin.weight", dim("0", "1")),
+        ("jumping reversed", None, "out.lin.weight", dim("1", "0")),
+        ("jumping reversed", (8, 8), "out.lin.weight", dim("1", "0")),  # the sizes do not tell them apart
+        ("jumping over x", None, "out.lin.weight", dim("0", F, "1")),
+        ("sage over a concatenation", None, "out.lin_r.weight", dim("0", "1")),
+        ("copies of the whole", None, "out.weight", dim("0", "1", "0", "1")),
+    ],
+)
+def test_the_order_in_a_concatenation_is_found(name: str, widths: Any, parameter: str, expected: Dim) -> None:
+    build, own = USERS[name]
+    assert infer_layout(build, widths or own, shared=False).dims[parameter] == (dim(C), expected)
+
+
+class Reversed(nn.Module):
+    """Seven layers whose outputs are joined from last to first: of 5,040 orders the reversed one is right."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise((F, *widths)))
+        self.out = nn.Linear(sum(widths), C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = []
+        for layer in self.layers:
+            x = layer(x).tanh()
+            hidden.append(x)
+        return self.out(torch.cat(hidden[::-1], dim=1))
+
+
+def test_a_long_reversed_concatenation_is_found() -> None:
+    layout = infer(Reversed, 8, 7, 6, 8, 7, 6, 8)
+    assert [segment.axis for segment in layout.dims["out.weight"][1]] == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_input_features_as_an_axis() -> None:
+    layout = infer(lambda w: Stack(w[1:], pyg.SAGEConv, in_features=w[0]), 9, 8, input_axis=0)
+    assert layout.dims["convs.0.lin_l.weight"] == (dim("1"), dim("0"))
+    assert layout.carriers(0) == ["convs.0.lin_l.weight", "convs.0.lin_r.weight"]
+
+
+def through(inner: Callable[..., int]) -> Build:
+    """A layer as wide as a function of the widths."""
+    return lambda w: nn.Sequential(nn.Linear(F, inner(*w)), nn.ReLU(), nn.Linear(inner(*w), C))
+
+
+def test_a_width_beside_fixed_features() -> None:
+    """d // 2 + 1 at an even d is one feature of no axis beside an axis of d / 2."""
+    layout = infer(through(lambda d: d // 2 + 1), 12)
+    assert layout.units == (2,)
+    assert layout.dims["2.weight"][1] in (dim(1, "0"), dim("0", 1))
+
+
+@given(
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    parts=st.lists(st.sampled_from(["0", "1", 1, 3]), min_size=1, max_size=5),
+    data=st.data(),
+)
+@settings(deadline=None, max_examples=60)
+def test_positions(sizes: tuple[int, int], parts: list[str | int], data: st.DataObject) -> None:
+    blocks = tuple(torch.tensor(sorted(data.draw(st.sets(st.integers(0, d - 1), min_size=1)))) for d in sizes)
+    expected, offset = [], 0
+    for part in parts:
+        size = sizes[int(part)] if isinstance(part, str) else part
+        expected += [offset + k for k in range(size) if isinstance(part, int) or k in blocks[int(part)].tolist()]
+        offset += size
+    layout = Layout({"w": (dim(*parts),)}, (1, 1))
+    assert layout.positions(dim(*parts), blocks, sizes).tolist() == expected
+
+
+# What needs no rule.
+
+
+@pytest.mark.parametrize(
+    "layer", [pyg.TransformerConv, pyg.GATv2Conv, pyg.GraphConv, pyg.TAGConv, pyg.ResGatedGraphConv]
+)
+def test_other_pyg_layers_need_no_rule(layer: type[nn.Module]) -> None:
+    assert infer(lambda w: Stack(w, layer), 8, 6).units == (1, 1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_edge_data_have_a_layout(name: str) -> None:
+    assert GIST(MODELS[name], (8,), 2).layout.units == (1,)
+
+
+@pytest.mark.parametrize("edge_dim", [D, F, 1])
+def test_edge_features_of_any_number_are_tried(edge_dim: int) -> None:
+    class Embedded(nn.Module):
+        def __init__(self, widths: Any) -> None:
+            super().__init__()
+            self.kinds = nn.Embedding(3, edge_dim)
+            self.conv = pyg.GINEConv(nn.Linear(F, widths[0]), edge_dim=edge_dim)
+            self.out = nn.Linear(widths[0], C)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+            return self.out(self.conv(x, edge_index, self.kinds(edge_attr)).relu())
+
+    assert GIST(lambda w: pyg.models.GAT(F, w, 2, C, edge_dim=edge_dim), 8, 2).layout.carriers(0)
+    assert GIST(Embedded, (8,), 2).layout.carriers(0)
+
+
+class Tied(nn.Module):
+    """One layer twice, weight norm, and widths that are not small."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width < 40:
+            raise ValueError("too narrow")
+        self.enter = nn.utils.parametrizations.weight_norm(nn.Linear(F, width))
+        self.conv, self.out = pyg.GCNConv(width, width), nn.Linear(width, C)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.conv(self.enter(x).relu(), edge_index).relu()
+        return self.out(self.conv(h, edge_index))
+
+
+def test_weight_norm_tied_layers_and_models_that_refuse_small_widths() -> None:
+    assert len(infer_layout(Tied, (64,), shared=True).dims) == 7
+    shared = nn.Linear(3, 3)
+    assert list(named_tensors(nn.Sequential(shared, nn.ReLU(), shared))) == ["0.weight", "0.bias"]
+
+
+def test_sums_of_sorted_edges_are_fine() -> None:
+    gist = GIST(lambda w: Stack(w, lambda a, b: pyg.SAGEConv(a, b, aggr="lstm")), (8,), 2)
+    assert fit(gist, epochs=2).progress.rounds
+
+
+def test_a_compiled_model() -> None:
+    plain = GIST(PYG["gcn"], 8, 2)
+    compiled = GIST(lambda width: torch.compile(PYG["gcn"](width), backend="eager"), 8, 2)
+    with torch.compiler.set_stance("force_eager"):  # compiling takes seconds
+        one, other = fit(plain, epochs=2), fit(compiled, epochs=2)
+    assert compiled.layout.dims.keys() == {f"_orig_mod.{name}" for name in plain.layout.dims}
+    torch.testing.assert_close(one.model.convs[0].lin.weight, other.model._orig_mod.convs[0].lin.weight)
+
+
+def test_the_users_random_stream_does_not_move() -> None:
+    def needs_values(widths: tuple[int, ...]) -> nn.Module:
+        model = USERS["features"][0](widths)
+        model.norms = [float(p.detach().norm()) for p in model.parameters()]
+        return model
+
+    for build in (USERS["features"][0], needs_values):
+        before = torch.random.get_rng_state()
+        layout = GIST(build, (8,), 2).layout
+        find_readout(build, (8,), layout, shared=False, split=(0,))
+        assert torch.equal(torch.random.get_rng_state(), before)
+
+
+# What is refused.
+
+
+class Hidden(nn.Module):
+    """One hidden layer, and a function of its features."""
+
+    def __init__(self, widths: Sequence[int], between: Callable[[Tensor], Any] = lambda h: h) -> None:
+        super().__init__()
+        self.enter, self.leave, self.between = nn.Linear(F, widths[0]), nn.Linear(widths[0], C), between
+
+    def forward(self, x: Tensor) -> Any:
+        return self.leave(self.between(self.enter(x).relu()))
+
+
+POSITIONAL: dict[str, Callable[[Tensor], Tensor]] = {
+    "first two": lambda h: torch.cat([2 * h[:, :2], h[:, 2:]], dim=1),
+    "first": lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
+    "by position": lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
+    "cumsum": lambda h: h.cumsum(dim=1),
+    "flip": lambda h: h.flip(1),
+    "neighbours": lambda h: h + h.roll(1, dims=1),
+    "sort": lambda h: h.sort(dim=1).values,
+    "groups": lambda h: h.view(len(h), 2, -1).softmax(dim=2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
+}
+
+
+@pytest.mark.parametrize("between", POSITIONAL)
+def test_features_that_depend_on_their_position_are_refused(between: str) -> None:
+    with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
+        infer(lambda w: Hidden(w, POSITIONAL[between]), 12)
+
+
+class Interleaved(nn.Module):
+    """[d, heads] where gistgnn looks for [heads, d]."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(F, 2 * widths[0]), nn.Linear(widths[0], C)
+        self.mix = nn.Parameter(torch.empty(widths[0], 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave((self.enter(x).view(len(x), -1, 2).tanh() * self.mix).sum(2))
+
+
+class Blind(Hidden):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :C] + 0 * super().forward(x)
+
+
+class Timed(Hidden):
+    def forward(self, x: Tensor, edge_index: Tensor, time: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class Two(Hidden):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x), x
+
+
+class OfData(Hidden):
+    def forward(self, data: Data) -> Tensor:
+        return super().forward(data.x)
+
+
+class Hetero(Hidden):
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        return super().forward(x_dict["a"])
+
+
+class EveryEdge(nn.Module):
+    """NNConv as it is: its edge network makes a matrix for every edge."""
+
+    def __init__(self, widths: Any) -> None:
+        super().__init__()
+        sizes = [F, *(widths if isinstance(widths, tuple) else (widths, widths)), C]
+        self.convs = nn.ModuleList(pyg.NNConv(a, b, nn.Linear(D, a * b)) for a, b in pairwise(sizes))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index, edge_attr)
+        return x
+
+
+class Table(nn.Module):
+    """Has more dimensions at larger widths."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros([widths[0]] * (1 if widths[0] < 10 else 2)))
+
+
+def raising(error: type[Exception]) -> Callable[..., Any]:
+    def function(*_: Any) -> Any:
+        raise error("two\nlines")
+
+    return function
+
+
+REFUSED: list[tuple[Any, Any, list[str]]] = [
+    (pyg.models.GCN(F, 8, 2, C), 8, ["build is a GCN, a model", "expected a function", "lambda widths"]),
+    ("gcn", 8, ["build is a str; expected a function"]),
+    (lambda width: width, 5, ["build(5) returned int", "torch.nn.Module"]),
+    (raising(TypeError), (12,), ["build((12,))", "TypeError", "two"]),
+    (raising(RuntimeError), (12,), ["build((12,))", "RuntimeError", "two"]),
+    (PYG["gcn"], (8, 8), ["build((8, 8)) failed", "as PyG's models do, give an integer: widths=8"]),
+    (lambda w: Stack(w, pyg.GCNConv), 8, ["build(8) failed", "give widths=(8,)"]),
+    (through(lambda d: d**2), (12,), ["'0.weight'", "144", "width 0"]),
+    (through(lambda d: d // 2 + 1), (13,), ["'0.weight'", "dimension of 7"]),
+    (through(lambda a, b: a * b), (4, 5), ["'0.weight'", "not a sum of axes"]),
+    (through(lambda d: 100 - d), (12,), ["'0.weight'"]),
+    (lambda w: OURS["gcn"](w[:1]), (12, 5), ["width 1 (5)", "remove it"]),
+    (lambda w: nn.Sequential(*(nn.Linear(F, F) for _ in range(w[0]))), (4,), [".bias'", "some widths only"]),
+    (lambda w: Stack(w, pyg.GENConv), (8, 8), ["exists at some widths only", "GENConv", "equal sizes"]),
+    (Table, (6,), ["parameter 'table' has 1 dimensions at some widths, 2 at others"]),
+    (lambda w: Stack(w, pyg.SAGEConv, in_features=-1), (8,), ["parameter 'convs.0.lin", "is lazy", "-1"]),
+    (EveryEdge, 8, ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
+    (EveryEdge, (8, 6), ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
+    (Interleaved, (12,), ["cannot be confirmed", "'enter.weight'"]),
+    # The full width does not show it, but a sub-GCN would not fit its slice.
+    (through(lambda d: min(d, 64)), (128,), ["2.weight"]),
+    (through(lambda d: max(d, 32)), (128,), ["2.weight"]),
+    (through(lambda d: -(-d // 16) * 16), (128,), ["2.weight"]),
+    (Blind, (12,), ["'enter.weight'", "does not depend"]),
+    (Two, (12,), ["returned tuple", "one tensor"]),
+    (lambda w: Hidden(w, raising(KeyError)), (12,), ["could not be called", "KeyError", "two"]),
+    (lambda w: GraphSAGE(w[0], w[1:], C), (9, 8), ["could not be called"]),  # d_0 is not a hidden axis
+    (Timed, (12,), ["Timed.forward(x, edge_index, time) takes 'time', which gistgnn does not give"]),
+    (OfData, (8,), ["OfData.forward(data) takes a whole graph as 'data'", "forward(self, x, edge_index)"]),
+    (Hetero, (8,), ["Hetero.forward(x_dict, edge_index_dict)", "to_homogeneous()", "RGCNConv"]),
+]
+
+
+@pytest.mark.parametrize(("build", "widths", "parts"), REFUSED)
+def test_what_has_no_layout_is_refused(build: Any, widths: Any, parts: list[str]) -> None:
+    with refused(*parts):
+        GIST(build, widths)
+
+
+@pytest.mark.parametrize(
+    ("device", "parts"),
+    [("cuda:99", ["device is 'cuda:99'", "torch finds", "device='cpu'"]), ("gpu", ["device is 'gpu'", "cuda:N"])],
+)
+def test_a_device_that_is_not_there(device: str, parts: list[str]) -> None:
+    with refused(*parts):
+        GIST(PYG["gcn"], 8, device=device)
+
+
+def test_a_sampler_that_is_not_there() -> None:
+    for name, said in (("cluster", "sampler is 'cluster', expected one of full, clusters"), (5, "sampler is 5")):
+        with refused(said):
+            fit(GIST(PYG["gcn"], 8, 2), sampler=name)

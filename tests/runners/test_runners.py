@@ -1,0 +1,260 @@
+"""The in-turn runner; "auto", which leaves the same bit for bit and makes each batch once; what all runners share."""
+
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gistgnn import GIST, DivergedError, Saving
+from gistgnn.graphs.clustering import cluster
+from gistgnn.layout.axes import named_tensors
+from gistgnn.nn import GCN
+from gistgnn.runners.auto import Auto
+from gistgnn.runners.in_turn import InTurn
+from gistgnn.runners.registry import RUNNERS, make_runner
+from gistgnn.sampling import Batch, ClusterBatches, FullGraph, Sampler, forward
+from gistgnn.schedule import StepRange
+from gistgnn.settings import Training
+from gistgnn.subtrain import loss_of, subtrain
+from gistgnn.theta import Store
+from gistgnn.utils.random_streams import Stream, torch_stream
+from tests.helpers.models import OURS, PYG, C, Case, F, some_models, tiny_graph
+from tests.helpers.refusals import refused
+from tests.helpers.resuming import after, make, state
+from tests.helpers.resuming import fit as fit_resumable
+
+from .comparing import FULL, WHOLE, trained
+
+TRAINING = Training(9, local_steps=3, lr=0.05)
+PARTS = cluster(WHOLE.edge_index, 24, 6, "random")
+CLUSTERS, INDEPENDENT = ClusterBatches(WHOLE, PARTS, 3), ClusterBatches(WHOLE, PARTS, 2, independent=True)
+FEW = ClusterBatches(
+    Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:2]), cluster(WHOLE.edge_index, 24, 4, "random"), 1
+)
+
+
+class WholeNorm(torch.optim.SGD):
+    """An optimiser of the user's own: what it does to one parameter depends on the others."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        length = torch.stack([p.grad.norm() for p in parameters]).norm()
+        for p in parameters:
+            p.grad.div_(length + 1.0)
+        super().step()
+
+
+def dropping(name: str = "gcn", norm: str = "none") -> Case:
+    return partial(OURS[name], dropout=0.4, norm=norm), (9, 7)
+
+
+def of_inputs(widths: tuple[int, ...]) -> nn.Module:
+    return GCN(widths[0], widths[1:], C)
+
+
+MOMENTUM = {"optimizer": "sgd", "momentum": 0.9, "optimizer_state": "carry", "clip_norm": 0.05}
+BF16 = {"optimizer": "adamw", "weight_decay": 0.1, "precision": "bf16"}
+CASES: dict[str, tuple[Case, int, Sampler, dict[str, Any]]] = {
+    "adam": (dropping(), 3, CLUSTERS, {}),
+    "carried": (dropping("graphsage", "batch"), 3, CLUSTERS, {"optimizer_state": "carry"}),
+    "momentum": (dropping("gat"), 2, FULL, MOMENTUM),
+    "bf16": (dropping("gin"), 4, CLUSTERS, BF16),
+    "own optimiser": (dropping(), 3, CLUSTERS, {"optimizer": WholeNorm, "optimizer_state": "carry"}),
+    "few training nodes": (dropping(), 3, FEW, {}),
+    "pyg": ((PYG["gcn"], 12), 3, CLUSTERS, {"optimizer_state": "carry"}),
+    "a user's": (some_models()["residual"], 3, FULL, {"schedule": "step"}),
+    "independent batches": (dropping(), 3, INDEPENDENT, {}),
+    "inputs of its own": ((of_inputs, (F, 8)), 2, FULL, {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_auto_equals_the_in_turn_runner_bit_for_bit(name: str) -> None:
+    (build, widths), m, sampler, options = CASES[name]
+    training, auto = Training(9, **options), Auto()
+    axis = 0 if name == "inputs of its own" else None
+    one, expected = (
+        trained(runner, GIST(build, widths, m, input_axis=axis), sampler, training, 3) for runner in (auto, InTurn())
+    )
+    assert one[0].keys() == expected[0].keys()
+    assert all(torch.equal(one[0][key], tensor) for key, tensor in expected[0].items())
+    assert one[1] == expected[1]
+    assert auto.together is (axis is None and sampler is not INDEPENDENT)
+
+
+class CountingBatches(FullGraph):
+    """Counts the batches that it makes."""
+
+    made = 0
+
+    def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
+        for batch in super().batches(first_step, steps):
+            self.made += 1
+            yield batch
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_batches_are_made_once_where_all_sub_gcns_are_in_memory(tmp_path: Path, kind: str) -> None:
+    sampler, runner = CountingBatches(WHOLE), Auto()
+    gist = GIST(OURS["gcn"], (8, 7), 2, store=Store.in_run(kind, tmp_path / "theta"))
+    runner(gist.begin_round(), sampler, Training(9), StepRange(0, 3, 9), 0)
+    assert runner.together is (kind == "memory")
+    assert sampler.made == (3 if kind == "memory" else 6)
+
+
+@pytest.mark.parametrize("runner", ["auto", "fused"])
+def test_a_run_is_the_same_resumed(tmp_path: Path, runner: str) -> None:
+    options: dict[str, Any] = {"runner": runner, "optimizer_state": "carry"}
+    unbroken, resumed, in_turn = make(), make(), make()
+    expected = state(unbroken, fit_resumable(unbroken, **options))
+    saving = Saving(tmp_path / "checkpoints", resume=True)
+    fit_resumable(make(), callbacks=after(2), saving=saving, **options)
+    assert state(resumed, fit_resumable(resumed, saving=saving, **options)) == expected
+    if runner == "auto":
+        assert state(in_turn, fit_resumable(in_turn, **{**options, "runner": "in-turn"})) == expected
+
+
+def test_auto_is_the_default_and_unknown_runners_are_refused() -> None:
+    result = GIST(OURS["gcn"], (8,), 2).fit(tiny_graph(), epochs=4, progress=False)
+    assert result.config["runner"] == "auto"
+    with refused("runner is 'ray'", "auto, in-turn, fused"):
+        GIST(OURS["gcn"], (8,), 2).fit(tiny_graph(), runner="ray", epochs=1)
+
+
+def values(module: nn.Module) -> list[list[float]]:
+    return [t.tolist() for t in named_tensors(module).values()]
+
+
+def test_a_sub_gcn_trained_alone_is_the_same() -> None:
+    """Where and after what a sub-GCN trains does not matter, dropout included."""
+    together, alone = (GIST(*dropping(), 3).begin_round() for _ in range(2))
+    InTurn()(together, FULL, TRAINING, StepRange(0, 3, 9), seed=5)
+    torch.manual_seed(77)
+    for i in (2, 0, 1):
+        with torch_stream(5, "dropout", 0, i):
+            optimizer = TRAINING.make_optimizer(alone.subs[i].parameters())
+            subtrain(alone.subs[i], optimizer, FULL.batches(0, 3), TRAINING, lambda k: TRAINING.lr)
+        assert values(alone.subs[i]) == values(together.subs[i])
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_dropout_differs_by_round_sub_gcn_and_seed(runner: str) -> None:
+    """The sub-GCNs hold the same parameters, and part at the first step."""
+
+    def left(number: int, seed: int) -> list[list[list[float]]]:
+        gist = GIST(lambda w: OURS["gcn"](w, dropout=0.5), (9, 7), 2, whole=[0, 1])
+        gist.next_round = number
+        round_ = gist.begin_round()
+        make_runner(runner)(round_, FULL, TRAINING, StepRange(0, 3, 9), seed)
+        return [values(sub) for sub in round_]
+
+    runs = [*left(0, 0), *left(1, 0), *left(0, 1)]
+    assert all(a != b for k, a in enumerate(runs) for b in runs[:k])
+    torch.manual_seed(9)
+    assert left(1, 0) == runs[2:4]
+
+
+def test_the_loss_is_the_mean_over_steps_and_sub_gcns() -> None:
+    round_, again = (GIST(OURS["gcn"], (9, 7), 3).begin_round() for _ in range(2))
+    found = round_.aggregate(InTurn()(round_, FULL, TRAINING, StepRange(0, 2, 9), seed=0))
+    losses = []
+    for sub in again:
+        optimizer = torch.optim.Adam(sub.parameters(), lr=TRAINING.lr)
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = loss_of(forward(sub, WHOLE), WHOLE)
+            losses.append(float(loss))
+            loss.backward()
+            optimizer.step()
+    assert found == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+
+
+def test_the_rate_follows_the_place_in_the_run() -> None:
+    rates: list[float] = []
+
+    class Watched(Training):
+        def rate(self, progress: float) -> float:
+            rates.append(progress)
+            return super().rate(progress)
+
+    InTurn()(GIST(OURS["gcn"], (9, 7), 2).begin_round(), FULL, Watched(8), StepRange(4, 3, 8), seed=0)
+    assert rates == [4 / 8, 5 / 8, 6 / 8] * 2
+
+
+def test_carry_and_the_baseline_keep_moments() -> None:
+    for m, kept in ((1, "reset"), (3, "carry")):
+        gist = GIST(OURS["gcn"], (9, 7), m)
+        round_ = gist.begin_round()
+        InTurn()(round_, FULL, Training(9, optimizer_state=kept), StepRange(0, 3, 9), seed=0)
+        round_.aggregate()
+        steps = [value for key, value in gist.theta.moments.items() if key.endswith("/step")]
+        assert steps == [3] * len(gist.theta.tensors)
+
+
+def test_partitioned_inputs_are_the_columns_of_each_sub_gcn() -> None:
+    seen: list[torch.Tensor] = []
+
+    class Watching(GCN):
+        def forward(self, x, adj):  # type: ignore[no-untyped-def]
+            if self.training:
+                seen.append(x)
+            return super().forward(x, adj)
+
+    gist = GIST(lambda w: Watching(w[0], w[1:], C), (F, 8), 3, input_axis=0)
+    round_ = gist.begin_round()
+    InTurn()(round_, FULL, TRAINING, StepRange(0, 1, 9), seed=0)
+    for own, x in zip(round_.blocks, seen, strict=True):
+        assert torch.equal(x, WHOLE.x[:, own[0]])
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_loss_that_is_not_finite_names_the_first_sub_gcn(runner: str) -> None:
+    gist = GIST(OURS["gcn"], (9,), 4)  # blocks of 3, 2, 2, 2
+    before, round_ = gist.theta.copy(), gist.begin_round()
+    with torch.no_grad():
+        for broken in (2, 3):
+            named_tensors(round_.subs[broken])["convs.1.bias"].fill_(float("inf"))
+    losses = make_runner(runner)(round_, FULL, TRAINING, StepRange(0, 2, 9), 0)
+    assert runner != "in-turn" or losses.keys() == {0, 1, 2}  # the others are not trained for nothing
+    with refused("round 1", "loss of sub-GCN 2", error=DivergedError):
+        round_.aggregate(losses)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_round_without_training_nodes(runner: str) -> None:
+    gist = GIST(OURS["gcn"], (8,), 2)
+    before, round_ = gist.theta.copy(), gist.begin_round()
+    nothing = FullGraph(Batch(WHOLE.x, WHOLE.edges, WHOLE.y, WHOLE.loss_nodes[:0]))
+    losses = make_runner(runner)(round_, nothing, Training(9), StepRange(0, 3, 9), 0)
+    assert not losses
+    assert round_.aggregate(losses) == 0.0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gist.theta.tensors.items())
+
+
+def test_gradient_clipping_bounds_a_step() -> None:
+    round_ = GIST(OURS["gcn"], (9, 7), 2).begin_round()
+    before = [torch.cat([p.detach().flatten() for p in sub.parameters()]) for sub in round_]
+    InTurn()(round_, FULL, Training(9, optimizer="sgd", lr=1.0, clip_norm=1e-3), StepRange(0, 1, 9), seed=0)
+    for old, sub in zip(before, round_, strict=True):
+        step = torch.cat([p.detach().flatten() for p in sub.parameters()]) - old
+        assert 0 < float(step.norm()) <= 1.01e-3
+
+
+def test_streams_go_on_where_they_were_left() -> None:
+    with torch_stream(3, "dropout", 1, 2):
+        expected = torch.rand(4).tolist()
+    before = torch.get_rng_state()
+    stream, other = Stream(3, "dropout", 1, 2), Stream(3, "dropout", 1, 3)
+    found = []
+    for _ in range(4):
+        with stream:
+            found += torch.rand(1).tolist()
+        with other:
+            torch.rand(5)
+    assert found == expected
+    assert torch.equal(torch.get_rng_state(), before)
