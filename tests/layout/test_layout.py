@@ -138,6 +138,11 @@ def through(inner: Callable[..., int]) -> Build:
     return lambda w: nn.Sequential(nn.Linear(F, inner(*w)), nn.ReLU(), nn.Linear(inner(*w), C))
 
 
+def behind(inner: Callable[[int], int]) -> Build:
+    """A hidden layer of the width, and one as wide as a function of it."""
+    return lambda w: nn.Sequential(nn.Linear(F, *w), nn.ReLU(), nn.Linear(*w, inner(*w)), nn.Linear(inner(*w), C))
+
+
 def test_a_width_beside_fixed_features() -> None:
     """d // 2 + 1 at an even d is one feature of no axis beside an axis of d / 2."""
     layout = infer(through(lambda d: d // 2 + 1), 12)
@@ -360,9 +365,9 @@ REFUSED: list[tuple[Any, Any, list[str]]] = [
     (EveryEdge, (8, 6), ["convs.1.nn.weight", "a product of widths, as in NNConv", "GINEConv"]),
     (Interleaved, (12,), ["cannot be confirmed", "'enter.weight'"]),
     # The full width does not show it, but a sub-GCN would not fit its slice.
-    (through(lambda d: min(d, 64)), (128,), ["2.weight"]),
-    (through(lambda d: max(d, 32)), (128,), ["2.weight"]),
-    (through(lambda d: -(-d // 16) * 16), (128,), ["2.weight"]),
+    (behind(lambda d: min(d, 64)), (128,), ["2.weight"]),
+    (behind(lambda d: max(d, 32)), (128,), ["2.weight"]),
+    (behind(lambda d: -(-d // 16) * 16), (128,), ["2.weight"]),
     (Blind, (12,), ["'enter.weight'", "does not depend"]),
     (Two, (12,), ["returned tuple", "one tensor"]),
     (lambda w: Hidden(w, raising(KeyError)), (12,), ["could not be called", "KeyError", "two"]),

@@ -198,8 +198,7 @@ def test_another_runner_may_go_on(tmp_path: Path, runners: tuple[str, str]) -> N
     saving = Saving(tmp_path / "others")
     expected = fitted(1000, "in-turn")
     assert resumed.next_round == expected.next_round == 6
-    for name, tensor in expected.theta.tensors.items():  # type: ignore[attr-defined]
-        torch.testing.assert_close(resumed.theta.tensors[name], tensor, rtol=1e-4, atol=1e-5)  # type: ignore[attr-defined]
+    torch.testing.assert_close(resumed.theta.tensors, expected.theta.tensors, rtol=1e-4, atol=1e-5)
 
 
 # What cannot be fused.
@@ -211,19 +210,6 @@ class Branching(Plain):
     def forward(self, x: Tensor) -> Tensor:
         h = self.enter(x)
         return self.out(h.relu() if h.mean() > 0 else h.tanh())
-
-
-class Item(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.enter(x)
-        return self.out(h / h.norm().item())
-
-
-class Nonzero(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.enter(x)
-        rows = (h > 0).all(dim=1).nonzero().squeeze(1)
-        return self.out(h.index_add(0, rows, h[rows]))
 
 
 class KeepsState(Plain):
@@ -244,25 +230,16 @@ class Noisy(Plain):
         return self.out((h + noise).relu())
 
 
-def cumulative(widths: tuple[int, ...]) -> nn.Module:
-    model = USERS["features"][0](widths)
-    model.norm = nn.BatchNorm1d(widths[0], momentum=None)  # asks its count of batches for a number
-    return model
-
-
 CANNOT, OTHER = "torch.func.vmap cannot run this model", "torch.func.vmap gives this model another output"
-FALLING_BACK: dict[str, tuple[Case, str]] = {
-    "a branch": ((Branching, (8,)), CANNOT),
-    "item": ((Item, (8,)), CANNOT),
-    "nonzero": ((Nonzero, (8,)), CANNOT),
-    "a cumulative batch norm": ((cumulative, (8,)), CANNOT),
-    "lstm": ((partial(PYG["gcn"], jk="lstm"), 8), CANNOT),
-    "a count": ((KeepsState, (8,)), OTHER),
-    "noise": ((Noisy, (8,)), OTHER),
-}
+FALLING_BACK: list[tuple[Case, str]] = [
+    ((Branching, (8,)), CANNOT),
+    ((partial(PYG["gcn"], jk="lstm"), 8), CANNOT),
+    ((KeepsState, (8,)), OTHER),
+    ((Noisy, (8,)), OTHER),
+]
 
 
-@pytest.mark.parametrize(("case", "why"), FALLING_BACK.values(), ids=FALLING_BACK)
+@pytest.mark.parametrize(("case", "why"), FALLING_BACK)
 def test_what_vmap_cannot_do_trains_in_turn(case: Case, why: str) -> None:
     with logged() as notes:
         fused, losses = trained(Fused(), GIST(*case, 2), FULL, SGD)
@@ -286,15 +263,7 @@ def test_batches_or_inputs_of_their_own_train_in_turn() -> None:
     ]
 
 
-def test_fit_logs_it_once() -> None:
-    options: dict[str, Any] = {"epochs": 12, "local_steps": 2, "runner": "fused", "progress": False}
-    for case, times in ((FALLING_BACK["item"][0], 1), ((OURS["gcn"], (8,)), 0)):
-        with logged() as notes:
-            GIST(*case, 2).fit(tiny_graph(), **options)
-        assert sum("the sub-GCNs train in turn, not fused" in note for note in notes) == times
-
-
-@pytest.mark.parametrize("case", [(partial(OURS["gcn"], dropout=0.5, norm="batch"), (8, 7)), (Item, (8,))])
+@pytest.mark.parametrize("case", [(partial(OURS["gcn"], dropout=0.5, norm="batch"), (8, 7)), (Branching, (8,))])
 def test_the_check_leaves_modules_and_random_numbers_alone(case: Case) -> None:
     """A round of no step at all: what is left is what was there."""
     round_ = GIST(*case, 2).begin_round()

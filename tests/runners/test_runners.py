@@ -21,7 +21,7 @@ from gistgnn.schedule import StepRange
 from gistgnn.settings import Training
 from gistgnn.subtrain import loss_of, subtrain
 from gistgnn.theta import Store
-from gistgnn.utils.random_streams import Stream, torch_stream
+from gistgnn.utils.random_streams import torch_stream
 from tests.helpers.models import OURS, PYG, C, Case, F, some_models, tiny_graph
 from tests.helpers.refusals import refused
 from tests.helpers.resuming import after, make, state
@@ -243,18 +243,3 @@ def test_gradient_clipping_bounds_a_step() -> None:
     for old, sub in zip(before, round_, strict=True):
         step = torch.cat([p.detach().flatten() for p in sub.parameters()]) - old
         assert 0 < float(step.norm()) <= 1.01e-3
-
-
-def test_streams_go_on_where_they_were_left() -> None:
-    with torch_stream(3, "dropout", 1, 2):
-        expected = torch.rand(4).tolist()
-    before = torch.get_rng_state()
-    stream, other = Stream(3, "dropout", 1, 2), Stream(3, "dropout", 1, 3)
-    found = []
-    for _ in range(4):
-        with stream:
-            found += torch.rand(1).tolist()
-        with other:
-            torch.rand(5)
-    assert found == expected
-    assert torch.equal(torch.get_rng_state(), before)

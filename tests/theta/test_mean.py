@@ -22,7 +22,7 @@ from gistgnn.schedule import RoundPlan, Schedule
 from gistgnn.settings import Training
 from gistgnn.theta.slices import fill
 from gistgnn.utils.random_streams import torch_stream
-from tests.helpers.fitting import GRAPH, fit
+from tests.helpers.fitting import GRAPH
 from tests.helpers.models import OURS, every_model
 
 WHOLE = whole_graph(GRAPH)
@@ -212,18 +212,3 @@ def test_copies_have_the_trajectory_of_ordinary_training(model: str, norm: str, 
     for own, expected in zip(seen[-4:], narrow_alone(gist, (3, 2), alone), strict=True):
         for name, tensor in expected.items():
             assert torch.equal(own[name], tensor), name
-
-
-@pytest.mark.parametrize("runner", ["in-turn", "fused"])
-def test_what_is_learned_of_copies_is_the_beginning_of_what_follows(runner: str) -> None:
-    """The copies part in the next phase, each by its own dropout, and are merged in the last."""
-
-    def build(widths: Any) -> nn.Module:
-        return OURS["graphsage"](widths, dropout=0.1, norm="layer")
-
-    gist = GIST(build, (16, 16), 4)
-    phases = [Phase(4, 40, copies=True), Phase(4, 80, redraw_every=0), Phase(1, 20, redraw_every=0)]
-    result = fit(gist, epochs=None, phases=phases, cross_weights="zero", lr=0.03, local_steps=4, runner=runner)
-    losses = [entry["loss"] for entry in result.history]
-    assert losses[-1] < losses[9] < losses[0]
-    assert abs(losses[10] - losses[9]) < 0.5 * abs(losses[9] - losses[0])

@@ -110,14 +110,9 @@ class Checkpoints:
     def complete(
         self, rounds: int, state: dict[str, Any], run: dict[str, Any], files: int, theta: str | None = None
     ) -> None:
-        """Complete a checkpoint once all ranks have written their tensors, and remove all but the last two.
+        """Complete a checkpoint once all ranks have written their `files`, and remove all but the last two.
 
-        Args:
-            rounds: number of rounds that are done.
-            state: history and best scores.
-            run: the settings of the run; another run cannot resume from this checkpoint.
-            files: how many ranks have written one.
-            theta: the id of Θ's files, if Θ is on disk.
+        Only a run with the same settings `run` can resume from it. `theta` is the id of Θ's files, if Θ is on disk.
         """
         place = self.place(rounds)
         names = sorted(path.name for path in place.glob("*.safetensors"))
@@ -150,17 +145,16 @@ class Checkpoints:
 class Checkpoint:
     """A checkpoint opened for resuming.
 
+    An InputError says that it is missing, damaged, or of another run; it names the setting that differs.
+
     Args:
         place: the folder of the checkpoint.
         run: the settings of the run that resumes.
-        share: the files that this process checks, among those of all ranks: which process, of how many.
+        share: which of the files this process checks: its number, and the number of processes.
 
     Attributes:
         shapes: of every tensor.
         theta: the id of the files of Θ that belong to the checkpoint; None: Θ is in the checkpoint.
-
-    Raises:
-        InputError: the checkpoint is missing, damaged, or of another run (the message names the differing setting).
     """
 
     def __init__(self, place: Path, run: dict[str, Any], share: tuple[int, int] = (0, 1)) -> None:

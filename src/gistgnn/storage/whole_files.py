@@ -45,12 +45,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path, within: Sequence[str] = ()) -> None:
-    """Remove the temporary files of processes that have ended. No other process writes the folder meanwhile.
-
-    Args:
-        folder: it need not exist.
-        within: patterns of more folders in it, such as "theta" or "runs/*".
-    """
+    """Remove the temporary files of processes that have ended, from a folder and those `within`, such as "runs/*"."""
     for pattern in ("", *(f"{each}/" for each in within)):
         for path in list(folder.glob(f"{pattern}{TEMPORARY}*")):
             process = path.name.removeprefix(TEMPORARY).partition("-")[0]

@@ -51,12 +51,7 @@ class OnDisk(InMemory):
     commit leaves Θ as it was before the round. After one that is killed later, the values are copied again when Θ is
     next opened. So a round is in Θ as a whole, or not at all.
 
-    Args:
-        spec: the model.
-        folder: made by `make`.
-
-    Raises:
-        InputError: the folder is of another model, or damaged; or the disk is full. Methods raise it, too.
+    An InputError says that the folder is of another model, or damaged, or that the disk is full.
     """
 
     lasts = True
@@ -211,7 +206,7 @@ class OnDisk(InMemory):
         path = self.folder / name
         try:
             return map_tensors(path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        except Exception as error:  # whatever is in the file
             raise InputError(f"{path} is damaged, or missing ({reason(error)}); {_START_AGAIN}") from error
 
     def _write_file(self, name: str, tensors: Mapping[str, Tensor]) -> None:

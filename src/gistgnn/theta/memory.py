@@ -21,11 +21,9 @@ class InMemory(Theta):
     """Θ of which this process has every tensor.
 
     Args:
-        layout: how the model's tensors lie along the hidden axes.
-        widths: the full widths.
+        layout, widths, exchange: see `Theta`.
         tensors: every parameter and buffer of the full model, by name. They are held, not copied.
         streams: a round's sub-GCNs are on the device one at a time; the trained ones wait where Θ is.
-        exchange: who trains the sub-GCNs; None: this process, all of them.
     """
 
     def __init__(

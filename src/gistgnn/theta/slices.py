@@ -134,11 +134,6 @@ def name_of(key: str) -> str:
     return name.rsplit("/", 1)[0] if key.startswith(MOMENTS) else name
 
 
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with the prefix before their names."""
-    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
-
-
 def is_counter(key: str, state: Tensor, parameter: torch.Size) -> bool:
     """Whether a key belongs to a state of the optimiser that is one number for a whole parameter, as its step count."""
     return key.startswith(MOMENTS) and (key.endswith("/step") or (state.dim() == 0 and len(parameter) > 0))

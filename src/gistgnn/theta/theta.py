@@ -18,17 +18,9 @@ from gistgnn.partition import Blocks
 from gistgnn.storage.checkpoints import Checkpoint, Part
 from gistgnn.theta.model_spec import ModelSpec, TensorSpec, check_shapes, shapes_of
 from gistgnn.theta.registry import Store
-from gistgnn.theta.slices import (
-    BEST,
-    THETA,
-    Slices,
-    Trained,
-    fill,
-    give_moments,
-    is_counter,
-    name_of,
-    with_prefix,
-)
+from gistgnn.theta.slices import BEST, THETA, Slices, Trained, fill, give_moments, is_counter, name_of
+
+Losses = dict[int, float]  # sub-GCN -> mean over its steps
 
 
 class Exchange:
@@ -44,9 +36,7 @@ class Exchange:
         """The sub-GCNs that this process trains, of m."""
         return list(range(sub_gcns))
 
-    def agree(
-        self, losses: dict[int, float], error: GistError | None, trained: Mapping[int, Trained]
-    ) -> dict[int, float]:
+    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
         """Merge the losses of all processes' sub-GCNs; if a process has an error, raise the first on all of them."""
         if error:
             raise error
@@ -86,17 +76,12 @@ class Theta(ABC):
     files_id: str | None = None
 
     def __init__(
-        self,
-        layout: Layout,
-        widths: Sequence[int],
-        specs: Mapping[str, TensorSpec],
-        exchange: Exchange | None = None,
+        self, layout: Layout, widths: Sequence[int], specs: Mapping[str, TensorSpec], exchange: Exchange | None = None
     ) -> None:
         self.slices, self.specs = Slices(layout, widths), specs
         self.exchange = exchange or Exchange()
         self.tensors, self.moments, self.best = (dict[str, Tensor]() for _ in range(3))
-        self.round = 0
-        self.loss = 0.0
+        self.round, self.loss = 0, 0.0
         self._number, self._blocks = -1, list[Blocks]()
         self._trained: dict[int, Trained] = {}
         self._reader: Future[None] | None = None
@@ -157,7 +142,7 @@ class Theta(ABC):
         devices = {name: tensor.device for name, tensor in self.tensors.items()}
         self._trained[i] = {key: value.to(devices[name_of(key)], copy=True) for key, value in trained.items()}
 
-    def agree(self, losses: dict[int, float], error: GistError | None) -> dict[int, float]:
+    def agree(self, losses: Losses, error: GistError | None) -> Losses:
         """Merge the losses of all processes, or raise the first error on all of them; see `Exchange.agree`."""
         return self.exchange.agree(losses, error, self._trained)
 
@@ -175,7 +160,8 @@ class Theta(ABC):
 
     def checkpoint(self) -> dict[str, Part]:
         """This process's part of the tensors from which Θ, its moments and the best Θ are restored, not copied."""
-        every = {**with_prefix(THETA, self.tensors), **self.moments, **with_prefix(BEST, self.best)}
+        every = {f"{THETA}{name}": tensor for name, tensor in self.tensors.items()} | self.moments
+        every |= {f"{BEST}{name}": tensor for name, tensor in self.best.items()}
         parts = ((key, self._part(key, tensor)) for key, tensor in every.items())
         return {key: part for key, part in parts if part is not None}
 

@@ -13,7 +13,7 @@ from gistgnn.errors import GistError
 from gistgnn.partition import Blocks
 from gistgnn.theta.model_spec import TensorSpec
 from gistgnn.theta.slices import MOMENTS, THETA, Slices, Trained, is_counter, name_of, value_of
-from gistgnn.theta.theta import Exchange
+from gistgnn.theta.theta import Exchange, Losses
 
 
 class BetweenRanks(Exchange):
@@ -40,9 +40,7 @@ class BetweenRanks(Exchange):
         """The sub-GCNs that a rank trains."""
         return list(range(rank, sub_gcns, self.ranks.count))
 
-    def agree(
-        self, losses: dict[int, float], error: GistError | None, trained: Mapping[int, Trained]
-    ) -> dict[int, float]:
+    def agree(self, losses: Losses, error: GistError | None, trained: Mapping[int, Trained]) -> Losses:
         """Gather the losses and errors of all ranks, and which moments their optimisers keep."""
         size, keys, counters = 0, dict[str, None](), dict[str, float]()
         for sub in trained.values():

@@ -96,10 +96,17 @@ class Sharded(Theta):
         return theta
 
     def begin(self, number: int, blocks: Sequence[Blocks]) -> list[int]:
-        """Open round t: this rank receives the slices of its sub-GCNs."""
-        members = super().begin(number, blocks)
+        """Open round t: every rank sends of its rows what others' sub-GCNs take, and receives the slices of its own."""
+        members, ranks, m = super().begin(number, blocks), self.ranks, len(blocks)
         self._keys = [key for key, value in self.moments.items() if value.dim()]
-        self._received = self._receive()
+        parts = []
+        for rank in range(ranks.count):
+            items = self._items(self.exchange.members_of(rank, m), ranks.rank, self._keys)
+            parts.append(pack([gather(self._target(key), piece.cut) for _, key, piece in items], self.device))
+        expected = [self._items(members, owner, self._keys) for owner in range(ranks.count)]
+        self._received = {}
+        for (i, key, piece), value in self._all_to_all(parts, expected):
+            self._received.setdefault((i, key), []).append((piece.rows, value))
         return members
 
     def slice_of(self, i: int) -> dict[str, Tensor]:
@@ -134,19 +141,6 @@ class Sharded(Theta):
             self.slices.merge(name_of(key), self._blocks, self._target(key), cuts, values)
         self.moments |= self.exchange.counts()
         self._finish_round(loss)
-
-    def _receive(self) -> dict[tuple[int, str], list[tuple[slice, Tensor]]]:
-        """Send the other ranks what their sub-GCNs take of this rank's rows, and receive what this rank's take."""
-        ranks, keys, m = self.ranks, self._keys, len(self._blocks)
-        parts = []
-        for rank in range(ranks.count):
-            items = self._items(self.exchange.members_of(rank, m), ranks.rank, keys)
-            parts.append(pack([gather(self._target(key), piece.cut) for _, key, piece in items], self.device))
-        expected = [self._items(self.exchange.members(m), owner, keys) for owner in range(ranks.count)]
-        received: dict[tuple[int, str], list[tuple[slice, Tensor]]] = {}
-        for (i, key, piece), value in self._all_to_all(parts, expected):
-            received.setdefault((i, key), []).append((piece.rows, value))
-        return received
 
     def _all_to_all(self, parts: list[Tensor], expected: list[list[Item]]) -> list[tuple[Item, Tensor]]:
         """Send each rank its packed part, and free it; return the items that each rank sends here, and their values."""
