@@ -17,9 +17,9 @@ from gistgnn.layout.axes import Dim, Layout, Segment, candidate_layouts, named_t
 from gistgnn.layout.check import infer_layout
 from gistgnn.layout.readout import find_readout
 from gistgnn.nn import GraphSAGE
-from tests.helpers.edges import MODELS, D
+from tests.helpers.edges import D
 from tests.helpers.fitting import fit
-from tests.helpers.models import OURS, PYG, USERS, C, F, Stack, every_model, layout_of
+from tests.helpers.models import OURS, PYG, USERS, C, F, Stack
 from tests.helpers.refusals import refused
 
 Build = Callable[[Any], nn.Module]
@@ -37,13 +37,6 @@ def first(build: Build, widths: int | tuple[int, ...]) -> Layout:
 
 def infer(build: Build, *widths: int, input_axis: int | None = None) -> Layout:
     return infer_layout(build, widths, shared=False, input_axis=input_axis)
-
-
-@pytest.mark.parametrize("name", every_model())
-def test_a_model_has_a_layout(name: str) -> None:
-    layout = layout_of(name)
-    assert layout.dims
-    assert all(layout.carriers(axis) for axis in range(len(layout.units)))
 
 
 GCN_DIMS = {
@@ -177,11 +170,6 @@ def test_other_pyg_layers_need_no_rule(layer: type[nn.Module]) -> None:
     assert infer(lambda w: Stack(w, layer), 8, 6).units == (1, 1)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_models_of_edge_data_have_a_layout(name: str) -> None:
-    assert GIST(MODELS[name], (8,), 2).layout.units == (1,)
-
-
 @pytest.mark.parametrize("edge_dim", [D, F, 1])
 def test_edge_features_of_any_number_are_tried(edge_dim: int) -> None:
     class Embedded(nn.Module):
@@ -260,22 +248,19 @@ class Hidden(nn.Module):
         return self.leave(self.between(self.enter(x).relu()))
 
 
-POSITIONAL: dict[str, Callable[[Tensor], Tensor]] = {
-    "first two": lambda h: torch.cat([2 * h[:, :2], h[:, 2:]], dim=1),
-    "first": lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
-    "by position": lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
-    "cumsum": lambda h: h.cumsum(dim=1),
-    "flip": lambda h: h.flip(1),
-    "neighbours": lambda h: h + h.roll(1, dims=1),
-    "sort": lambda h: h.sort(dim=1).values,
-    "groups": lambda h: h.view(len(h), 2, -1).softmax(dim=2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
-}
-
-
-@pytest.mark.parametrize("between", POSITIONAL)
-def test_features_that_depend_on_their_position_are_refused(between: str) -> None:
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda h: torch.cat([h[:, :1].tanh(), h[:, 1:]], dim=1),
+        lambda h: h * torch.linspace(1, 2, h.shape[1], dtype=h.dtype),
+        lambda h: h + h.roll(1, dims=1),
+        lambda h: h.sort(dim=1).values,
+        lambda h: h.view(len(h), 2, -1).softmax(2).view(len(h), -1) if h.shape[1] % 2 == 0 else h.cumsum(1),
+    ],
+)
+def test_features_that_depend_on_their_position_are_refused(between: Callable[[Tensor], Tensor]) -> None:
     with refused("parameter '", "weight'", "cannot be confirmed", "width 0"):
-        infer(lambda w: Hidden(w, POSITIONAL[between]), 12)
+        infer(lambda w: Hidden(w, between), 12)
 
 
 class Interleaved(nn.Module):

@@ -21,7 +21,7 @@ from gistgnn.theta import slices
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.slices import gather, gather_into, index_of, name_of, scatter, trained_tensors
 from tests.helpers.models import C, F, Stack, built, every_model, layout_of, some_models, tiny_graph
-from tests.helpers.reference import held_positions, merged, slice_of, zeroed
+from tests.helpers.reference import merged, slice_of, zeroed
 from tests.helpers.refusals import refused
 
 examples = settings(deadline=None, max_examples=6)
@@ -188,18 +188,6 @@ def test_a_module_that_does_not_fit_is_refused() -> None:
         with refused(*parts):
             case.theta.load(0, GCN(F, widths, classes))
     assert all(torch.equal(case.theta.tensors[n], before[n]) for n in before)
-
-
-def test_the_reference_itself() -> None:
-    """[axis 0 of 3 | one fixed | axis 0 again], block {0, 2}."""
-    dim = (Segment(0), Segment(None, 1), Segment(0))
-    block = [torch.tensor([0, 2])]
-    assert held_positions(dim, block, (3,)) == [0, 2, 3, 4, 6]
-    layout = Layout({"w": (dim,)}, (1,))
-    old = torch.arange(7.0)
-    values = [torch.full((5,), 10.0), torch.full((3,), 20.0)]
-    assert merged(layout, "w", old, values, [block, [torch.tensor([1])]], (3,)).tolist() == [10, 20, 10, 15, 10, 20, 10]
-    assert merged(layout, "w", old, values[:1], [block], (3,)).tolist() == [10, 1, 10, 10, 10, 5, 10]
 
 
 @settings(deadline=None, max_examples=100)
