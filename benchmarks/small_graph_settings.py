@@ -22,7 +22,9 @@ from gistgnn.compare.finished import measure_all
 from gistgnn.gist import GIST
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import GCN
-from gistgnn.paper.table1 import PAPER, ROWS, Table1
+from gistgnn.paper.published import TABLE1 as PAPER
+from gistgnn.paper.published import TABLE1_ROWS as ROWS
+from gistgnn.paper.table1 import Table1
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.utils.formats import mean_sd
 

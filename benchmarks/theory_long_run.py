@@ -1,7 +1,8 @@
 """What remains of the error after many rounds of GIST: `python -m benchmarks.theory_long_run`, about two minutes.
 
-docs/theory.md predicts a plateau for rounds well below d_1. This script trains for many more rounds and prints
-Markdown tables: the error, its prediction, what moves the weights, and the round from which `ProvedBound` says nothing.
+docs/explanation/theory.md predicts a plateau for rounds well below d_1. This script trains for many more rounds and
+prints Markdown tables: the error, its prediction, what moves the weights, and the round from which `ProvedBound` says
+nothing.
 """
 
 import argparse
@@ -17,13 +18,13 @@ from gistgnn.theory import (
     LeadingOrder,
     Problem,
     complete,
+    global_weights,
     least_eigenvalue,
     limit_kernel,
     make_gist,
     predicted_error,
     recommended_step,
 )
-from gistgnn.theory.model import global_weights
 
 M = 2  # sub-GCNs
 RUNS = ((1024, True), (1024, False), (256, False))  # d_1, and whether y = ŷ(0) instead of ±1

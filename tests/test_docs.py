@@ -69,7 +69,7 @@ def test_a_run_s_model_loads_as_the_docs_say(limit: int, tmp_path: Path, monkeyp
 
 
 def test_training_is_predicted_as_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block for block in code(DOCS / "theory.md", "python") if "predicted_error" in block)
+    (block,) = (block for block in code(DOCS / "explanation/theory.md", "python") if "predicted_error" in block)
     names: dict[str, Any] = {}
     exec(block, names)
     assert capsys.readouterr().out.startswith("[]\n")  # no assumption fails

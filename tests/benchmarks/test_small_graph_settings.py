@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.small_graph_settings import Setting, WholeNormGCN, line, measure, projection, random_split
 from gistgnn.graphs import load
-from gistgnn.paper.table1 import ROWS
+from gistgnn.paper.published import TABLE1_ROWS as ROWS
 
 SETTING = Setting("cora", ROWS.index((8, (0, 1))), "split", "whole", True, "100", 5e-4, epochs=8)
 

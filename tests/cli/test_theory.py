@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from gistgnn.theory import Bound, GuaranteedWidth, Prediction, Problem, check, complete, karate, least_eigenvalue
+from gistgnn.theory import (
+    Bound,
+    GuaranteedWidth,
+    Problem,
+    check,
+    complete,
+    expected_initial_error,
+    karate,
+    least_eigenvalue,
+    predict,
+)
 from gistgnn.theory.example_problems import scale_inputs
-from gistgnn.theory.lemmas import expected_initial_error
 from tests.cli.in_process import refused, run
 from tests.helpers.commands import run_command
 
@@ -43,7 +52,7 @@ def test_its_json_is_what_the_library_computes(capsys: pytest.CaptureFixture[str
     assert record["assumptions"] == [asdict(assumption) for assumption in check(p, 3)]
     assert record["hold"]
     prediction = record["prediction"]
-    assert prediction == asdict(Prediction.of(p, 3, 2, 512, gamma=0.25))
+    assert prediction == predict(p, 3, 2, 512, gamma=0.25)
     bound = Bound(p, 3, 2, prediction["step_size"], 512, gamma=0.25, printed=True)
     assert prediction["round_factor"] == bound.contraction
     assert prediction["neighbourhood"] == bound.neighbourhood

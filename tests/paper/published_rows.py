@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gistgnn.compare.comparison import Row
-from gistgnn.paper import table3_ultrawide, table4_ladies
-from gistgnn.paper.appendix_b import WORKERS, AppendixB
-from gistgnn.paper.experiment import GroupKey
-from gistgnn.paper.groups import RunGroup
-from gistgnn.paper.published import Published
-from gistgnn.paper.table2_large_graphs import SUB_GCNS, LargeGraphs
+from gistgnn.compare import Row
+from gistgnn.paper.appendix_b import AppendixB
+from gistgnn.paper.groups import GroupKey, Line, RunGroup, Trained
+from gistgnn.paper.published import SUB_GCNS, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, WORKERS, Published
+from gistgnn.paper.table2_large_graphs import LargeGraphs
 
 Groups = dict[GroupKey, RunGroup]
 REACHED, FIRST_AT = 88.86, 10_000  # the wide model's F1 with m = 8, and when one device comes to it (section 5.2)
@@ -29,8 +27,9 @@ def record(*history: tuple[float, float]) -> dict[str, Any]:
 def group(rows: tuple[Published, ...], *curve: tuple[float, float]) -> RunGroup:
     """Return the group of a baseline and GIST; `curve` is the beginning of the baseline's."""
     results = [row("gist", m, line.f1, line.seconds, line.speedup) for m, line in zip(SUB_GCNS, rows, strict=True)]
-    records = [[record((line.seconds, line.f1))] for line in rows]
-    return RunGroup(results, [[record(*curve, (rows[0].seconds, rows[0].f1))], *records[1:]])
+    records = [[record(*curve, (rows[0].seconds, rows[0].f1))], *([record((x.seconds, x.f1))] for x in rows[1:])]
+    trained = map(Trained, results, records)
+    return RunGroup([Line(("gist", m), results[0], run) for m, run in zip(SUB_GCNS, trained, strict=True)])
 
 
 def table2(kind: type[LargeGraphs], dataset: str) -> Groups:
@@ -40,17 +39,13 @@ def table2(kind: type[LargeGraphs], dataset: str) -> Groups:
 
 
 def table3(layers: int) -> dict[tuple[int, int], Row]:
-    cells = {
-        (m, d): numbers
-        for (L, m), line in table3_ultrawide.PAPER.items()
-        if layers == L
-        for d, numbers in zip(table3_ultrawide.WIDTHS, line, strict=True)
-    }
+    lines = {m: line for (L, m), line in TABLE3.items() if layers == L}
+    cells = {(m, d): pair for m, line in lines.items() for d, pair in zip(TABLE3_WIDTHS, line, strict=True)}
     return {(m, d): row("gist", m, pair[0], 3600 * pair[1]) for (m, d), pair in cells.items() if pair}
 
 
 def table4() -> Groups:
-    tables = {table4_ladies.LADIES: table4_ladies.PAPER, table4_ladies.CLUSTERS: table4_ladies.TABLE2}
+    tables = {"LADIES": TABLE4, "clusters": {L: TABLE2_REDDIT["graphsage", 256, L] for L in TABLE4}}
     return {("reddit", L, batches): group(rows) for batches, paper in tables.items() for L, rows in paper.items()}
 
 
@@ -58,10 +53,14 @@ def appendix_b(kind: type[AppendixB]) -> Groups:
     """Return the group of Table 6 or 7. The seconds of both are times of training and of inference."""
     pairs = [(method, m, *kind.paper[method][i]) for i, m in enumerate(WORKERS) for method in (kind.rival, "gist")]
     rows = [row("gist", 1, 96.09, 105.78), *(row(*pair) for pair in pairs)]
-    return {("reddit",): RunGroup(rows, (), {(one.method, one.sub_gcns): one.time for one in rows})}
+    lines = [Line((one.method, one.sub_gcns), rows[0], Trained(one, ()), inference=one.time) for one in rows]
+    return {("reddit",): RunGroup(lines)}
 
 
 def changed(groups: Mapping[GroupKey, RunGroup], key: GroupKey, m: int, **values: Any) -> Groups:
     """Return the groups with other values in GIST's row with this m."""
-    rows = [replace(one, **values) if (one.method, one.sub_gcns) == ("gist", m) else one for one in groups[key].rows]
-    return {**groups, key: replace(groups[key], rows=rows)}
+    lines = list(groups[key].lines)
+    place = next(i for i, line in enumerate(lines) if line.name == ("gist", m))
+    run = lines[place].shown
+    lines[place] = replace(lines[place], alone=Trained(replace(run.row, **values), run.records))
+    return {**groups, key: RunGroup(lines)}

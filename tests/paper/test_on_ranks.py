@@ -6,7 +6,6 @@ import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 
@@ -17,8 +16,7 @@ from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.paper.appendix_b import LocalSgdTable
-from gistgnn.paper.experiment import GroupedExperiment
-from gistgnn.paper.groups import COLUMNS, RunGroup, Worker
+from gistgnn.paper.groups import COLUMNS, Line, RunGroup
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
 from gistgnn.runs.config import ModelConfig, RunConfig
@@ -96,26 +94,14 @@ def test_ranks_need_no_run_of_one_process_before(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(name for name, entry in EXPERIMENTS.items() if not entry.ranks))
-def test_the_others_refuse_ranks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    for variable, value in {"TORCHELASTIC_RUN_ID": "tests", "RANK": "0", "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(variable, value)
-    refused(capsys, f"{name} trains in one process, but torchrun", "reproduce", name, "--out", tmp_path / "out")
-    monkeypatch.setenv("RANK", "1")
-    assert run("reproduce", name, "--out", tmp_path / "out") == 2
-    assert capsys.readouterr() == ("", "")  # rank 0 has said it
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_registry_knows_which_can_use_ranks(name: str) -> None:
-    entry = EXPERIMENTS[name]
-    assert entry.ranks == issubclass(resolve_name(f"gistgnn.paper.{entry.home}"), GroupedExperiment)
-
-
-def test_options_of_ranks_need_ranks(tmp_path: Path, capsys: Capture) -> None:
-    message = "--interface is lo, but there are no ranks: start by torchrun"
-    refused(capsys, message, "reproduce", "reddit", "--interface", "lo", "--out", tmp_path / "out", leaves=tmp_path)
-    refused(capsys, "'0' is not a number of seconds above 0", "reproduce", "reddit", "--timeout", 0)
+def test_the_others_refuse_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    for name in (name for name, entry in EXPERIMENTS.items() if not entry.ranks):
+        for variable, value in {"TORCHELASTIC_RUN_ID": "tests", "RANK": "0", "WORLD_SIZE": "2"}.items():
+            monkeypatch.setenv(variable, value)
+        refused(capsys, f"{name} trains in one process, but torchrun", "reproduce", name, "--out", tmp_path / "out")
+        monkeypatch.setenv("RANK", "1")
+        assert run("reproduce", name, "--out", tmp_path / "out") == 2
+        assert capsys.readouterr() == ("", "")  # rank 0 has said it
 
 
 def tiny(m: int, method: str = "gist") -> RunConfig:
@@ -180,29 +166,28 @@ def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
         RunsOnRanks(RunStore(tmp_path, "data"), many, lambda: False).train(runs, 1, "runs")
 
 
-def on_workers(rows: RunGroup, *, alone: bool) -> RunGroup:
-    """Return the group as if its rows with m > 1 had been measured on ranks, and on one device too, or not."""
-    pairs = {(row.method, row.sub_gcns): pair for pair in zip(rows.rows, rows.records, strict=True) for row in pair[:1]}
-    workers = {name: Worker(*pair) if name[1] > 1 else None for name, pair in pairs.items()}
-    few = len(rows.rows) if alone else 1
-    return RunGroup(rows.rows[:few], rows.records[:few], workers={**workers, ("phases", 2): None})
+def on_workers(rows: RunGroup) -> RunGroup:
+    """Return the group as if its rows with m > 1 had been measured on ranks and not on one device."""
+    base, *others = rows.lines
+    ours = Line(("phases", 2), base.baseline)  # not trained
+    return RunGroup([base, *(replace(line, alone=None, worker=line.alone) for line in others), ours])
 
 
 def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:
     for kind, dataset in ((Reddit, "reddit"), (Amazon2M, "amazon2m")):
         experiment = kind.at("full")
         expected = experiment.verdicts(table2(kind, dataset))
-        groups = {key: on_workers(group, alone=False) for key, group in table2(kind, dataset).items()}
-        judged = experiment._judge(groups)
+        groups = {key: on_workers(group) for key, group in table2(kind, dataset).items()}
+        judged = experiment.judge(groups)
         assert [verdict.claim for verdict in judged] == [f"on ranks: {verdict.claim}" for verdict in expected]
         assert [verdict.measured for verdict in judged] == [verdict.measured for verdict in expected]
         assert all(verdict.holds for verdict in judged)
 
 
 def test_a_row_that_is_missing_leaves_the_claims_open() -> None:
-    key, cell = ("reddit", "graphsage", 256, 2), on_workers(group(Reddit.paper["graphsage", 256, 2]), alone=False)
-    fewer = replace(cell, workers={**cell.workers, ("gist", 4): None})
+    key, cell = ("reddit", "graphsage", 256, 2), on_workers(group(Reddit.paper["graphsage", 256, 2]))
+    fewer = RunGroup([replace(x, worker=None) if x.name == ("gist", 4) else x for x in cell.lines])
     assert fewer.on_ranks() is None
-    assert [line.row.sub_gcns for line in fewer.lines] == [1, 2, 8]
-    (verdict,) = Reddit.at("full")._judge({key: fewer})
+    assert [line.name[1] for line in fewer.trained] == [1, 2, 8]
+    (verdict,) = Reddit.at("full").judge({key: fewer})
     assert verdict.holds is None

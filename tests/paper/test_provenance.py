@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from gistgnn.graphs.info import DATASETS
-from gistgnn.paper.experiment import Experiment, GroupedExperiment
+from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.figures4_5 import RATES, GridFigure
+from gistgnn.paper.groups import GroupedExperiment
+from gistgnn.paper.published import SUB_GCNS
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
 from gistgnn.paper.table3_ultrawide import UltraWide
-from gistgnn.paper.table4_ladies import SUB_GCNS, Ladies
+from gistgnn.paper.table4_ladies import LADIES, Ladies
 from gistgnn.runs.config import RunConfig
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
@@ -61,13 +63,13 @@ def runs_of(experiment: Experiment) -> list[RunConfig]:
         rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
         return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
     if isinstance(experiment, GridFigure):
-        axes = experiment.datasets, *experiment._axes(), RATES["full"]
-        return [experiment._run_of(*cell) for cell in itertools.product(*axes)]
+        axes = experiment.datasets, *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
+        return [experiment._config(*cell) for cell in itertools.product(*axes)]
     if isinstance(experiment, UltraWide):
         axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
         return [experiment.config(*cell) for cell in itertools.product(*axes)]
     if isinstance(experiment, Ladies):  # its runs on clusters are Table 2's
-        axes = experiment.datasets, experiment.layers, SUB_GCNS
+        axes = experiment.datasets, experiment.layers, (LADIES,), SUB_GCNS
         return [experiment.config(*cell) for cell in itertools.product(*axes)]
     assert isinstance(experiment, GroupedExperiment)
     runs = itertools.chain.from_iterable(experiment._groups().values())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gistgnn import Training
 from gistgnn.graphs import find, load_file
 from gistgnn.graphs.info import DATASETS
 from gistgnn.paper import rehearsal
@@ -15,11 +16,10 @@ from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.rehearsal import RehearsedRuns, setting_name, shortened, stand_in
 from gistgnn.paper.table2_large_graphs import Reddit
 from gistgnn.paper.theory_bounds import Theory
-from gistgnn.runs.config import RunConfig
+from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
-from tests.helpers.commands import run_command
 from tests.paper.test_provenance import NAMES, experiment_of, runs_of
 
 REDDIT = ("reproduce", "reddit", "--scale", "full", "--datasets", "digits", "--models", "graphsage", "--layers", 2)
@@ -58,26 +58,15 @@ def test_a_setting_that_cannot_be_trained_is_named(
     assert not list(temporary.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, message in (
         (("--datasets", "absent"), "'absent' is neither a data set nor a file"),
         (("--datasets", "synthetic:reddit@2"), "the fraction is '2'"),
         (("--out", "/proc/nowhere"), "cannot write /proc/nowhere"),
         (("--rehearse=yes",), "ignored explicit argument 'yes'"),
-    ],
-)
-def test_bad_input(words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = () if "--out" in words else ("--out", tmp_path / "out")
-    refused(capsys, message, "reproduce", "reddit", "--rehearse", *words, *out, leaves=tmp_path)
-
-
-def test_as_a_user_starts_it(tmp_path: Path) -> None:
-    words = ("--datasets", "digits", "--sub-gcns", 2, "--local-steps", 1, "--seeds", 1)
-    done = run_command(tmp_path, "reproduce", "local-iterations", "--scale", "full", *words, "--rehearse")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("ran: digits, gcn 256-256, m = 2: ")
-    assert not list(tmp_path.iterdir())
+    ):
+        out = () if "--out" in words else ("--out", tmp_path / "out")
+        refused(capsys, message, "reproduce", "reddit", "--rehearse", *words, *out, leaves=tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,29 +98,31 @@ def _runs(name: str) -> list[RunConfig]:
     return [config for runs in groups().values() for config in runs] if groups else runs_of(experiment)
 
 
+def test_a_run_takes_two_steps_and_has_its_own_settings(tmp_path: Path) -> None:
+    config = RunConfig("digits", ModelConfig(hidden=(8,)), 2, training=Training(40, 5))
+    record = RehearsedRuns(tmp_path, "data", print).get(config)
+    assert record["rounds"] == len(record["history"]) * rehearsal.STEPS == 2
+    assert record["config"]["training"]["epochs"] == 40
+
+
 def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
     groups = Reddit.at("full", models_of=("graphsage",), layers=(2,))._groups()
     (runs,) = groups.values()
     assert len({rehearsal._key(config) for config in runs}) == len({setting_name(config) for config in runs}) == 7
 
 
-def test_what_an_experiment_leaves_out_is_said(tmp_path: Path) -> None:
+def test_what_is_left_out_is_said_and_measurements_are_not_kept(tmp_path: Path) -> None:
     lines: list[str] = []
     store = RehearsedRuns(tmp_path, "data", lines.append)
-    wide = next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768)
-    store.left_out(wide, "39 GiB")
-    assert lines == ["by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"]
-    assert store.planned == 1
-
-
-def test_measurements_are_made_and_not_kept(tmp_path: Path) -> None:
-    lines: list[str] = []
-    found = RehearsedRuns(tmp_path, "data", lines.append).measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory")
-    assert found == {"local 1": [1, 2]}
-    assert lines[0].startswith("ran: local, d_1 = 8: ")
+    store.left_out(next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768), "39 GiB")
+    assert store.measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory") == {"local 1": [1, 2]}
+    assert lines[0] == "by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"
+    assert lines[1].startswith("ran: local, d_1 = 8: ")
+    assert (store.planned, store.ran) == (1, 1)
     assert not list(tmp_path.iterdir())
     short = Theory.at("full").shortened()
     assert (short.epochs, short.seeds, short.widths) == (2, 1, Theory.at("full").widths)
+    assert set(NAMES) | {"theory"} == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", ["cora", "ppi", "digits"])
@@ -146,7 +137,3 @@ def test_a_stand_in_is_like_its_data_set(name: str) -> None:
     same = stand_in(info)
     assert torch.equal(graph.x, same.x)
     assert torch.equal(graph.edge_index, same.edge_index)
-
-
-def test_every_experiment_can_be_rehearsed() -> None:
-    assert set(NAMES) | {"theory"} == set(EXPERIMENTS)

@@ -1,18 +1,27 @@
-"""Figures 4 and 5, and what Table 1 shares with them: which runs are trained, and which are shown."""
+"""Table 1, and Figures 4 and 5: which runs are trained, and which are shown."""
 
+import signal
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.errors import InputError
+from gistgnn import InputError, Training
+from gistgnn.compare import RunStore
+from gistgnn.graphs import load
 from gistgnn.paper.figures4_5 import RATES, DepthWidth, LocalIterations
+from gistgnn.paper.published import TABLE1, TABLE1_ROWS
 from gistgnn.paper.small_graphs import validation_of
-from gistgnn.paper.table1 import PAPER, ROWS, SEARCH_SEEDS, Table1
-from gistgnn.runs.config import RunConfig
+from gistgnn.paper.table1 import CANDIDATES, SEARCH_SEEDS, Table1, row_of
+from gistgnn.runs import ModelConfig, RunConfig
+from gistgnn.storage.json_files import write_json
+from tests.cli.in_process import run
+from tests.helpers.commands import start_command
 
 Scores = Callable[[RunConfig], tuple[float, float]]  # validation and test accuracy of a run
 
@@ -25,21 +34,19 @@ class Finished:
 
     def run_all(self, configs: list[RunConfig], jobs: int, label: str) -> list[dict[str, Any]]:
         self.asked += configs
-        found = map(self.scores, configs)
         return [
-            {
-                "graph": {},
-                "validation": {"accuracy": validation},
-                "test": {"accuracy": test},
-                "history": [{"test": test}],
-            }
-            for validation, test in found
+            {"graph": {}, "validation": {"accuracy": validation}, "test": {"accuracy": x}, "history": [{"test": x}]}
+            for validation, x in map(self.scores, configs)
         ]
 
 
 def finished(scores: Scores) -> tuple[RunStore, Finished]:
     store = Finished(scores)
     return cast(RunStore, store), store
+
+
+def plain(cells: list[str]) -> list[str]:
+    return [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells]
 
 
 @given(validation=st.permutations([0.5, 0.6, 0.7, 0.8]), test=st.permutations([0.1, 0.2, 0.3, 0.4]))
@@ -49,8 +56,7 @@ def test_a_cell_chooses_its_rate_by_validation_accuracy(validation: list[float],
     figure = DepthWidth.at("full", datasets=("cora",), seeds=2, layers=(2, 3), widths=(16, 32))
     best = max(range(len(rates)), key=lambda place: validation[place])
     cell = f"{100 * test[best]:.2f} ± 0.00 ({rates[best]:g})"
-    rows = [[text.replace("\N{NO-BREAK SPACE}", " ") for text in row] for row in figure.run(store).rows]
-    assert rows == [["cora", "2", cell, cell], ["cora", "3", cell, cell]]
+    assert [*map(plain, figure.run(store).rows)] == [["cora", "2", cell, cell], ["cora", "3", cell, cell]]
 
 
 def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
@@ -59,40 +65,31 @@ def test_each_cell_has_its_own_rate_and_shows_its_own_runs() -> None:
         return (0.9 if right else 0.5), run.sub_gcns / 100 + cast(int, run.training.local_steps) / 1000
 
     store, asked = finished(scores)
-    figure = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8))
-    outcome = figure.run(store)
+    outcome = LocalIterations.at("small", seeds=1, local_steps=(1, 5), sub_gcns=(2, 8)).run(store)
     assert outcome.rows == [["cora", "2", "2.10 (0.05)", "2.50 (0.05)"], ["cora", "8", "8.10 (0.1)", "8.50 (0.1)"]]
     assert len(asked.asked) == 2 * 2 * len(RATES["small"])
     assert [series.y for series in outcome.charts[0].series] == [pytest.approx([2.1, 2.5]), pytest.approx([8.1, 8.5])]
-
-
-def test_a_run_that_diverged_at_once_counts_as_nothing() -> None:
-    assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4
-
-
-def test_the_paper_s_training_is_split() -> None:
-    for experiment, runs in (
-        (Table1, Table1.at("full").config("cora", 9, 0.1, 0.0, 0)),
-        (LocalIterations, LocalIterations.at("full")._run_of("cora", 8, 20, 0.1)),
-        (DepthWidth, DepthWidth.at("full")._run_of("cora", 2, 16, 0.1)),
-    ):
-        assert runs.training.training == "split", experiment
-    steps = Table1.at("full").config("cora", ROWS.index((8, (1, 2))), 0.1, 0.0, 0).training.steps(1, 8)
-    assert steps == 400 / 8
+    assert validation_of([{"validation": {"accuracy": 0.8}}, {"validation": None}]) == 0.4  # one diverged at once
 
 
 @pytest.mark.parametrize("kind", [Table1, LocalIterations])
-def test_all_epochs_for_each_are_labelled(kind: type[Table1] | type[LocalIterations]) -> None:
+def test_the_paper_s_training_is_split_and_all_epochs_for_each_are_labelled(
+    kind: type[Table1] | type[LocalIterations],
+) -> None:
     store, asked = finished(lambda run: (0.5, 0.5))
     extra = kind.at("small", seeds=1, training="each").run(store)
     assert {run.training.training for run in asked.asked} == {"each"}
     assert "an extra" in extra.note
     assert all(verdict.claim.startswith("extra, ") for verdict in extra.verdicts)
-    paper = kind.at("small", seeds=1).run(finished(lambda run: (0.5, 0.5))[0])
+    store, asked = finished(lambda run: (0.5, 0.5))
+    paper = kind.at("small", seeds=1).run(store)
+    assert {run.training.training for run in asked.asked} == {"split"}
     assert "split over the sub-GCNs" in paper.note
     assert not any("extra" in verdict.claim for verdict in paper.verdicts)
     if kind is Table1:
         assert [row[1] for row in extra.rows[:4]] == ["baseline", "2, each", "2, each", "2, each"]
+        steps = Table1.at("full").config("cora", TABLE1_ROWS.index((8, (1, 2))), 0.1, 0.0, 0).training.steps(1, 8)
+        assert steps == 400 / 8
 
 
 def test_an_unknown_training_is_refused() -> None:
@@ -105,9 +102,68 @@ def test_a_row_of_table1_chooses_on_seeds_of_its_own() -> None:
         best = (0.1, 0.0) if run.sub_gcns == 8 else (0.05, 5e-4)
         return (0.9 if (run.training.lr, run.training.weight_decay) == best else 0.5), 0.5
 
-    store, asked = finished(scores)
-    rows = Table1.at("small", seeds=2).run(store).rows
-    assert {tuple(row[-2:]) for row in rows if row[1] == "8"} == {("0.1", "0")}
-    assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
-    assert {run.seed for run in asked.asked} == {SEARCH_SEEDS[0], 0, 1}
-    assert len(rows) == len(PAPER["cora"])
+    for scale, searched in (("small", SEARCH_SEEDS[:1]), ("full", SEARCH_SEEDS)):
+        store, asked = finished(scores)
+        rows = Table1.at(scale, seeds=2, datasets=("cora",)).run(store).rows
+        assert {tuple(row[-2:]) for row in rows if row[1] == "8"} == {("0.1", "0")}
+        assert {tuple(row[-2:]) for row in rows if row[1] != "8"} == {("0.05", "0.0005")}
+        assert {run.seed for run in asked.asked} == {*searched, 0, 1}
+        assert len(rows) == len(TABLE1["cora"])
+
+
+def test_each_row_of_table1_splits_what_it_says() -> None:
+    graph = load("digits")
+    for index, (m, dims) in enumerate(TABLE1_ROWS):
+        gist = Table1.at("small").config("cora", index, 0.01, 0.0, 0).trainer(graph.num_features, graph.num_classes)
+        assert gist.sub_gcns == m
+        shapes = [tuple(conv.weight.shape) for conv in gist.begin_round().subs[0].convs]
+        d = [graph.num_features // m if 0 in dims else graph.num_features]
+        d += [256 // m if dim in dims else 256 for dim in (1, 2)] + [graph.num_classes]
+        assert shapes == [(d[1], d[0]), (d[2], d[1]), (d[3], d[2])]
+
+
+def test_a_run_is_done_once_and_as_its_configuration_says(tmp_path: Path) -> None:
+    plain, store = RunConfig("digits", ModelConfig(hidden=(4,)), 2, training=Training(2, 1)), RunStore(tmp_path, "data")
+    (first,) = store.run_all([plain], 1, "runs")
+    (path,) = tmp_path.iterdir()
+    write_json(path, first | {"mark": True})
+    changes: list[dict[str, Any]] = [{}, {"runner": "fused"}, {"inductive": True}, {"standardise": True}, {"seed": 1}]
+    records = store.run_all([replace(plain, **change) for change in changes], 2, "runs")
+    assert ["mark" in record for record in records] == [True, *[False] * 4]
+    assert len({record["history"][-1]["loss"] for record in records}) == len(changes)
+    path.write_text(path.read_text()[:100])  # cut short: done again
+    assert "mark" not in store.run_all([plain], 1, "runs")[0]
+    with pytest.raises(InputError, match="neither a data set nor a file"):
+        store.run_all([RunConfig("absent")], 1, "runs")
+
+
+def test_table1_is_written_and_resumes_after_a_kill(
+    tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "table1"
+    options = ("--datasets", "cora", "--epochs", 2, "--seeds", 1, "--jobs", 2)
+    words = ("reproduce", "table1", *options, "--data-root", shared_data, "--out", out)
+    process = start_command(tmp_path, *words)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("runs/cora*.json"))) < 5:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("runs/cora*.json")}
+    assert len(kept) < len(TABLE1_ROWS) * len(CANDIDATES["small"])
+    monkeypatch.setitem(CANDIDATES, "small", CANDIDATES["small"][:1])  # fewer runs are left
+    assert run(*words) == 0, capsys.readouterr().err
+    assert all((out / "runs" / name).stat().st_mtime_ns == time_ for name, time_ in kept.items())
+    lines = (out / "table1.md").read_text().splitlines()
+    assert len([line for line in lines if line.startswith("| cora")]) == len(TABLE1_ROWS)
+    assert "79.58" in (out / "table1.md").read_text()
+    assert "baseline" in capsys.readouterr().out
+
+
+def test_table1_says_what_was_chosen() -> None:
+    records = [{"history": [{"test": 0.5}, {"test": best}, {"test": 0.7}]} for best in (0.8, 0.82)]
+    cells = row_of("cora", TABLE1_ROWS.index((8, (1, 2))), (0.05, 0.0005), (79.0, 81.0), records)
+    assert cells[:5] == ["cora", "8", "", "✓", "✓"]
+    assert plain(cells[5:]) == ["80.00 ± 1.41", "81.00 ± 1.41", "79.58", "0.05", "0.0005"]

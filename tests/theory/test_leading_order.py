@@ -3,25 +3,36 @@
 import pytest
 import torch
 
-from gistgnn.theory import LeadingOrder, least_eigenvalue, limit_kernel, predicted_error, recommended_step, train
-from gistgnn.theory.gram import output_gram
-from gistgnn.theory.kernel import greatest_eigenvalue
-from gistgnn.theory.leading_order import limit_error
-from gistgnn.theory.lemmas import expected_initial_error
-from gistgnn.theory.measure_training import mean_of_second_half, measure_added_error, measure_remaining_error
+from gistgnn.theory import (
+    Bound,
+    LeadingOrder,
+    complete,
+    expected_initial_error,
+    exponent,
+    least_eigenvalue,
+    limit_error,
+    limit_kernel,
+    mean_of_second_half,
+    measure_added_error,
+    measure_remaining_error,
+    predicted_error,
+    recommended_step,
+    ring,
+    train,
+)
+from gistgnn.theory.kernel import greatest_eigenvalue, output_covariance
 from gistgnn.theory.model import start_without_error
 from tests.helpers.refusals import refused
-from tests.theory.problems import orthogonal, problem
 
 
 @pytest.mark.parametrize("zeta", [1, 3])
 def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
-    p, m, d_1, samples = problem(6, 4), 3, 500, 64
+    p, m, d_1, samples = ring(6, 4), 3, 500, 64
     eta = recommended_step(p, m)
     computed = LeadingOrder.of(p, d_1, m, zeta, eta, samples=samples)
     theta = torch.randn(p.d, samples, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     Q = torch.eye(p.n, dtype=torch.float64) - eta * limit_kernel(p, m)
-    S = p.a_bar @ output_gram(p.x_hat) @ p.a_bar
+    S = output_covariance(p)
     N = torch.zeros(p.n, p.n, dtype=torch.float64)
     for neuron in theta.T:
         active = (p.x_hat @ neuron >= 0).double()
@@ -39,7 +50,7 @@ def test_it_is_the_sum_of_its_definition(zeta: int) -> None:
 
 
 def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
-    p, rounds = orthogonal(), 60
+    p, rounds = complete(6), 60
     eta, initial = recommended_step(p, 2), expected_initial_error(p, 2)
     computed = predicted_error(p, 1000, 2, 3, eta, rounds)
     added = LeadingOrder.of(p, 1000, 2, 3, eta)
@@ -52,7 +63,7 @@ def test_what_is_predicted_begins_and_ends_as_its_parts() -> None:
 
 
 def test_its_laws() -> None:
-    p = orthogonal()
+    p = complete(6)
     eta = recommended_step(p, 2)
     one = LeadingOrder.of(p, 1000, 2, 1, eta)
     assert LeadingOrder.of(p, 4000, 2, 1, eta).remaining == pytest.approx(one.remaining / 4)
@@ -69,16 +80,8 @@ def test_its_laws() -> None:
     assert small[2].remaining / small[0].remaining == pytest.approx((3 / 4**3) / (1 / 2**3), rel=0.01)
 
 
-@pytest.mark.parametrize("zeta", [1, 8])
-def test_training_adds_what_it_says(zeta: int) -> None:
-    p = orthogonal()
-    eta = recommended_step(p, 2)
-    measured = measure_added_error(p, 4096, 2, zeta, eta, draws=25, seeds=8)
-    assert measured == pytest.approx(LeadingOrder.of(p, 4096, 2, zeta, eta).added, rel=0.25)
-
-
 def test_training_ends_where_it_says() -> None:
-    p, d_1, seeds = orthogonal(), 8192, 10
+    p, d_1, seeds = complete(6), 8192, 10
     eta = recommended_step(p, 2)
     left = [float(train(*start_without_error(p, d_1, 2, seed), 40, 1, eta)[20:].mean()) for seed in range(seeds)]
     error = torch.tensor(left).std() / seeds**0.5
@@ -88,7 +91,7 @@ def test_training_ends_where_it_says() -> None:
 
 
 def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> None:
-    p, d_1 = orthogonal(), 4096
+    p, d_1 = complete(6), 4096
     eta = recommended_step(p, 2) / 8
     left = {}
     for m, zeta in ((2, 1), (2, 4), (4, 1)):
@@ -101,14 +104,46 @@ def test_what_remains_after_small_steps_grows_with_zeta_and_falls_with_m() -> No
 
 
 def test_many_local_steps_take_no_more_memory_or_time() -> None:
-    p = orthogonal()
+    p = complete(6)
     computed = LeadingOrder.of(p, 1000, 2, 10**9, recommended_step(p, 2), samples=10)
     assert 0 <= computed.added < 1e-20
 
 
 def test_nothing_is_stationary_without_a_positive_kernel() -> None:
     with refused("λ_0 is 0"):
-        LeadingOrder.of(problem(8, 8, 0, 1), 100, 2, 1, 0.1)
-    p = orthogonal()
+        LeadingOrder.of(ring(8, 8, jumps=(1,)), 100, 2, 1, 0.1)
+    p = complete(6)
     with refused("step_size is", "2 / λ_max"):
         LeadingOrder.of(p, 100, 2, 1, 2.0 / greatest_eigenvalue(p, 2))
+
+
+def test_what_a_round_adds_falls_as_the_inverse_width() -> None:
+    p, widths = complete(6), [256, 1024, 4096]
+    eta = recommended_step(p, 2) / 4
+    added = [measure_added_error(p, d_1, 2, 1, eta, draws=25, seeds=20) for d_1 in widths]
+    assert abs(exponent(widths, added) + 1.0) <= 0.15
+    for zeta in (1, 8):
+        measured = measure_added_error(p, 4096, 2, zeta, 4 * eta, draws=25, seeds=8)
+        assert measured == pytest.approx(LeadingOrder.of(p, 4096, 2, zeta, 4 * eta).added, rel=0.25)
+
+
+def test_what_a_round_adds_grows_with_short_local_steps_and_is_nothing_for_one_sub_gcn() -> None:
+    p = complete(6)
+    eta = recommended_step(p, 2) / 400
+    one, two, four = (measure_added_error(p, 1024, 2, zeta, eta, draws=25, seeds=4) for zeta in (1, 2, 4))
+    assert one < two < four
+    assert measure_added_error(p, 1024, 1, 2, eta, draws=2, seeds=2) < 1e-25
+    assert four / one == pytest.approx(16.0, rel=0.05)  # ζ², while ηζ is small: the bound has ζ
+    # where the sub-GCNs train until they fit y, they agree: with large steps it falls
+    many, single = (measure_added_error(p, 1024, 2, zeta, 400 * eta, draws=10, seeds=2) for zeta in (32, 1))
+    assert many < 0.1 * single
+
+
+def test_with_m_what_a_round_adds_falls_where_the_bound_grows() -> None:
+    p = complete(6)
+    eta = recommended_step(p, 2) / 40
+    measured = [measure_added_error(p, 1024, m, 1, eta, draws=25, seeds=8) for m in (2, 4, 8)]
+    bounds = [Bound(p, m, 1, eta, 1024, printed=True).round_error for m in (2, 4, 8)]
+    assert bounds[0] < bounds[1] < bounds[2]
+    for m, value in zip((4, 8), measured[1:], strict=True):
+        assert value / measured[0] == pytest.approx(((m - 1) / m**4) / (1 / 2**4), rel=0.35)

@@ -1,43 +1,62 @@
+"""The lemmas on a round: the identities hold exactly, and the bounds where their conditions do."""
+
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn.theory import make_gist, train_round
-from gistgnn.theory.lemmas import decomposed_error, expected_deviation, total_deviation
-from gistgnn.theory.model import global_output, global_weights
-from tests.theory.problems import problem
-
-seeds = st.integers(0, 2**31)
-examples = settings(deadline=None, max_examples=25)
+from gistgnn.theory import (
+    Problem,
+    complete,
+    expected_initial_error,
+    global_weights,
+    least_eigenvalue,
+    make_gist,
+    measure_contraction,
+    recommended_step,
+    ring,
+    train_round,
+)
+from gistgnn.theory.bounds import kernel_drift
+from gistgnn.theory.lemmas import (
+    decomposed_error,
+    deviation_bound,
+    expected_deviation,
+    local_factor,
+    movement_bound,
+    proof_step,
+    total_deviation,
+)
+from gistgnn.theory.model import global_output
 
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).abs() / b.abs())
 
 
-@examples
-@given(n=st.integers(5, 9), d=st.integers(1, 6), m=st.integers(2, 5), seed=seeds, steps=st.integers(1, 3))
+@settings(deadline=None, max_examples=25)
+@given(
+    n=st.integers(5, 9), d=st.integers(1, 6), m=st.integers(2, 5), seed=st.integers(0, 2**31), steps=st.integers(1, 3)
+)
 def test_both_lemmas_hold_exactly_with_the_mean_and_fail_with_the_sum(
     n: int, d: int, m: int, seed: int, steps: int
 ) -> None:
-    p = problem(n, d, seed)
-    gist = make_gist(p, 40, m, seed)
-    round_ = train_round(gist, p, steps, 0.05)
+    p = ring(n, d, seed)
+    round_ = train_round(make_gist(p, 40, m, seed), p, steps, 0.05)
     start, end = round_.outputs[:, 0], round_.outputs[:, -1]
     error = (p.y - round_.after).square().sum()
     deviation = (round_.before - start).square().sum()
     assert relative(decomposed_error(p.y, end), error) <= 1e-10
     assert relative(total_deviation(start), deviation) <= 1e-10
-
     # f = Σ_j f^(j), as the paper has it: m times the output that its lemmas are about
     assert relative(decomposed_error(p.y, end), (p.y - m * round_.after).square().sum()) > 1e-6
     assert relative(total_deviation(start), (m * round_.before - start).square().sum()) > 1e-6
 
 
 def test_one_sub_gcn_is_gradient_descent_on_the_whole_gcn() -> None:
-    p = problem()
+    p = ring(8, 5)
     gist = make_gist(p, 30, 1)
     theta, a = global_weights(gist).requires_grad_(), gist.model().a
     round_ = train_round(gist, p, 4, 0.1)
@@ -53,13 +72,83 @@ def test_one_sub_gcn_is_gradient_descent_on_the_whole_gcn() -> None:
 
 
 def test_sub_gcns_deviate_from_the_gcn_as_expected_and_are_it_in_the_mean() -> None:
-    p, m, rounds = problem(), 3, 400
+    p, m, rounds = ring(8, 5), 3, 400
     gist = make_gist(p, 200, m)
     theta, a = global_weights(gist), gist.model().a
     hidden = p.a_bar @ (p.x_hat @ theta).relu() * a / math.sqrt(200)
     outputs = torch.stack([hidden[:, gist.blocks(t)[0][0]].sum(dim=1) for t in range(rounds)])
     squares = (outputs - global_output(gist, p)).square().sum(dim=1)
-    expected = expected_deviation(p, theta, m)
-    assert abs(squares.mean() - expected) <= 3 * squares.std() / math.sqrt(rounds)
+    assert abs(squares.mean() - expected_deviation(p, theta, m)) <= 3 * squares.std() / math.sqrt(rounds)
     off = (outputs.mean(dim=0) - global_output(gist, p)).abs()
     assert bool((off <= 4 * outputs.std(dim=0) / math.sqrt(rounds)).all())
+
+
+def test_the_initial_error_is_as_expected() -> None:
+    p, m, seeds = ring(8, 5), 2, 400
+    starts = [global_output(make_gist(p, 30, m, seed), p) for seed in range(seeds)]
+    errors = (p.y - torch.stack(starts)).square().sum(dim=1)
+    assert abs(errors.mean() - expected_initial_error(p, m)) <= 3 * errors.std() / math.sqrt(seeds)
+
+
+def test_local_training_contracts_as_the_lemma_says_where_its_conditions_hold() -> None:
+    for m in (2, 3):
+        measured = measure_contraction(complete(6, m), 4096, m, 5, seeds=2)
+        assert measured["trained"] == 2 * m
+        assert measured["met"] >= m
+        assert measured["slowest"] <= measured["factor"] < 1
+    assert math.isnan(measure_contraction(complete(6), 2, 2, 2, seeds=1)["slowest"])  # kernels of one neuron
+
+
+def test_no_neuron_moves_further_than_is_allowed() -> None:
+    p, d_1 = complete(6), 4096
+    gist, eta = make_gist(p, d_1, 2), proof_step(p, 2)
+    start, trace = global_weights(gist), train_round(gist, p, 5, eta)
+    for j, (block,) in enumerate(gist.blocks(0)):
+        moved = max(float((theta - start[:, block]).norm(dim=0).max()) for theta in trace.weights[j])
+        assert 0 < moved <= movement_bound(p, eta, trace.local_errors(p.y)[j, :-1], d_1)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_at_the_recommended_step_local_training_contracts_by_the_square(m: int) -> None:
+    p, d_1 = complete(6), 16384
+    eta, lambda_0 = recommended_step(p, m), least_eigenvalue(p, m)
+    assert eta > 1000 * proof_step(p, m)
+    round_ = train_round(make_gist(p, d_1, m), p, 6, eta)
+    assert kernel_drift(p, [round_], d_1) <= lambda_0 / 2
+    errors = round_.local_errors(p.y)
+    assert bool((errors[:, 1:] <= local_factor(eta, lambda_0) ** 2 * errors[:, :-1]).all())
+    # far above it the lemma's conclusion fails: the step is what keeps it
+    large = train_round(make_gist(p, d_1, m), p, 3, 3 * eta).local_errors(p.y)
+    assert bool((large[:, 1:] > large[:, :-1]).any())
+
+
+def nearly_parallel(y: torch.Tensor) -> Problem:
+    base = ring(8, 5)
+    x = 0.01 * base.x
+    x[:, 0] = 0.5
+    return Problem(x / (2.0 * x.norm(dim=1, keepdim=True)), base.edge_index, y)
+
+
+def test_steps_of_the_local_proof_that_lose_a_factor_n() -> None:
+    """‖ŷ(k+1) − ŷ(k)‖² <= 4η² ‖Ā²‖_{1,1} ‖y − ŷ(k)‖² fails for nearly parallel rows; with n it holds."""
+    p, eta = nearly_parallel(torch.ones(8, dtype=torch.float64) * 50), 1e-4
+    trace = train_round(make_gist(p, 4096, 1), p, 1, eta)
+    outputs, (before, after) = trace.outputs[0], trace.weights[0]
+    moved = float((outputs[1] - outputs[0]).square().sum() / (p.y - outputs[0]).square().sum())
+    assert 1.5 * 4 * eta**2 * p.mass < moved <= 4 * eta**2 * p.mass * p.n
+    # the gradient's bound without ‖Ā‖ = 2
+    bound = movement_bound(p, eta, trace.local_errors(p.y)[0, :1], 4096)
+    assert 0.99 * bound < float((after - before).norm(dim=0).max()) <= bound
+    # <y − ŷ(k), I_2> <= 4ηŝ/d_1 ‖y − ŷ(k)‖² of the neurons S^⊥; with R large these are all, and I_2 is the whole change
+    along = float((p.y - outputs[0]) @ (outputs[1] - outputs[0]) / (p.y - outputs[0]).square().sum())
+    assert 4 * 4 * eta < along <= 4 * p.n * eta
+
+
+def test_the_printed_deviation_of_sub_gcns_fails_at_its_largest_radius() -> None:
+    p, m, d_1 = nearly_parallel(ring(8, 5).y), 2, 20000
+    start = torch.randn(p.d, d_1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta = start.clone()
+    theta[0] += 0.5  # every neuron moves by R = 1/2
+    assert float(p.x_hat.norm(dim=1).max()) <= 1.0 + 1e-12
+    assert float((p.x_hat @ start).square().sum(dim=1).max()) <= (2 - 0.5**2) * d_1  # the lemma's premise
+    assert 4 * p.n * (m - 1) / m**2 < expected_deviation(p, theta, m) <= deviation_bound(p.n, m)

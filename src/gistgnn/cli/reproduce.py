@@ -138,7 +138,7 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
 
 def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:
     """Train what is missing; return the number of the signal that has stopped it, or 0."""
-    from gistgnn.paper.experiment import GroupedExperiment
+    from gistgnn.paper.groups import GroupedExperiment
 
     assert isinstance(experiment, GroupedExperiment)
     with stopping(args.grace) as stop:

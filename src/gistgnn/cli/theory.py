@@ -11,7 +11,7 @@ from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
-    from gistgnn.theory import Check, Prediction
+    from gistgnn.theory import Check
 
 
 def add_parser(commands: Any) -> None:
@@ -47,8 +47,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
     load_torch()
-    from gistgnn.theory import Prediction, check, least_eigenvalue, load_problem
-    from gistgnn.theory.argument_checks import check_settings
+    from gistgnn.theory import check, check_settings, least_eigenvalue, load_problem, predict
     from gistgnn.utils.console import spinner
 
     graph = _graph_of(args)
@@ -59,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     with spinner("computing eigenvalues", shown=not args.json):
         checks = check(problem, args.sub_gcns)
         predictable = least_eigenvalue(problem, args.sub_gcns) > 0
-        prediction = Prediction.of(problem, *sizes, **chosen) if predictable else None
+        prediction = predict(problem, *sizes, **chosen) if predictable else None
     edges = problem.edge_index.shape[1]
     if args.json:
         record = {
             "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d},
             "assumptions": [asdict(assumption) for assumption in checks],
             "hold": all(assumption.holds for assumption in checks),
-            "prediction": asdict(prediction) if prediction else None,
+            "prediction": prediction,
         }
         print(json.dumps(record, indent=2, ensure_ascii=False))
     else:
@@ -83,7 +82,7 @@ def _graph_of(args: argparse.Namespace) -> str:
     return str(args.graph or args.dataset)
 
 
-def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:
+def _print(checks: "list[Check]", prediction: dict[str, Any] | None) -> None:
     from gistgnn.utils.console import print_table
 
     rows = [(each.name, "yes" if each.holds else "no", f"{each.value:.3g}", each.detail) for each in checks]
@@ -98,26 +97,27 @@ def _print(checks: "list[Check]", prediction: "Prediction | None") -> None:
         print(f"  {label:<56} {value}")
 
 
-def _lines(p: "Prediction") -> list[tuple[str, str]]:
-    guaranteed = "–" if p.guaranteed_width is None else f"{p.guaranteed_width:.2e}"
+def _lines(p: dict[str, Any]) -> list[tuple[str, str]]:
+    guaranteed = "–" if p["guaranteed_width"] is None else f"{p['guaranteed_width']:.2e}"
+    plateau = "–" if p["leading"] is None else f"{p['leading']:.3g}"
     return [
-        ("λ_0, λ_max of G^∞", f"{p.lambda_0:.4g}, {p.lambda_max:.4g}"),
-        ("η (the largest η of the proof)", f"{p.step_size:.4g} ({p.proof_step:.3g})"),
-        ("E‖y − ŷ(0)‖²", f"{p.initial:.4g}"),
-        ("a local step shrinks it by 1 − ηλ_0/2", "–" if p.local_factor is None else _near_one(p.local_factor)),
-        (f"a round of ζ = {p.local_steps}, by the theorem", _factor(p.round_factor)),
-        ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p.limit_factor is None else _factor(p.limit_factor)),
-        (f"the theorem's error term at d_1 = {p.width:,}, as printed", f"{p.neighbourhood:.3g}"),
-        ("… with corrected constants", f"{p.corrected_neighbourhood:.3g}"),
-        (f"plateau for t well below {p.width:,} rounds (heuristic)", "–" if p.leading is None else f"{p.leading:.3g}"),
-        (f"d_1 for positive kernels (T = {p.rounds}, δ = {p.delta:g})", f"{p.kernel_width:.2e}"),
-        ("d_1 that the proof of the theorem (with a gap) needs", f"{p.theorem_width:.2e}"),
+        ("λ_0, λ_max of G^∞", f"{p['lambda_0']:.4g}, {p['lambda_max']:.4g}"),
+        ("η (the largest η of the proof)", f"{p['step_size']:.4g} ({p['proof_step']:.3g})"),
+        ("E‖y − ŷ(0)‖²", f"{p['initial']:.4g}"),
+        ("a local step shrinks it by 1 − ηλ_0/2", "–" if p["local_factor"] is None else _near_one(p["local_factor"])),
+        (f"a round of ζ = {p['local_steps']}, by the theorem", _factor(p["round_factor"])),
+        ("a round as d_1 → ∞, (1 − ηλ_0)^2ζ", "–" if p["limit_factor"] is None else _factor(p["limit_factor"])),
+        (f"the theorem's error term at d_1 = {p['width']:,}, as printed", f"{p['neighbourhood']:.3g}"),
+        ("… with corrected constants", f"{p['corrected_neighbourhood']:.3g}"),
+        (f"plateau for t well below {p['width']:,} rounds (heuristic)", plateau),
+        (f"d_1 for positive kernels (T = {p['rounds']}, δ = {p['delta']:g})", f"{p['kernel_width']:.2e}"),
+        ("d_1 that the proof of the theorem (with a gap) needs", f"{p['theorem_width']:.2e}"),
         ("d_1 that keeps ρ ≤ λ_0/2 for T rounds (proved)", guaranteed),
     ]
 
 
 def _factor(factor: float) -> str:
-    from gistgnn.theory.prediction import rounds_to
+    from gistgnn.theory import rounds_to
 
     rounds = rounds_to(0.1, factor)
     when = "never" if rounds is None else f"in {plural(rounds, 'round')}"

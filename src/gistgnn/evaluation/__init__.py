@@ -2,6 +2,6 @@
 
 from gistgnn.evaluation.evaluation import METHODS, Evaluation
 from gistgnn.evaluation.predictions import Inference
-from gistgnn.evaluation.scores import evaluate, predict
+from gistgnn.evaluation.scores import evaluate, evaluation_mode, predict
 
-__all__ = ["METHODS", "Evaluation", "Inference", "evaluate", "predict"]
+__all__ = ["METHODS", "Evaluation", "Inference", "evaluate", "evaluation_mode", "predict"]

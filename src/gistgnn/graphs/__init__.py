@@ -5,6 +5,7 @@ from gistgnn.graphs.graph import Graph
 from gistgnn.graphs.graph_files import load_file, load_nodes, save_file
 from gistgnn.graphs.info import DATASETS, DatasetInfo
 from gistgnn.graphs.named import clusters_of, find, is_file, load
+from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.graphs.standardise import Standardisation
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DATASETS",
     "DatasetInfo",
     "Graph",
+    "GraphSizes",
     "Standardisation",
     "clusters_of",
     "find",

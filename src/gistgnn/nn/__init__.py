@@ -10,6 +10,7 @@ from gistgnn.utils.lazy import Registry, lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.nn.adjacency import Adjacency
+    from gistgnn.nn.ensemble_model import members_of
     from gistgnn.nn.gat import GAT, GATv2
     from gistgnn.nn.gcn import GCN
     from gistgnn.nn.gin import GIN
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gistgnn.nn.sparse import SparseMatrix
 
 __all__ = ["GAT", "GCN", "GIN", "GNN", "MODELS", "Adjacency", "GATv2", "GraphSAGE", "Layer", "SparseMatrix"]
+__all__ += ["members_of"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
     {
@@ -34,5 +36,5 @@ WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""
 
 _HOMES = {"Adjacency": "adjacency", "GCN": "gcn", "GIN": "gin", "GraphSAGE": "sage", "SparseMatrix": "sparse"}
-_HOMES |= {"GAT": "gat", "GATv2": "gat", "GNN": "gnn", "Layer": "gnn"}
+_HOMES |= {"GAT": "gat", "GATv2": "gat", "GNN": "gnn", "Layer": "gnn", "members_of": "ensemble_model"}
 __getattr__ = lazy_attributes(__name__, _HOMES)

@@ -5,26 +5,24 @@ from __future__ import annotations
 import statistics
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import torch
 
-from gistgnn.compare.comparison import Row
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.evaluation.scores import evaluation_mode
+from gistgnn.compare import Row, RunStore
+from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph, load
-from gistgnn.nn.ensemble_model import members_of
-from gistgnn.paper.claims import if_trained
-from gistgnn.paper.experiment import Curve, CurveChart, GroupedExperiment, GroupKey, TablePart, Verdict, paper_cells
-from gistgnn.paper.groups import Line, RunGroup, name_in_group
+from gistgnn.nn import members_of
+from gistgnn.paper.experiment import Curve, CurveChart, Verdict
+from gistgnn.paper.groups import NONE, GroupedExperiment, GroupKey, Groups, Line, RunGroup, if_trained
 from gistgnn.paper.large_graphs import PHASES_NOTE, describe_clusters, graphsage, in_phases, large_run
-from gistgnn.runs.config import RunConfig
+from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
+from gistgnn.runs import RunConfig
 from gistgnn.sampling import forward, whole_graph
-from gistgnn.utils.formats import duration, size
+from gistgnn.utils import duration, size
 
-WORKERS = (2, 4, 8)
 PASSES = 5  # of each model, for the median
 SAME_TIME = 1.25  # times of a few passes that differ by less count as equal
 
@@ -53,16 +51,8 @@ class AppendixB(GroupedExperiment):
     }
 
     @abstractmethod
-    def _times(self, line: Line, group: RunGroup) -> list[str]:
-        """Return the cells between the score and the paper's numbers."""
-
-    @abstractmethod
-    def _judge_one(self, dataset: str, group: RunGroup) -> Iterator[Verdict]:
-        """Judge the claims for one data set."""
-
-    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
-        """See `GroupedExperiment`."""
-        return [verdict for (dataset,), group in groups.items() for verdict in self._judge_one(dataset, group)]
+    def _times(self, line: Line) -> list[str]:
+        """Return the cells between the training time and the paper's numbers."""
 
     def _groups(self) -> dict[GroupKey, list[RunConfig]]:
         return {(dataset,): self._runs(dataset) for dataset in self.datasets}
@@ -74,7 +64,25 @@ class AppendixB(GroupedExperiment):
         both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
         return [baseline, *both, *map(in_phases, split)]
 
+    def _cells(self, key: GroupKey, line: Line) -> list[str]:
+        method, m = line.name
+        papers = self.paper.get(method) if m > 1 else None
+        paper = paper_cells(papers[WORKERS.index(m)] if papers else None, self.paper_seconds)
+        score, seconds, _ = line.cells
+        return [*key, str(m), line.shown.row.name, score, seconds, *self._times(line), *paper]
+
+    def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart:
+        """Return the first seed's test scores by epoch."""
+        # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
+        baseline, *others = [line for line in group.trained if line.name[0] != "phases"]
+        series = [
+            Curve.of_scores(line.shown.row.label, line.shown.records[0], "epoch", dashed=line.name[0] != "gist")
+            for line in (*others, baseline)
+        ]
+        return CurveChart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
+
     def _settings(self) -> str:
+        """Say how the models were trained."""
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
@@ -83,16 +91,6 @@ class AppendixB(GroupedExperiment):
             f"another, and so do the workers of a run. {PHASES_NOTE} {paper}"
         )
 
-    def _part(self, key: GroupKey, group: RunGroup) -> TablePart:
-        (dataset,) = key
-        cells = []
-        for line in group.lines:
-            row = line.row
-            papers = self.paper.get(row.method) if row.sub_gcns > 1 else None
-            paper = paper_cells(papers[WORKERS.index(row.sub_gcns)] if papers else None, self.paper_seconds)
-            cells.append([dataset, str(row.sub_gcns), row.name, line.f1, *self._times(line, group), *paper])
-        return cells, [_score_chart(dataset, group)]
-
 
 @dataclass(frozen=True)
 class LocalSgdTable(AppendixB):
@@ -100,30 +98,29 @@ class LocalSgdTable(AppendixB):
 
     name = "local-sgd"
     title = "Table 6: GIST against local SGD"
-    rival, paper_seconds = "local-sgd", "{:.0f} s"
+    rival, paper, paper_seconds = "local-sgd", TABLE6, "{:.0f} s"
     columns = (
         *("data set", "workers", "method", "F1", "time", "time / workers", "sent by a worker"),
         *("paper: F1", "time"),
     )
-    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]] = {
-        "local-sgd": ((96.37, 137.17), (95.00, 127.63), (93.40, 129.58)),
-        "gist": ((96.40, 108.67), (96.16, 116.56), (95.46, 123.83)),
-    }
 
-    def _times(self, line: Line, group: RunGroup) -> list[str]:
-        row, alone = line.row, line.alone
-        shared = row.method != "phases"  # there one part trains: nothing is shared out to workers
-        share = duration(alone.time / row.sub_gcns) if alone and shared else "–"
-        return [line.time, share, size(row.bytes) if shared else "–"]
+    def _times(self, line: Line) -> list[str]:
+        row, (method, m) = line.shown.row, line.name
+        if method == "phases":  # there one part trains: nothing is shared out to workers
+            return [NONE, NONE]
+        return [duration(row.time / m) if line.alone else NONE, size(row.bytes)]
 
-    def _judge_one(self, dataset: str, group: RunGroup) -> Iterator[Verdict]:
+    def verdicts(self, groups: Groups) -> list[Verdict]:
         """Judge "GIST outperform[s] ... local SGD in terms of test F1 score and ... training time in all cases"."""
-        for other, gist in _pairs(group.rows):
-            where = f"{dataset}, {gist.sub_gcns} workers"
-            faster = if_trained(gist.time < other.time, [gist, other])
-            times_of_both = f"{duration(gist.time)} against {duration(other.time)}"
-            yield Verdict(f"{where}: GIST trains faster than local SGD", faster, times_of_both)
-            yield _higher_score(where, gist, other)
+        verdicts = []
+        for (dataset,), group in groups.items():
+            for m in WORKERS:
+                gist, other = (group.line(method, m).shown.row for method in ("gist", "local-sgd"))
+                claim = f"{dataset}, {m} workers: GIST trains faster than local SGD"
+                times = f"{duration(gist.time)} against {duration(other.time)}"
+                verdicts.append(if_trained(claim, [gist, other], gist.time < other.time, times))
+                verdicts.append(_higher_score(f"{dataset}, {m} workers", gist, other))
+        return verdicts
 
     def _note(self) -> str:
         return (
@@ -143,50 +140,39 @@ class EnsembleTable(AppendixB):
 
     name = "ensemble"
     title = "Table 7: GIST against ensembles of sub-GCNs"
-    rival, paper_seconds = "ensemble", "{:.2f} s"
+    rival, paper, paper_seconds = "ensemble", TABLE7, "{:.2f} s"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": AppendixB.defaults["small"],
         "full": {**AppendixB.defaults["full"], "local_steps": 500},  # Table 7 repeats Table 2's F1, with its ζ
     }
     columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
-    paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]] = {
-        "ensemble": ((96.31, 3.59), (96.10, 6.38), (95.28, 11.95)),
-        "gist": ((96.40, 1.81), (96.16, 1.81), (95.46, 1.81)),
-    }
 
     def shortened(self) -> Self:
         """See `Experiment`: one pass of each model."""
         return replace(self, passes=1)
 
-    def _measure(self, key: GroupKey, runs: list[RunConfig], store: RunStore) -> RunGroup:
-        group, graph = super()._measure(key, runs, store), load(store.dataset(runs[0].dataset), store.data_root)
+    def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
+        """See `GroupedExperiment`; each run's inference is measured, too."""
+        group, graph = super()._measure(runs, store), load(store.dataset(runs[0].dataset), store.data_root)
         scale = runs[0].scale(graph)
-        alone = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device), self.passes)
-        return replace(group, alone=dict(zip(map(name_in_group, runs), alone, strict=True)))
+        seconds = inference_alone(runs, (scale.graph(graph) if scale else graph).to(self.device), self.passes)
+        pairs = zip(group.lines, seconds, strict=True)
+        return RunGroup([replace(line, inference=inference) for line, inference in pairs])
 
-    def _times(self, line: Line, group: RunGroup) -> list[str]:
-        inference = duration(line.row.inference) if line.row.inference else "–"
-        return [line.time, inference, duration(group.alone[line.row.method, line.row.sub_gcns])]
+    def _times(self, line: Line) -> list[str]:
+        return [duration(one) if one else NONE for one in (line.shown.row.inference, line.inference)]
 
-    def _judge_one(self, dataset: str, group: RunGroup) -> Iterator[Verdict]:
-        seconds = group.alone
-        for other, gist in _pairs(group.rows):
-            where = f"{dataset}, m = {gist.sub_gcns}"
-            yield _higher_score(where, gist, other)
-            yield self._burdensome(where, gist, other, seconds)
-        yield _same_for_every_m(dataset, [seconds["gist", gist.sub_gcns] for _, gist in _pairs(group.rows)])
-
-    def _burdensome(self, where: str, gist: Row, other: Row, seconds: Mapping[tuple[str, int], float]) -> Verdict:
-        """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
-        m = gist.sub_gcns
-        shared = f"{other.inference / gist.inference:.2f}" if other.inference and gist.inference else "–"
-        ratio = seconds["ensemble", m] / seconds["gist", m]
-        (_, ensemble), (_, single) = (self.paper[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
-        return Verdict(
-            f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
-            ratio >= 0.75 * m,
-            f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
-        )
+    def verdicts(self, groups: Groups) -> list[Verdict]:
+        """Judge the claims on scores and inference."""
+        verdicts = []
+        for (dataset,), group in groups.items():
+            pairs = {m: (group.line("gist", m), group.line("ensemble", m)) for m in WORKERS}
+            for m, pair in pairs.items():
+                where = f"{dataset}, m = {m}"
+                verdicts.append(_higher_score(where, *(line.shown.row for line in pair)))
+                verdicts.append(_burdensome(where, *pair))
+            verdicts.append(_same_for_every_m(dataset, {m: gist.inference or 0.0 for m, (gist, _) in pairs.items()}))
+        return verdicts
 
     def _note(self) -> str:
         return (
@@ -199,35 +185,30 @@ class EnsembleTable(AppendixB):
         )
 
 
-def _pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return the other method's row and GIST's, for every m."""
-    gist = {row.sub_gcns: row for row in rows if row.method == "gist"}
-    return [(row, gist[row.sub_gcns]) for row in rows if row.method not in ("gist", "phases")]
-
-
 def _higher_score(where: str, gist: Row, other: Row) -> Verdict:
-    """Return whether GIST's score is higher."""
     scores = f"{gist.mean:.2f} against {other.mean:.2f}"
     return Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores)
 
 
-def _score_chart(dataset: str, group: RunGroup) -> CurveChart:
-    """Return the first seed's test scores by epoch."""
-    # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-    baseline, *others = [line for line in group.lines if line.row.method != "phases"]
-    series = [
-        Curve.of_scores(line.row.label, line.records[0], "epoch", dashed=line.row.method != "gist")
-        for line in (*others, baseline)
-    ]
-    return CurveChart(f"F1 by epoch, {dataset}", "epoch", "test F1 (%)", series)
+def _burdensome(where: str, gist: Line, other: Line) -> Verdict:
+    """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
+    m, ours, theirs = gist.name[1], gist.shown.row.inference, other.shown.row.inference
+    shared = f"{theirs / ours:.2f}" if theirs and ours else NONE
+    ratio = (other.inference or 0.0) / (gist.inference or 1.0)
+    (_, ensemble), (_, single) = (TABLE7[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
+    return Verdict(
+        f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
+        ratio >= 0.75 * m,
+        f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
+    )
 
 
-def _same_for_every_m(dataset: str, seconds: Sequence[float]) -> Verdict:
+def _same_for_every_m(dataset: str, seconds: Mapping[int, float]) -> Verdict:
     """Judge "do not suffer from increased inference time as the number of sub-GCNs is increased" (caption)."""
     most = f"the longest is at most {SAME_TIME:g} times the shortest"
     claim = f"{dataset}: GIST's inference takes as long for every m ({most})"
-    times = ", ".join(f"m = {m}: {duration(time)}" for m, time in zip(WORKERS, seconds, strict=True))
-    return Verdict(claim, max(seconds) <= SAME_TIME * min(seconds), times)
+    times = ", ".join(f"m = {m}: {duration(inference)}" for m, inference in seconds.items())
+    return Verdict(claim, max(seconds.values()) <= SAME_TIME * min(seconds.values()), times)
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph, passes: int) -> list[float]:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from gistgnn.compare import tables
-from gistgnn.compare.comparison import compare, with_seeds
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.on_ranks import RunsOnRanks
-from gistgnn.compare.processes import Record
-from gistgnn.distributed import World
-from gistgnn.errors import InputError
-from gistgnn.paper.groups import NOTE_ON_WORKERS, RunGroup, machines_of, with_workers, workers_of
+from gistgnn import InputError
+from gistgnn.compare import Record, RunStore, as_markdown
 from gistgnn.paper.registry import SCALES
-from gistgnn.report import REPORT, write_report
-from gistgnn.runs.config import RunConfig
-from gistgnn.storage.whole_files import replacing
-from gistgnn.utils.machine import describe_machine
+from gistgnn.report import REPORT, write_experiment_report
+from gistgnn.storage import replacing
+from gistgnn.utils import describe_machine
 
 RECORD, RUNS = "experiment.json", "runs"
 
@@ -143,96 +135,12 @@ class Experiment(ABC):
         """
         outcome = self.run(store or RunStore(out / RUNS, data_root, trains=trains), jobs)
         machine = outcome.machine or describe_machine(self.device)
-        record = {
-            **asdict(outcome),
-            "name": self.name,
-            "title": self.title,
-            "scale": self.scale,
-            "machine": machine,
-            "command": command,
-            "config": {setting.name: getattr(self, setting.name) for setting in fields(self)},
-        }
-        text = json.dumps(record, indent=1, default=list)
-        from gistgnn.report.experiment_page import experiment_page  # imports matplotlib, which is slow
-
-        with replacing(out / f"{self.name}.md") as path:
-            note = f"{outcome.note} Measured on {machine}."
-            path.write_text(
-                tables.as_markdown(outcome.columns, outcome.rows, note), encoding="utf-8", errors="backslashreplace"
-            )
-        with replacing(out / RECORD) as path:
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        write_report(out / REPORT, experiment_page(json.loads(text)))
+        about = {"name": self.name, "title": self.title, "scale": self.scale, "machine": machine, "command": command}
+        config = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        record = json.dumps({**asdict(outcome), **about, "config": config}, indent=1, default=list)
+        table = as_markdown(outcome.columns, outcome.rows, f"{outcome.note} Measured on {machine}.")
+        for name, text in ((f"{self.name}.md", table), (RECORD, record)):
+            with replacing(out / name) as path:
+                path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_experiment_report(out / REPORT, json.loads(record))
         return outcome
-
-
-GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
-TablePart = tuple[list[list[str]], list[CurveChart]]  # rows of a table, and charts
-
-
-@dataclass(frozen=True)
-class GroupedExperiment(Experiment):
-    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m."""
-
-    columns: ClassVar[Sequence[str]]
-
-    @abstractmethod
-    def verdicts(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
-        """Judge the paper's claims by the groups' results; whatever is needed stands in the groups."""
-
-    @abstractmethod
-    def _groups(self) -> Mapping[GroupKey, list[RunConfig]]:
-        """Return the runs of each group, the baseline first."""
-
-    @abstractmethod
-    def _part(self, key: GroupKey, group: RunGroup) -> TablePart:
-        """Return what a group adds to the table and to the charts."""
-
-    @abstractmethod
-    def _note(self) -> str:
-        """Return the note under the table."""
-
-    def _measure(self, key: GroupKey, runs: list[RunConfig], store: RunStore) -> RunGroup:
-        """Train the runs of a group that are missing, and return the results of all; of ranks, those that there are."""
-        there = [run for run in runs if store.offers(with_seeds([run], self.seeds))]
-        rows, records = compare(store, there, self.seeds, self.name)
-        return RunGroup(rows, records, workers=workers_of(store, runs, self.seeds, records[0]))
-
-    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
-        """Train what is missing of one device's baselines and of the runs on ranks; all ranks call this.
-
-        Returns:
-            False if `stop` has ended a run.
-
-        Raises:
-            InputError: there are more ranks than sub-GCNs, or as `run`.
-        """
-        runs = [run for group in self._groups().values() for run in group]
-        return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
-
-    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
-        """See `Experiment`."""
-        groups = {key: self._measure(key, runs, store) for key, runs in self._groups().items()}
-        parts = [self._part(key, group) for key, group in groups.items()]
-        rows, charts = (list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True))
-        columns, note, machine = self.columns, self._note(), None
-        lines = [line for group in groups.values() for line in group.lines]
-        if any(line.worker for line in lines):
-            columns, rows = with_workers(columns, rows, lines)
-            note, machine = f"{note} {NOTE_ON_WORKERS}", machines_of(lines)
-        return Outcome(columns, rows, note, self._judge(groups), charts, machine=machine)
-
-    def _judge(self, groups: Mapping[GroupKey, RunGroup]) -> list[Verdict]:
-        """Judge the claims by the times of one device, and by those of workers, where all runs are there."""
-        verdicts = self.verdicts(groups) if all(group.complete for group in groups.values()) else []
-        on_ranks = {key: own for key, group in groups.items() if (own := group.on_ranks())}
-        if len(on_ranks) == len(groups):
-            others = [verdict for verdict in self.verdicts(on_ranks) if verdict not in verdicts]
-            verdicts += [replace(verdict, claim=f"on ranks: {verdict.claim}") for verdict in others]
-        missing = "neither one device nor ranks have trained every m"
-        return verdicts or [Verdict("the claims about these runs", None, missing)]
-
-
-def paper_cells(numbers: tuple[float, float] | None, second: str) -> list[str]:
-    """Return the cells for two of the paper's numbers: a score, and another one in the format `second`."""
-    return [f"{numbers[0]:.2f}", second.format(numbers[1])] if numbers else ["–", "–"]

@@ -1,18 +1,20 @@
-"""The runs that a part of a table compares: on one device, and on ranks, whose times are those of the paper."""
+"""Experiments that compare groups of runs: on one device, and on ranks, whose times are those of the paper."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
-from gistgnn.compare.comparison import Row, rows_of, with_seeds
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.on_ranks import records_on_ranks
-from gistgnn.compare.processes import Record
-from gistgnn.compare.tables import speedup
-from gistgnn.runs.config import RunConfig
-from gistgnn.utils.formats import duration, mean_sd
+from gistgnn.compare import Record, Row, RunsOnRanks, RunStore, compare, records_on_ranks, rows_of, speedup, with_seeds
+from gistgnn.distributed import World
+from gistgnn.paper.experiment import RUNS, CurveChart, Experiment, Outcome, Verdict
+from gistgnn.report import COSTLY
+from gistgnn.runs import RunConfig
+from gistgnn.utils import duration, mean_sd
 
 NONE = "–"  # there was no such run, or it has no such number
 COLUMNS = ("ranks", "on ranks: F1", "time of a worker", "of it exchange", "speed-up")
@@ -23,176 +25,216 @@ NOTE_ON_WORKERS = (
     "and receiving. The speed-up is one device's time over it. With as many ranks as sub-GCNs this is the time that "
     "the paper measures. Runs on ranks train one after another."
 )
-
-Name = tuple[str, int]  # the key of the method, and m: what tells the runs of a group apart
+COMPARABLE = f"at most {COSTLY:g} point of F1"  # "Parenthesis are placed around speedups ... at a cost of >1" (Table 2)
 
 
 @dataclass(frozen=True)
-class Worker:
-    """The runs of a row on ranks.
-
-    Args:
-        row: its seconds are the times of a worker; its speed-up is one device's time over them.
-        records: of the runs, by seed.
-    """
+class Trained:
+    """A run that is trained: its row, and its records by seed. On ranks, the row's seconds are a worker's."""
 
     row: Row
     records: Sequence[Record]
 
-    @property
-    def ranks(self) -> int:
-        """W."""
-        count: int = self.records[0]["workers"]["ranks"]
-        return count
-
-    @property
-    def exchange(self) -> float:
-        """The seconds that the slowest rank has exchanged slices, on average over the seeds."""
-        return statistics.fmean(max(record["workers"]["exchange_seconds"]) for record in self.records)
-
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table: the runs on one device, the runs on ranks, or both.
+    """A run of a group: on one device, on ranks, or both; None where it is not trained."""
 
-    Args:
-        baseline: one device's row, with m = 1.
-        alone: one device's; None: there are none.
-        worker: those on ranks; None: there are none.
-        records: one device's, or if there are none those on ranks, by seed.
-    """
-
-    baseline: Row
-    alone: Row | None
-    worker: Worker | None
-    records: Sequence[Record]
+    name: tuple[str, int]  # the key of the method, and m
+    baseline: Row  # of one device, with m = 1
+    alone: Trained | None = None  # on one device
+    worker: Trained | None = None  # on ranks
+    inference: float | None = None  # seconds of one pass, if the run's models run one after another
 
     @property
-    def row(self) -> Row:
-        """One device's row, or if there is none that on ranks."""
-        found = self.alone or (self.worker and self.worker.row)
+    def shown(self) -> Trained:
+        """The run on one device, or if there is none that on ranks."""
+        found = self.alone or self.worker
         assert found
         return found
 
     @property
-    def f1(self) -> str:
-        """One device's score."""
-        return mean_sd(self.alone.score) if self.alone else NONE
-
-    @property
-    def time(self) -> str:
-        """One device's training time."""
-        return duration(self.alone.time) if self.alone else NONE
-
-    @property
     def cells(self) -> list[str]:
         """The score, the training time and the speed-up of one device."""
-        return [self.f1, self.time, speedup(self.alone, self.baseline) if self.alone else NONE]
+        if not self.alone:
+            return [NONE] * 3
+        row = self.alone.row
+        return [mean_sd(row.score), duration(row.time), speedup(row, self.baseline)]
 
     @property
     def worker_cells(self) -> list[str]:
         """The cells of COLUMNS."""
-        worker = self.worker
-        if worker is None:
+        if not self.worker:
             return [NONE] * len(COLUMNS)
-        exchange = duration(worker.exchange) if worker.exchange else NONE
-        measured = [mean_sd(worker.row.score), duration(worker.row.time), exchange]
-        return [str(worker.ranks), *measured, speedup(worker.row, self.baseline)]
+        row, workers = self.worker.row, [record["workers"] for record in self.worker.records]
+        exchange = statistics.fmean(max(each["exchange_seconds"]) for each in workers)
+        times = [duration(row.time), duration(exchange) if exchange else NONE]
+        return [str(workers[0]["ranks"]), mean_sd(row.score), *times, speedup(row, self.baseline)]
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The results of runs on one device, and of those that ranks have trained.
+    """All runs of a group, the baseline first, also those that nobody has trained."""
 
-    Args:
-        rows: one for each run on one device, the baseline first.
-        records: of each row, by seed.
-        alone: seconds of inference of each run, if its models run one after another; {} if not measured.
-        workers: of every run, in the order of the table; None: no ranks have trained it.
-    """
+    lines: Sequence[Line]
 
-    rows: Sequence[Row]
-    records: Sequence[Sequence[Record]] = ()
-    alone: Mapping[Name, float] = field(default_factory=dict)
-    workers: Mapping[Name, Worker | None] = field(default_factory=dict)
+    def line(self, method: str, m: int) -> Line:
+        """Return the run of a method with m sub-GCNs, workers or members."""
+        return next(line for line in self.lines if line.name == (method, m))
 
     @property
-    def gist(self) -> tuple[Row, list[Row]]:
-        """The baseline's row, and the paper's method's rows."""
-        return self.rows[0], [row for row in self.rows[1:] if row.method == "gist"]
+    def rows(self) -> list[Row]:
+        """The rows of one device, the baseline first."""
+        return [line.alone.row for line in self.lines if line.alone]
 
     @property
-    def ours(self) -> list[Row]:
-        """The rows of our own recipe, which are not the paper's."""
-        return [row for row in self.rows if row.method == "phases"]
+    def base(self) -> Row:
+        """The baseline's row."""
+        return self.lines[0].baseline
 
     @property
-    def lines(self) -> list[Line]:
-        """The rows of the table: the runs that one device or ranks have trained."""
-        names = [(row.method, row.sub_gcns) for row in self.rows]
-        alone = dict(zip(names, zip(self.rows, self.records, strict=True), strict=True))
-        lines = []
-        for name, worker in self.workers.items():
-            row, records = alone.get(name, (None, worker.records if worker else ()))
-            if row or worker:
-                lines.append(Line(self.rows[0], row, worker, records))
-        return lines
+    def gist(self) -> dict[int, Row]:
+        """The rows of the paper's method by m, without the baseline."""
+        return {row.sub_gcns: row for row in self.rows[1:] if row.method == "gist"}
+
+    @property
+    def every(self) -> list[Row]:
+        """The baseline's row and those of the paper's method."""
+        return [self.base, *self.gist.values()]
+
+    @property
+    def speedups(self) -> str:
+        """How much faster than the baseline every m is."""
+        return ", ".join(f"m = {m}: {speedup(row, self.base)}" for m, row in self.gist.items())
+
+    @property
+    def trained(self) -> list[Line]:
+        """The runs that one device or ranks have trained: the rows of the table."""
+        return [line for line in self.lines if line.alone or line.worker]
 
     @property
     def complete(self) -> bool:
         """Whether one device has trained all runs."""
-        return len(self.rows) == len(self.workers)
+        return all(line.alone for line in self.lines)
 
     def on_ranks(self) -> RunGroup | None:
         """Return the results with the times of workers in place of one device's; None if ranks have not trained all.
 
         The baseline is one device's, and our own recipe is not among them.
         """
-        needed = [worker for (method, m), worker in self.workers.items() if m > 1 and method != "phases"]
-        found = [worker for worker in needed if worker]
-        if len(found) < len(needed):
-            return None
-        rows, records = [worker.row for worker in found], [worker.records for worker in found]
-        return replace(self, rows=[self.rows[0], *rows], records=[self.records[0], *records])
+        needed = [line for line in self.lines if line.name[1] > 1 and line.name[0] != "phases"]
+        found = [replace(line, alone=line.worker) for line in needed if line.worker]
+        return RunGroup([self.lines[0], *found]) if len(found) == len(needed) else None
 
 
-def name_in_group(run: RunConfig) -> Name:
-    """Return what tells a run from the others of its group."""
-    return "phases" if run.training.phases else run.method, run.sub_gcns
+GroupKey = tuple[Any, ...]  # what the runs of a group share: the data set, and other settings
+Groups = Mapping[GroupKey, RunGroup]
 
 
-def workers_of(
-    store: RunStore, runs: Sequence[RunConfig], seeds: int, baseline: Sequence[Record]
-) -> dict[Name, Worker | None]:
-    """Return what ranks have trained of a group's runs, in their order; None where they have not.
+@dataclass(frozen=True)
+class GroupedExperiment(Experiment):
+    """An experiment that compares groups of runs, such as a model's baseline and GIST with every m."""
 
-    Args:
-        store: of the runs on one device.
-        runs: of the group.
-        seeds: how many each run has.
-        baseline: one device's records, by seed.
-    """
-    found = {name_in_group(run): records_on_ranks(store, with_seeds([run], seeds)) for run in runs}
-    trained = {name: records for name, records in found.items() if records}
-    _, *rows = rows_of([baseline, *trained.values()])
-    workers = {name: Worker(row, trained[name]) for name, row in zip(trained, rows, strict=True)}
-    return {name: workers.get(name) for name in found}
+    columns: ClassVar[Sequence[str]]
+
+    @abstractmethod
+    def verdicts(self, groups: Groups) -> list[Verdict]:
+        """Judge the paper's claims by the groups' results; whatever is needed stands in the groups."""
+
+    @abstractmethod
+    def _groups(self) -> Mapping[GroupKey, list[RunConfig]]:
+        """Return the runs of each group, the baseline first."""
+
+    @abstractmethod
+    def _cells(self, key: GroupKey, line: Line) -> list[str]:
+        """Return the cells of a run in the table."""
+
+    @abstractmethod
+    def _note(self) -> str:
+        """Return the note under the table."""
+
+    def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart | None:
+        """Return the chart of a group; None: it has none."""
+        return None
+
+    def _measure(self, runs: Sequence[RunConfig], store: RunStore) -> RunGroup:
+        """Train the runs of a group that are missing, and return the results of all; of ranks, those that there are."""
+        repeated = [with_seeds([run], self.seeds) for run in runs]
+        there = [i for i, configs in enumerate(repeated) if store.offers(configs)]
+        rows, records = compare(store, [runs[i] for i in there], self.seeds, self.name)
+        alone = {i: Trained(row, own) for i, row, own in zip(there, rows, records, strict=True)}
+        found = {i: known for i, configs in enumerate(repeated) if (known := records_on_ranks(store, configs))}
+        _, *on_ranks = rows_of([records[0], *found.values()])
+        workers = {i: Trained(row, found[i]) for i, row in zip(found, on_ranks, strict=True)}
+        names = [("phases" if run.training.phases else run.method, run.sub_gcns) for run in runs]
+        return RunGroup([Line(name, rows[0], alone.get(i), workers.get(i)) for i, name in enumerate(names)])
+
+    def train_on_ranks(self, ranks: World, out: Path, data_root: str, stop: Callable[[], bool]) -> bool:
+        """Train what is missing of one device's baselines and of the runs on ranks; all ranks call this.
+
+        Returns:
+            False if `stop` has ended a run.
+
+        Raises:
+            InputError: there are more ranks than sub-GCNs, or as `run`.
+        """
+        runs = [run for group in self._groups().values() for run in group]
+        return RunsOnRanks(RunStore(out / RUNS, data_root), ranks, stop).train(runs, self.seeds, self.name)
+
+    def run(self, store: RunStore, jobs: int = 1) -> Outcome:
+        """See `Experiment`."""
+        groups = {key: self._measure(runs, store) for key, runs in self._groups().items()}
+        lines = [line for group in groups.values() for line in group.trained]
+        rows = [self._cells(key, line) for key, group in groups.items() for line in group.trained]
+        charts = [chart for key, group in groups.items() if (chart := self._chart(key, group))]
+        columns, note, machine = [*self.columns], self._note(), None
+        if any(line.worker for line in lines):
+            place = next(i for i, column in enumerate(columns) if column.startswith("paper"))
+            columns[place:place] = COLUMNS
+            for row, line in zip(rows, lines, strict=True):
+                row[place:place] = line.worker_cells
+            note, machine = f"{note} {NOTE_ON_WORKERS}", _machines(lines)
+        return Outcome(columns, rows, note, self.judge(groups), charts, machine=machine)
+
+    def judge(self, groups: Groups) -> list[Verdict]:
+        """Judge the claims by the times of one device, and by those of workers, where all runs are there."""
+        verdicts = self.verdicts(groups) if all(group.complete for group in groups.values()) else []
+        on_ranks = {key: own for key, group in groups.items() if (own := group.on_ranks())}
+        if len(on_ranks) == len(groups):
+            others = [verdict for verdict in self.verdicts(on_ranks) if verdict not in verdicts]
+            verdicts += [replace(verdict, claim=f"on ranks: {verdict.claim}") for verdict in others]
+        missing = "neither one device nor ranks have trained every m"
+        return verdicts or [Verdict("the claims about these runs", None, missing)]
 
 
-def with_workers(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[Line]
-) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and rows of a table, one row for each line, with COLUMNS before the paper's columns."""
-    place = next(i for i, column in enumerate(columns) if column.startswith("paper"))
-    wider = [[*row[:place], *line.worker_cells, *row[place:]] for row, line in zip(rows, lines, strict=True)]
-    return [*columns[:place], *COLUMNS, *columns[place:]], wider
-
-
-def machines_of(lines: Sequence[Line]) -> str:
+def _machines(lines: Iterable[Line]) -> str:
     """Say on which machines the runs of one device trained, and those on ranks. Older records do not know."""
-    places = {
-        "one device": [record for line in lines if line.alone for record in line.records],
-        "each rank": [record for line in lines if line.worker for record in line.worker.records],
+    lines = list(lines)
+    places = {"one device": [line.alone for line in lines], "each rank": [line.worker for line in lines]}
+    names = {
+        place: sorted({record["machine"] for run in runs if run for record in run.records if "machine" in record})
+        for place, runs in places.items()
     }
-    names = {place: sorted({r["machine"] for r in records if "machine" in r}) for place, records in places.items()}
     return "; ".join(f"{place}: {', '.join(own)}" for place, own in names.items() if own)
+
+
+def if_trained(claim: str, rows: Iterable[Row], holds: bool, measured: str) -> Verdict:
+    """Return the verdict on a claim about times; it is not shown if training diverged in one of the rows."""
+    if any(row.speedup is None for row in rows):
+        return Verdict(claim, None, f"training diverged: {measured}")
+    return Verdict(claim, holds, measured)
+
+
+def faster(row: Row) -> float:
+    """Return a row's speed-up with the two digits that the paper prints; 0 if there is none."""
+    return round(row.speedup or 0.0, 2)
+
+
+def lost(base: Row, row: Row) -> float:
+    """Return how many points of the baseline's score a row loses, with the two digits that the paper prints."""
+    return round(base.mean - row.mean, 2)
+
+
+def points_lost(base: Row, rows: Iterable[Row]) -> str:
+    """Say how many points of the baseline's score each row loses."""
+    return "points lost: " + ", ".join(f"m = {row.sub_gcns}: {lost(base, row):.2f}" for row in rows)

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gistgnn import Phase, Training
 from gistgnn.graphs import find
-from gistgnn.phases import Phase
-from gistgnn.runs.config import ModelConfig, RunConfig
+from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.settings import Training
 
 ENOUGH = 128  # features of a part: wider ones learn no more in an epoch (RESULTS.md, "The frontier ...")
 ATTENDING = 64  # least features of a part with attention
@@ -83,38 +82,22 @@ def in_phases(run: RunConfig) -> RunConfig:
     unstable at constant and at higher rates, and learns little with fewer than `ATTENDING` features ("Table 2" there):
     its part is not narrower, and has the run's rate and a cosine.
     """
-    every, attends = run.training.evaluate_every, run.model.name == "gat"
-    phases = (_attending(run),) if attends else _growing(run)
-    m = run.sub_gcns
-    training = replace(
-        run.training,
-        phases=phases,
-        cross_weights="zero",
-        evaluate_every=every if every == "auto" else int(every) * m,  # one part has m times the rounds of m parts
-    )
-    return replace(run, training=training)
+    m, epochs, lr = run.sub_gcns, run.training.epochs, run.training.lr
+    attends, width = run.model.name == "gat", min(run.model.hidden)
+    last = _parts(m, width * run.model.heads, ATTENDING) if attends else _parts(m, width, ENOUGH)
 
+    def rate(width: int) -> float:
+        return lr if attends else min(lr, RATE) * OF / width
 
-def _attending(run: RunConfig) -> Phase:
-    few = _parts(run.sub_gcns, min(run.model.hidden) * run.model.heads, ATTENDING)
-    return Phase(few, run.training.epochs, run.training.lr, "cosine", copies=few > 1)
+    phases: tuple[Phase, ...] = (Phase(last, epochs, rate(width // last), "cosine", copies=last > 1),)
+    if last < m and not attends:
+        narrow = Phase(m, NARROW_SHARE * epochs, rate(width // m), "constant", copies=True)
+        phases = narrow, replace(phases[0], epochs=epochs - narrow.epochs)
+    every = run.training.evaluate_every
+    every = every if every == "auto" else int(every) * m  # one part has m times the rounds of m parts
+    return replace(run, training=replace(run.training, phases=phases, cross_weights="zero", evaluate_every=every))
 
 
 def _parts(m: int, width: int, least: int) -> int:
     """The largest divisor of m by which a width is cut into parts of at least so many features; or 1."""
     return next(few for few in range(m, 0, -1) if m % few == 0 and (width // few >= least or few == 1))
-
-
-def _growing(run: RunConfig) -> tuple[Phase, ...]:
-    m, width, epochs = run.sub_gcns, min(run.model.hidden), run.training.epochs
-    last = _parts(m, width, ENOUGH)
-    wide = Phase(last, epochs, _rate(run, width // last), "cosine", copies=last > 1)
-    if last == m:
-        return (wide,)
-    narrow = Phase(m, NARROW_SHARE * epochs, _rate(run, width // m), "constant", copies=True)
-    return narrow, replace(wide, epochs=epochs - narrow.epochs)
-
-
-def _rate(run: RunConfig, width: int) -> float:
-    """The learning rate of a part: in inverse proportion to its width."""
-    return min(run.training.lr, RATE) * OF / width

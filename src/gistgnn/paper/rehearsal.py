@@ -6,7 +6,6 @@ mistake shows in minutes and not after days of training. `gistgnn plan` says how
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import tempfile
@@ -19,19 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.processes import Record
-from gistgnn.errors import InputError
-from gistgnn.fit.callbacks import InterruptWhen
-from gistgnn.graphs import Graph, find, load
-from gistgnn.graphs.graph_files import save_file
-from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.sizes import GraphSizes
+from gistgnn import Callback, InputError
+from gistgnn.compare import Record, RunStore
+from gistgnn.graphs import DatasetInfo, Graph, GraphSizes, find, load, save_file
 from gistgnn.paper.experiment import Experiment
-from gistgnn.report.names import method_name
-from gistgnn.runs.config import RunConfig
+from gistgnn.report import method_name
+from gistgnn.runs import RunConfig
 from gistgnn.sampling import ClusterSampling, expected_batch
-from gistgnn.utils.formats import duration, plural
+from gistgnn.utils import duration, plural
 
 STEPS = 2  # of every sub-GCN, each in a round of its own
 MOST_FEATURES = 512  # features of a hidden layer
@@ -40,16 +34,13 @@ _RATES = ("lr", "weight_decay", "epochs")  # settings of training that make no o
 
 
 def rehearse(experiment: Experiment, data_root: str, command: str, report: Callable[[str], None]) -> str:
-    """Rehearse an experiment.
+    """Rehearse an experiment, and return a line on all of it.
 
     Args:
         experiment: at the scale that is to be run later.
         data_root: of the data sets, which are not read, unless they are a user's files.
         command: for the report.
         report: called with one line for each setting, as soon as it is known.
-
-    Returns:
-        A line on all of it.
 
     Raises:
         InputError: a setting cannot be trained; the message names it.
@@ -97,18 +88,22 @@ class RehearsedRuns(RunStore):
         self.planned += 1
         self._report(f"by plan: {setting_name(config)}: {why}")
 
-    def get(self, config: RunConfig) -> Record | None:
-        """See `RunStore`."""
-        record = self._known.get(_key(config))
-        return record and {**record, "config": json.loads(json.dumps(config.as_dict()))}
+    def get(self, config: RunConfig) -> Record:
+        """Return the record of a run of the same setting, which is trained if there is none."""
+        if (key := _key(config)) not in self._known:
+            enough = [] if config.training.phases else [_Enough()]  # phases end after two steps anyway
+            begun = time.perf_counter()
+            try:
+                short = shortened(config, self.dataset(config.dataset), self.data_root)
+                self._known[key] = self._resume(short, enough)
+            except InputError as error:
+                raise InputError(f"{setting_name(config)}: {error}") from error
+            self._done(setting_name(config), begun)
+        return {**self._known[key], "config": json.loads(json.dumps(config.as_dict()))}
 
     def run_all(self, configs: Iterable[RunConfig], jobs: int | None, label: str) -> list[Record]:
         """See `RunStore`; the runs follow one another in this process."""
-        configs = list(configs)
-        for config in configs:
-            if self.get(config) is None:
-                self._known[_key(config)] = self._rehearse(config)
-        return [record for config in configs if (record := self.get(config)) is not None]
+        return list(map(self.get, configs))
 
     def measured(self, wanted: Mapping[str, tuple[Mapping[str, Any], Callable[[], Any]]], label: str) -> dict[str, Any]:
         """See `RunStore`; the experiment has made its measurements short (`Experiment.shortened`)."""
@@ -117,22 +112,22 @@ class RehearsedRuns(RunStore):
             begun = time.perf_counter()
             results[name] = json.loads(json.dumps(measure()))  # tuples become lists, as in a file
             known = ("dataset", "d_1", "sub_gcns", "local_steps", "rounds")
-            settings = ", ".join(f"{key} = {arguments[key]}" for key in known if key in arguments)
-            self._report(f"ran: {name.split(' ')[0]}, {settings}: {duration(time.perf_counter() - begun)}")
-            self.ran += 1
+            settings = [f"{key} = {arguments[key]}" for key in known if key in arguments]
+            self._done(", ".join([name.split(" ")[0], *settings]), begun)
         return results
 
-    def _rehearse(self, config: RunConfig) -> Record:
-        """Let a run take its steps; a run without phases stops after them."""
-        begun, rounds = time.perf_counter(), itertools.count(1)
-        enough = InterruptWhen(lambda: not config.training.phases and next(rounds) >= STEPS)
-        try:
-            record = self._resume(shortened(config, self.dataset(config.dataset), self.data_root), [enough])
-        except InputError as error:
-            raise InputError(f"{setting_name(config)}: {error}") from error
-        self._report(f"ran: {setting_name(config)}: {duration(time.perf_counter() - begun)}")
+    def _done(self, name: str, begun: float) -> None:
+        self._report(f"ran: {name}: {duration(time.perf_counter() - begun)}")
         self.ran += 1
-        return record
+
+
+class _Enough(Callback):
+    """Ends a run after its steps, and lets it write a checkpoint."""
+
+    def on_round_end(self, run: Any, loss: float) -> None:
+        """See `Callback`."""
+        if run.round >= STEPS:
+            run.interrupt()
 
 
 def setting_name(config: RunConfig) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
-from gistgnn.compare.processes import Record
+from gistgnn import Training
+from gistgnn.compare import Record, RunStore, by_seeds
 from gistgnn.paper.experiment import Experiment, Verdict
-from gistgnn.runs.config import ModelConfig, RunConfig
-from gistgnn.settings import Training
+from gistgnn.runs import ModelConfig, RunConfig
 
 DROPOUT = 0.5
 WEIGHT_DECAY = 5e-4  # of the authors' sweeps
+Key = TypeVar("Key", bound=Hashable)
 
 
 def small_run(
@@ -34,7 +35,16 @@ def small_run(
     return RunConfig(dataset, model, sub_gcns, device=experiment.device, training=settings)
 
 
-def validation_of(records: Iterable[Record]) -> float:
+def train_all(
+    store: RunStore, runs: Mapping[Key, RunConfig], seeds: Iterable[int], jobs: int, label: str
+) -> dict[Key, list[Record]]:
+    """Train every run with every seed, and return its records by seed."""
+    seeds = list(seeds)
+    records = store.run_all([replace(run, seed=seed) for run in runs.values() for seed in seeds], jobs, label)
+    return dict(zip(runs, by_seeds(records, len(seeds)), strict=True))
+
+
+def validation_of(records: Sequence[Record]) -> float:
     """Return the mean of the best validation accuracies; a run that diverged before its first score counts as 0."""
     return statistics.fmean(record["validation"]["accuracy"] if record["validation"] else 0.0 for record in records)
 

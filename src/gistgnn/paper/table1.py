@@ -1,38 +1,29 @@
-"""Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs.
+"""Table 1: which feature dimensions to partition, for a three-layer GCN (256, 256) on small graphs (appendix A.3).
 
-Settings of appendix A.3: full-batch training, 400 epochs, Adam, a step schedule, ζ = 20 (100 on ogbn-arxiv). The epochs
-are split over the sub-GCNs (section 2.2). Adam's state is new in every round, as in the authors' code. The paper does
-not give dropout, learning rate and weight decay. Each row chooses the last two by validation accuracy, on seeds that
-the table does not use: every candidate trains once, and at full scale the best three train twice more.
+The paper does not give learning rate and weight decay. Each row chooses them by validation accuracy, on seeds that the
+table does not use: every candidate trains once, and at full scale the best three train twice more.
 """
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from gistgnn.compare.comparison import by_seeds, score_of, with_seeds
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.compare.processes import Record
-from gistgnn.errors import InputError
+from gistgnn import InputError
+from gistgnn.compare import Record, RunStore, score_of
 from gistgnn.paper.experiment import Experiment, Outcome, Verdict
-from gistgnn.paper.small_graphs import DROPOUT, epochs_of, labelled, listed, small_run, validation_of
-from gistgnn.paper.table1_claims import Dims, judge
-from gistgnn.runs.config import RunConfig
-from gistgnn.utils.formats import mean_sd
+from gistgnn.paper.published import TABLE1 as PAPER
+from gistgnn.paper.published import TABLE1_ROWS as ROWS
+from gistgnn.paper.published import WORKERS
+from gistgnn.paper.small_graphs import DROPOUT, epochs_of, labelled, listed, small_run, train_all, validation_of
+from gistgnn.runs import RunConfig
+from gistgnn.utils import mean_sd
 
 Cell = tuple[str, int]  # a data set and a place in ROWS
 Candidate = tuple[float, float]  # learning rate, weight decay
-ROWS: tuple[tuple[int, Dims], ...] = ((1, ()), *itertools.product((2, 4, 8), ((0, 1, 2), (0, 1), (1, 2))))
-
-# The paper's test accuracy in percent, in the order of ROWS.
-PAPER: dict[str, tuple[float, ...]] = {
-    "cora": (81.52, 80.00, 78.30, 80.82, 76.78, 66.56, 81.18, 48.32, 53.60, 79.58),
-    "citeseer": (75.02, 75.95, 69.34, 75.82, 70.66, 68.38, 76.21, 45.42, 54.68, 75.39),
-    "pubmed": (75.90, 76.68, 75.78, 78.02, 65.67, 68.44, 76.99, 54.29, 51.44, 76.99),
-    "ogbn-arxiv": (70.85, 65.65, 65.33, 70.10, 54.21, 52.64, 68.69, 40.26, 26.84, 65.81),
-}
+Dims = tuple[int, ...]  # the dimensions d_l that are partitioned
+Means = Mapping[tuple[int, Dims], float]  # accuracy in percent of one data set, by m and dimensions
 
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     "full": tuple(itertools.product((0.01, 0.025, 0.05, 0.1), (0.0, 5e-4, 5e-3))),  # the authors' rates, but for 0.005
@@ -41,6 +32,12 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 SEARCH_SEEDS = (1000, 1001, 1002)  # every candidate trains with the first, finalists with all
 FINALISTS = {"full": 3, "small": 1}
 COLUMNS = ("data set", "m", "d_0", "d_1", "d_2", "accuracy", "best over rounds", "paper", "lr", "decay")
+
+BASELINE, HIDDEN = (1, ()), (1, 2)
+WITH_INPUTS: tuple[Dims, ...] = ((0, 1, 2), (0, 1))
+NO_LOSS = 2.0  # points; "no performance deterioration", "perform similarly": the paper's Cora loses 1.94 at m = 8
+NEARLY = 0.5  # points; "optimal performance": on CiteSeer at m = 2, splitting d_0 too is 0.13 better
+SIGNIFICANT = 10.0  # points; "significantly degrades test accuracy"
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,10 @@ class Table1(Experiment):
         """Choose the learning rates and weight decays, then train every row with every seed."""
         cells = [(dataset, index) for dataset in self.datasets for index in range(len(ROWS))]
         chosen = self._choose(store, cells, jobs)
-        configs = with_seeds((self.config(*cell, *chosen[cell], 0) for cell in cells), self.seeds)
-        records = by_seeds(store.run_all(configs, jobs, f"{self.seeds} seeds"), self.seeds)
-        scores = {cell: list(map(score_of, seeds)) for cell, seeds in zip(cells, records, strict=True)}
-        rows = [row_of(*cell, chosen[cell], scores[cell], seeds) for cell, seeds in zip(cells, records, strict=True)]
+        runs = {cell: self.config(*cell, *chosen[cell], 0) for cell in cells}
+        records = train_all(store, runs, range(self.seeds), jobs, f"{self.seeds} seeds")
+        scores = {cell: list(map(score_of, seeds)) for cell, seeds in records.items()}
+        rows = [row_of(*cell, chosen[cell], scores[cell], records[cell]) for cell in cells]
         if self.training == "each":
             rows = [[name, m if m == "baseline" else f"{m}, each", *rest] for name, m, *rest in rows]
         return Outcome(COLUMNS, rows, self._note(), self.verdicts(scores))
@@ -83,8 +80,8 @@ class Table1(Experiment):
             dataset: {row: statistics.mean(scores[dataset, index]) for index, row in enumerate(ROWS)}
             for dataset in self.datasets
         }
-        paper = {dataset: dict(zip(ROWS, PAPER[dataset], strict=True)) for dataset in PAPER}
-        return labelled(judge(ours, paper), self.training)
+        verdicts = [verdict for dataset, means in ours.items() for verdict in _judge(dataset, means)]
+        return labelled([*verdicts, _often_better(ours)], self.training)
 
     def config(self, dataset: str, index: int, lr: float, weight_decay: float, seed: int) -> RunConfig:
         """Return the run of one of ROWS."""
@@ -94,30 +91,21 @@ class Table1(Experiment):
         return replace(run, partitioned=partitioned, seed=seed)
 
     def _choose(self, store: RunStore, cells: Sequence[Cell], jobs: int) -> dict[Cell, Candidate]:
-        everything, finalists = dict.fromkeys(cells, CANDIDATES[self.scale]), FINALISTS[self.scale]
-        ranked = self._rank(store, everything, SEARCH_SEEDS[:1], jobs, "choosing learning rates")
-        if finalists > 1:
-            best = {cell: candidates[:finalists] for cell, candidates in ranked.items()}
-            ranked = self._rank(store, best, SEARCH_SEEDS, jobs, f"the best {finalists} again")
+        """Return the candidate of every row with the best validation accuracy."""
+        ranked, finalists = dict.fromkeys(cells, CANDIDATES[self.scale]), FINALISTS[self.scale]
+        for count, seeds, label in (
+            (len(CANDIDATES[self.scale]), SEARCH_SEEDS[:1], "choosing learning rates"),
+            (finalists, SEARCH_SEEDS, f"the best {finalists} again"),
+        ):
+            if count == 1:
+                break
+            pairs = [(cell, candidate) for cell in cells for candidate in ranked[cell][:count]]
+            runs = {(cell, candidate): self.config(*cell, *candidate, 0) for cell, candidate in pairs}
+            found = {pair: validation_of(group) for pair, group in train_all(store, runs, seeds, jobs, label).items()}
+            for cell in cells:
+                own = {candidate: accuracy for (name, candidate), accuracy in found.items() if name == cell}
+                ranked[cell] = tuple(sorted(own, key=own.__getitem__, reverse=True))
         return {cell: candidates[0] for cell, candidates in ranked.items()}
-
-    def _rank(
-        self,
-        store: RunStore,
-        candidates: Mapping[Cell, Sequence[Candidate]],
-        seeds: Sequence[int],
-        jobs: int,
-        label: str,
-    ) -> dict[Cell, list[Candidate]]:
-        """Train the candidates of every row; sort them by mean validation accuracy over the seeds, the best first."""
-        pairs = [(cell, candidate) for cell, choices in candidates.items() for candidate in choices]
-        configs = [self.config(*cell, *candidate, seed) for cell, candidate in pairs for seed in seeds]
-        records = by_seeds(store.run_all(configs, jobs, label), len(seeds))
-        accuracy = {pair: validation_of(group) for pair, group in zip(pairs, records, strict=True)}
-        return {
-            cell: sorted(choices, key=lambda candidate: accuracy[cell, candidate], reverse=True)
-            for cell, choices in candidates.items()
-        }
 
     def _note(self) -> str:
         searched = f"one run of each (seed {SEARCH_SEEDS[0]})"
@@ -147,3 +135,60 @@ def row_of(
     ticks = ["✓" if dim in partitioned else "" for dim in (0, 1, 2)]
     scores = [mean_sd(accuracy), mean_sd(best), f"{PAPER[dataset][index]:.2f}"]
     return [dataset, "baseline" if m == 1 else str(m), *ticks, *scores, *(f"{value:g}" for value in chosen)]
+
+
+def _judge(dataset: str, means: Means) -> Iterator[Verdict]:
+    """Judge what section 5.1 says of a data set, beside the paper's own numbers."""
+    paper = dict(zip(ROWS, PAPER[dataset], strict=True))
+    # "other feature dimensions cause no performance deterioration when partitioned". The table itself loses up to 5.04
+    # points, on ogbn-arxiv, so what it loses there is allowed.
+    allowed, losses = {m: max(NO_LOSS, loss) for m, loss in _losses(paper).items()}, _losses(means)
+    most = ", ".join(f"{points:g}" for points in allowed.values())
+    claim = f"{dataset}: partitioning d_1 and d_2 costs at most {most} points with m = 2, 4, 8"
+    base = f"baseline {means[BASELINE]:.2f}"
+    yield Verdict(claim, all(losses[m] <= allowed[m] for m in WORKERS), f"{base}; points lost: {_each(losses)}")
+    # "all models trained with GIST perform similarly for practical settings of m"
+    spread, scores = max(NO_LOSS, _spread(paper)), {m: means[m, HIDDEN] for m in WORKERS}
+    claim = f"{dataset}: GIST performs similarly for every m (within {spread:g} points)"
+    yield Verdict(claim, _spread(means) <= spread, _each(scores))
+    # "Partitioning on all hidden layers except the input layer leads to optimal performance" (caption)
+    claim = f"{dataset}: partitioning d_1 and d_2 alone is best, with every m (no other is {NEARLY:g} points better)"
+    ahead = _ahead(means, WITH_INPUTS)
+    yield Verdict(claim, all(points >= -NEARLY for points in ahead.values()), f"ahead of the next by {_each(ahead)}")
+    for dims in WITH_INPUTS:
+        # "Partitioning input features (d_0) significantly degrades test accuracy ..., more ... with larger m"
+        names, costs = ", ".join(f"d_{dim}" for dim in dims), _ahead(means, [dims])
+        grows = all(before < after for before, after in itertools.pairwise(costs.values()))
+        claim = f"partitioning {names} costs more with larger m, and {SIGNIFICANT:g} points or more at m = 8"
+        yield Verdict(
+            f"{dataset}: {claim}",
+            grows and round(means[BASELINE] - means[8, dims], 2) >= SIGNIFICANT,
+            f"{base}, m = 8 {means[8, dims]:.2f}; against d_1 and d_2 alone: {_each(costs)}",
+        )
+
+
+def _often_better(ours: Mapping[str, Means]) -> Verdict:
+    """Judge "Models trained with GIST often exceed the performance of models trained with standard ... methodology"."""
+    claim = "GIST is often better than one device: in at least half of all rows"
+    if missing := sorted(set(PAPER) - set(ours)):
+        return Verdict(claim, None, f"the paper says it of four data sets; not run: {', '.join(missing)}")
+    better = [means[m, HIDDEN] > means[BASELINE] for means in ours.values() for m in WORKERS]
+    return Verdict(claim, 2 * sum(better) >= len(better), f"{sum(better)} of {len(better)}")
+
+
+def _losses(means: Means) -> dict[int, float]:
+    return {m: round(means[BASELINE] - means[m, HIDDEN], 2) for m in WORKERS}
+
+
+def _spread(means: Means) -> float:
+    scores = [means[m, HIDDEN] for m in WORKERS]
+    return round(max(scores) - min(scores), 2)
+
+
+def _ahead(means: Means, others: Sequence[Dims]) -> dict[int, float]:
+    """Return by how many points partitioning d_1 and d_2 alone is better than the best of other choices, by m."""
+    return {m: round(means[m, HIDDEN] - max(means[m, dims] for dims in others), 2) for m in WORKERS}
+
+
+def _each(points: Mapping[int, float]) -> str:
+    return ", ".join(f"m = {m}: {value:.2f}" for m, value in points.items())

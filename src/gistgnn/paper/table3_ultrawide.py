@@ -1,77 +1,54 @@
 """Table 3: models of any width on Amazon2M, up to 32,768, where one device runs out of memory.
 
-GraphSAGE with the settings of Table 2. Every model is scored by 5,000 parts, and their F1 is averaged (appendix A.5).
-The paper says so of models wider than 4096; its F1 of the narrow ones differs from Table 2, as if they were scored in
-the same way. `gistgnn plan` decides whether a run fits in the memory of the paper's devices: one that does not counts
-as "OOM" and is not started.
+GraphSAGE with the settings of Table 2. Every model is scored by parts, and their F1 is averaged (appendix A.5), the
+narrow ones too: the paper's F1 of these differs from Table 2. `gistgnn plan` decides whether a run fits in the memory
+of the paper's devices: one that does not counts as "OOM" and is not started.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gistgnn.compare.comparison import Row, compare
-from gistgnn.compare.many_runs import RunStore
+from gistgnn.compare import Row, RunStore, compare
 from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
-from gistgnn.graphs import find, load
-from gistgnn.graphs.sizes import GraphSizes
-from gistgnn.paper import table3_claims
-from gistgnn.paper.claims import not_shown
-from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict, paper_cells
+from gistgnn.graphs import GraphSizes, find, load
+from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
+from gistgnn.paper.groups import if_trained
 from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
-from gistgnn.runs.config import RunConfig
-from gistgnn.utils.formats import duration, mean_sd, plural, size
+from gistgnn.paper.published import TABLE3, TABLE3_WIDTHS, paper_cells
+from gistgnn.runs import RunConfig
+from gistgnn.utils import duration, mean_sd, plural, size
 
-WIDTHS = (400, 4096, 8192, 16384, 32768)
 EVALUATIONS = 6  # per run: scoring the whole graph takes longer than many steps
 PARTS, FEWEST_PARTS = 5000, 4  # of Amazon2M, for evaluation; of a smaller graph, in proportion
 DEVICE_MEMORY = 32 * 2**30  # of the paper's devices, V100 of 32 GB (appendix A.2)
 PLACES = {"cpu": "memory", "cuda": "GPU memory", "disk": "room on the disk"}
 DIFFERS = "‡"  # marks a cell where the plan and the paper differ on whether the run fits
-
-# The paper's F1 in percent and hours, by L and m, for each of WIDTHS; None: out of memory.
-PAPER: dict[tuple[int, int], tuple[tuple[float, float] | None, ...]] = {
-    (2, 1): ((89.38, 1.81), (90.58, 5.17), None, None, None),
-    (2, 2): ((87.48, 1.25), (90.09, 1.70), (90.87, 2.76), (90.94, 9.31), (90.91, 32.31)),
-    (2, 4): ((84.82, 1.11), (88.79, 1.13), (89.76, 1.49), (90.10, 2.24), (90.17, 5.16)),
-    (2, 8): ((82.56, 1.13), (87.16, 1.11), (88.31, 1.20), (88.89, 1.39), (89.46, 1.76)),
-    (3, 1): ((89.73, 2.32), (90.99, 9.52), None, None, None),
-    (3, 2): ((87.79, 1.56), (90.40, 2.12), (90.91, 4.87), (91.05, 17.7), None),
-    (3, 4): ((85.30, 1.37), (88.51, 1.42), (89.75, 2.07), (90.15, 3.44), None),
-    (3, 8): ((82.84, 1.37), (86.12, 1.34), (88.38, 1.37), (88.67, 1.88), (88.66, 2.56)),
-    (4, 1): ((89.77, 3.00), (91.02, 14.20), None, None, None),
-    (4, 2): ((87.75, 1.79), (90.36, 2.77), (91.08, 6.92), (91.09, 26.44), None),
-    (4, 4): ((85.32, 1.58), (88.50, 1.65), (89.76, 2.36), (90.05, 4.93), None),
-    (4, 8): ((83.45, 1.56), (86.60, 1.55), (88.13, 1.61), (88.44, 2.30), None),
-}
-
 COLUMNS = ("data set", "L", "m", "d", "F1", "pooled F1", "time", "memory by plan", "paper: F1", "time")
+
+FACTOR = 8  # "widths as high as 32K (i.e., 8x beyond the capacity of a single GPU)"
+DOUBLE_M, SOONER = 2, 1.86  # "With GIST (m = 2), ... (i.e., a 1.86x speedup) using d = 8192"
+SIMILAR = 0.1  # points of F1; "Similar patterns are observed for deeper models": the paper's L = 3 is 0.08 lower
+TIE = 0.05  # points of F1; a fall of at most this much is no fall: the paper's are 0.03 and 0.01
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A width with an m: what the plan says of its run, and what the run has shown.
+    """A width with an m: what the plan says of its run, and what the run has shown."""
 
-    Args:
-        needed: bytes of the device.
-        fits: in the memory of the experiment's device.
-        lacking: what this machine has too little of for the run; "": nothing.
-        row: the run, scored by the mean F1 of the parts; None: it was not started.
-        pooled: F1 of all nodes together in percent, by seed.
-    """
-
-    needed: int
-    fits: bool
-    lacking: str = ""
-    row: Row | None = None
-    pooled: tuple[float, ...] = ()
+    needed: int  # bytes of the device
+    fits: bool  # in the memory of the experiment's device
+    lacking: str = ""  # what this machine has too little of for the run; "": nothing
+    row: Row | None = None  # the run, scored by the mean F1 of the parts; None: it was not started
+    pooled: tuple[float, ...] = ()  # F1 of all nodes together in percent, by seed
 
 
-Cells = Mapping[tuple[int, int], Cell]  # of one data set and L, by m and d
+Size = tuple[int, int]  # m and d
+Rows = Mapping[Size, Row]  # of one data set and L; a run that did not fit is missing
 
 
 @dataclass(frozen=True)
@@ -83,7 +60,7 @@ class UltraWide(Experiment):
     """
 
     layers: tuple[int, ...] = (2,)
-    widths: tuple[int, ...] = WIDTHS
+    widths: tuple[int, ...] = TABLE3_WIDTHS
     sub_gcns: tuple[int, ...] = (1, 2, 4, 8)
     local_steps: int = 5000
     clusters: int | None = None
@@ -103,10 +80,9 @@ class UltraWide(Experiment):
         table, verdicts, charts = [], [], []
         for dataset, layers in itertools.product(self.datasets, self.layers):
             cells = self._train(dataset, layers, store)
-            table += self._lines(dataset, layers, cells)
+            table += [self._line(dataset, layers, key, cells[key]) for key in self._sizes()]
             rows = {key: cell.row for key, cell in cells.items() if cell.row}
-            fitting = {key for key, cell in cells.items() if cell.fits}
-            verdicts += self.verdicts(dataset, layers, rows, fitting)
+            verdicts += self.verdicts(dataset, layers, rows, {key for key, cell in cells.items() if cell.fits})
             charts.append(self._chart(dataset, layers, rows))
         return Outcome(COLUMNS, table, self._note(), verdicts, charts)
 
@@ -116,15 +92,20 @@ class UltraWide(Experiment):
         run = large_run(dataset, graphsage(width, layers), m, *settings)
         return replace(run, evaluation=Evaluation("parts", parts=parts_of(dataset)), store=self.store)
 
-    def _train(self, dataset: str, layers: int, store: RunStore) -> Cells:
+    def _sizes(self) -> Iterator[Size]:
+        return itertools.product(self.sub_gcns, self.widths)
+
+    def _train(self, dataset: str, layers: int, store: RunStore) -> Mapping[Size, Cell]:
         known = find(dataset)
         sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(dataset, store.data_root))
-        cells: dict[tuple[int, int], Cell] = {}
+        cells: dict[Size, Cell] = {}
         for width in self.widths:
             configs = {m: self.config(dataset, layers, width, m) for m in sorted(self.sub_gcns)}
             planned = {m: self._plan(config, sizes, store) for m, config in configs.items()}
-            for m in [m for m, cell in planned.items() if not cell.fits or cell.lacking]:
-                store.left_out(configs.pop(m), self._why(planned[m]))
+            for m, cell in planned.items():
+                if not cell.fits or cell.lacking:
+                    why = cell.lacking if cell.fits else f", OOM in {size(self.device_memory)}"
+                    store.left_out(configs.pop(m), f"{size(cell.needed)}{why}")
             rows, records = compare(store, list(configs.values()), self.seeds, self.name) if configs else ([], [])
             for m, row, seeds in zip(configs, rows, records, strict=True):
                 by_parts = tuple(100 * (record["test"] or {}).get("f1_parts", 0.0) for record in seeds)
@@ -141,54 +122,41 @@ class UltraWide(Experiment):
         lacking = f"; here {size(here.limits[short])} of {PLACES[short]}" if short else ""
         return Cell(option.peaks[device], device not in option.lacking, lacking)
 
-    def _why(self, cell: Cell) -> str:
-        """Say why a run is not started."""
-        return f"{size(cell.needed)}{cell.lacking if cell.fits else f', OOM in {size(self.device_memory)}'}"
+    def _line(self, dataset: str, layers: int, key: Size, cell: Cell) -> list[str]:
+        m, d = key
+        measured = ["not run" if cell.fits else "OOM", "–", "–"]
+        if row := cell.row:
+            measured = [mean_sd(row.score), mean_sd(cell.pooled), duration(row.time)]
+        differs = DIFFERS if self._in_paper(dataset, layers).get(key, cell.fits) != cell.fits else ""
+        plan = f"{size(cell.needed)}{cell.lacking if cell.fits else ''}{differs}"
+        known = dict(zip(TABLE3_WIDTHS, TABLE3.get((layers, m), ()), strict=False))
+        paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
+        return [dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, plan, *paper]
 
-    def _lines(self, dataset: str, layers: int, cells: Cells) -> list[list[str]]:
-        lines, in_paper = [], self._in_paper(dataset, layers)
-        for m, d in itertools.product(self.sub_gcns, self.widths):
-            cell = cells[m, d]
-            measured = ["not run" if cell.fits else "OOM", "–", "–"]
-            if row := cell.row:
-                measured = [mean_sd(row.score), mean_sd(cell.pooled), duration(row.time)]
-            differs = DIFFERS if in_paper.get((m, d), cell.fits) != cell.fits else ""
-            plan = f"{size(cell.needed)}{cell.lacking if cell.fits else ''}{differs}"
-            known = dict(zip(WIDTHS, PAPER.get((layers, m), ()), strict=False))
-            paper = ["OOM", "–"] if d in known and not known[d] else paper_cells(known.get(d), "{:.2f} h")
-            lines.append([dataset, str(layers), "–" if m == 1 else str(m), str(d), *measured, plan, *paper])
-        return lines
-
-    def _in_paper(self, dataset: str, layers: int) -> dict[tuple[int, int], bool]:
-        """Return whether the paper's runs fit, by m and d; {} for another graph, or another memory than the paper's."""
+    def _in_paper(self, dataset: str, layers: int) -> dict[Size, bool]:
+        """Return whether the paper's runs fit; {} for another graph, or another memory than the paper's."""
         if dataset.removeprefix("synthetic:") != "amazon2m" or self.device_memory != DEVICE_MEMORY:
             return {}
-        known = {m: zip(WIDTHS, PAPER.get((layers, m), ()), strict=False) for m in self.sub_gcns}
+        known = {m: zip(TABLE3_WIDTHS, TABLE3.get((layers, m), ()), strict=False) for m in self.sub_gcns}
         return {(m, d): bool(run) for m, runs in known.items() for d, run in runs if d in self.widths}
 
-    def verdicts(
-        self,
-        dataset: str,
-        layers: int,
-        rows: Mapping[tuple[int, int], Row],
-        fitting: Collection[tuple[int, int]] | None = None,
-    ) -> list[Verdict]:
-        """Judge the paper's claims for one data set and L.
+    def verdicts(self, dataset: str, layers: int, rows: Rows, fitting: Collection[Size] | None = None) -> list[Verdict]:
+        """Judge the paper's claims (section 5.3) for one data set and L.
 
-        Args:
-            dataset: the graph's name.
-            layers: L.
-            rows: the runs, by m and d.
-            fitting: m and d of the runs that fit in the device's memory; None: of those in ``rows``.
+        `fitting` are the sizes that fit in the device's memory; None: those in `rows`.
         """
         where, fitting = f"{dataset}, L = {layers}", set(rows if fitting is None else fitting)
-        fits = table3_claims.fits_as_in_the_paper(where, fitting, self._in_paper(dataset, layers))
+        verdicts = [_fits_as_in_the_paper(where, fitting, self._in_paper(dataset, layers))]
         if missing := fitting - set(rows):
             claim = f"{where}: what the paper says of F1 and time"
-            return [fits, not_shown(claim, f"{plural(len(missing), 'run')} of those that fit need another machine")]
-        return [fits, *table3_claims.judge(where, layers, rows, self.widths, self.sub_gcns)]
+            reason = f"{plural(len(missing), 'run')} of those that fit need another machine"
+            return [*verdicts, Verdict(claim, None, reason)]
+        several = sorted(m for m in self.sub_gcns if m > 1)
+        if 1 in self.sub_gcns and several:
+            verdicts += _against_one_device(where, layers, rows, sorted(self.widths), several)
+        return [*verdicts, *(_rises_with_width(where, m, rows) for m in several)]
 
-    def _chart(self, dataset: str, layers: int, rows: Mapping[tuple[int, int], Row]) -> CurveChart:
+    def _chart(self, dataset: str, layers: int, rows: Rows) -> CurveChart:
         series = []
         for m in self.sub_gcns:
             widths = [d for d in sorted(self.widths) if (m, d) in rows]
@@ -215,3 +183,80 @@ def parts_of(dataset: str) -> int:
     """Return the number of parts that are as large as the paper's; unknown graphs get `FEWEST_PARTS`."""
     info = find(dataset)
     return max(FEWEST_PARTS, round(PARTS * info.nodes / NODES["amazon2m"])) if info else FEWEST_PARTS
+
+
+def _fits_as_in_the_paper(where: str, fitting: Collection[Size], paper: Mapping[Size, bool]) -> Verdict:
+    """Judge "OOM marks experiments that cause out-of-memory errors" (caption). `paper`: {} if not comparable."""
+    claim = f"{where}: the same runs as in the paper fit in the memory of a device, by the plan"
+    if not paper:
+        return Verdict(claim, None, "another graph or another memory than in the paper")
+    differing = sorted((d, m) for (m, d), fits in paper.items() if fits != ((m, d) in fitting))
+    each = [f"d = {d}, m = {m} {'fits' if (m, d) in fitting else 'does not fit'}" for d, m in differing]
+    return Verdict(claim, not differing, "; ".join(each) or f"all {len(paper)} agree")
+
+
+def _against_one_device(
+    where: str, layers: int, rows: Rows, widths: list[int], several: list[int]
+) -> Iterator[Verdict]:
+    alone = max((d for m, d in rows if m == 1), default=0)
+    widest = max((d for m, d in rows if m > 1), default=0)
+    claim = f"{where}: GIST trains widths that one device cannot"
+    if widths[-1] <= alone:
+        yield Verdict(claim, None, "every width fits on one device")
+        return
+    both = f"one device: up to d = {alone}, GIST: up to d = {widest}"
+    yield Verdict(claim, widest > alone, both)
+    if layers == 2:
+        claim, tried = (
+            f"{where}: GIST trains a width {FACTOR} times one device's widest",
+            widths[-1] >= FACTOR * alone > 0,
+        )
+        yield Verdict(claim, widest >= FACTOR * alone if tried else None, both if tried else "no such width was tried")
+    if alone:
+        yield _best_is_beyond(where, rows, alone)
+        yield _double_width(where, layers, rows, alone, {(m, d) for m in several for d in widths})
+
+
+def _best_is_beyond(where: str, rows: Rows, alone: int) -> Verdict:
+    """Judge "GIST enables training of higher-performing, ultra-wide models" (caption)."""
+    claim = f"{where}: the best model that only GIST can train beats the best one of one device"
+    beyond = {key: row for key, row in rows.items() if key[1] > alone}
+    if not beyond:
+        return Verdict(claim, None, f"no model wider than d = {alone} fits")
+    best = max(row.mean for (m, _), row in rows.items() if m == 1)
+    (m, d), wide = max(beyond.items(), key=lambda item: item[1].mean)
+    return Verdict(claim, wide.mean > best, f"d = {d}, m = {m}: {wide.mean:.2f}; one device: {best:.2f}")
+
+
+def _double_width(where: str, layers: int, rows: Rows, alone: int, tried: Collection[Size]) -> Verdict:
+    """Judge "With GIST (m = 2), we achieve a higher F1 score ... (i.e., a 1.86x speedup) using d = 8192".
+
+    "Similar patterns are observed for deeper models."
+    """
+    score = "a higher F1" if layers == 2 else f"a similar F1 (at most {SIMILAR:g} points lower)"
+    claim = f"{where}: GIST trains twice one device's best width, m = {DOUBLE_M}, {SOONER:g}x faster to {score}"
+    (_, d), base = max(((key, row) for key, row in rows.items() if key[0] == 1), key=lambda item: item[1].mean)
+    double = rows.get((DOUBLE_M, 2 * d))
+    if d != alone:
+        return Verdict(claim, None, f"one device's best width, d = {d}, is not its widest, d = {alone}")
+    if (DOUBLE_M, 2 * d) not in tried:
+        return Verdict(claim, None, f"needs m = {DOUBLE_M} with d = {2 * d}")
+    if double is None:
+        return Verdict(claim, False, f"d = {2 * d} does not fit with m = {DOUBLE_M}")
+    higher = double.mean > base.mean if layers == 2 else round(base.mean - double.mean, 2) <= SIMILAR
+    sooner = round(base.time / double.time, 2)
+    cells = ((2 * d, double), (d, base))
+    measured = "; ".join(f"d = {width}: {row.mean:.2f} in {duration(row.time)}" for width, row in cells)
+    return if_trained(claim, [base, double], higher and sooner >= SOONER, f"{measured}; {sooner:.2f}x")
+
+
+def _rises_with_width(where: str, m: int, rows: Rows) -> Verdict:
+    """Judge "utilizing larger hidden dimensions yields further performance improvements"."""
+    claim = f"{where}: with m = {m}, F1 rises with the width (a fall of {TIE:g} points counts as none)"
+    scores = {d: row.mean for (parts, d), row in sorted(rows.items()) if parts == m}
+    if len(scores) < 2:
+        return Verdict(claim, None, "fewer than two widths fit")
+    values = list(scores.values())
+    falls = [round(before - after, 2) for before, after in itertools.pairwise(values)]
+    rises = max(falls) <= TIE and values[-1] > values[0]
+    return Verdict(claim, rises, ", ".join(f"d = {d}: {score:.2f}" for d, score in scores.items()))

@@ -8,15 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
-from gistgnn.compare.many_runs import RunStore
-from gistgnn.errors import InputError
+from gistgnn import InputError, theory
+from gistgnn.compare import RunStore
 from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
 from gistgnn.paper.theory_laws import SAMPLES, SPLITS, Laws
-from gistgnn.theory import Bound, Problem, check, least_eigenvalue, load_problem, predicted_error, recommended_step
-from gistgnn.theory.example_problems import in_basis_of_rows, is_built_in
-from gistgnn.theory.lemmas import expected_initial_error
-from gistgnn.theory.measure_training import measure_convergence
-from gistgnn.theory.prediction import rounds_to
+from gistgnn.theory import Problem, least_eigenvalue, recommended_step
 
 SHARE = 0.05  # convergence is compared by when the error reaches this share of the initial error
 COLUMNS = (
@@ -83,12 +79,12 @@ class Theory(Experiment):
         return replace(self, epochs=2, seeds=1)
 
     def _problem(self, name: str, store: RunStore) -> Problem:
-        nodes = None if is_built_in(name) else self.nodes
-        problem = load_problem(store.dataset(name), store.data_root, nodes=nodes, scaled=True)
+        nodes = None if theory.is_built_in(name) else self.nodes
+        problem = theory.load_problem(store.dataset(name), store.data_root, nodes=nodes, scaled=True)
         if not least_eigenvalue(problem, 1) > 0:
             failing = ", ".join(_failing(problem))
             raise InputError(f"{name}: λ_0 is 0, and nothing is predicted ({failing} fail): give another --nodes")
-        return in_basis_of_rows(problem)
+        return theory.in_basis_of_rows(problem)
 
     def _lines(self, name: str) -> list[list[Cell]]:
         """Return the cells that differ from the base in d_1, in m and in ζ, each line with the base."""
@@ -157,8 +153,8 @@ class Theory(Experiment):
             "rate of the theorem, without its error term; predicted, which is the error at infinite width plus what "
             "GIST adds to leading order in 1/d_1 (heuristic, for rounds far below d_1). Error left at the end: "
             "measured; predicted; the bound of the theorem with its constants as printed, and corrected "
-            "(docs/theory.md); the proved bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, because it "
-            "says nothing about the others. γ = 1/2."
+            "(docs/explanation/theory.md); the proved bound, as a mean over the runs with ρ = max ‖Ĝ − G^∞‖ below λ_0, "
+            "because it says nothing about the others. γ = 1/2."
         )
 
 
@@ -166,11 +162,11 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
     """Train from several seeds at one width, m and ζ, and compute the bounds of every round."""
     m, zeta, rounds = sub_gcns, local_steps, max(1, epochs // local_steps)
     eta, lambda_0 = recommended_step(problem, m), least_eigenvalue(problem, m)
-    runs = measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
-    error = runs.errors.mean(dim=0).tolist()
-    initial = expected_initial_error(problem, m)
-    printed, corrected = (Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False))
-    bounded = ~runs.proved.isnan().any(dim=1)
+    errors, drift, proved = theory.measure_convergence(problem, d_1, m, zeta, eta, rounds, seeds)
+    error = errors.mean(dim=0).tolist()
+    initial = theory.expected_initial_error(problem, m)
+    printed, corrected = (theory.Bound(problem, m, zeta, eta, d_1, printed=flag) for flag in (True, False))
+    bounded = ~proved.isnan().any(dim=1)
     return {
         "eta": eta,
         "steps": [zeta * t for t in range(rounds + 1)],
@@ -178,18 +174,18 @@ def train_cell(problem: Problem, d_1: int, sub_gcns: int, local_steps: int, epoc
         # Every seed draws its own Θ_0, so the mean initial error is not its expectation.
         "printed": [printed.at(t, max(initial, error[0])) for t in range(rounds + 1)],
         "corrected_end": corrected.at(rounds, initial),
-        "predicted": predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
+        "predicted": theory.predicted_error(problem, d_1, m, zeta, eta, rounds, samples=SAMPLES).tolist(),
         # Earlier versions have stored measurements under these names; the proved bound is about "lazy" training.
-        "lazy_end": float(runs.proved[bounded, -1].mean()) if bounded.any() else None,
+        "lazy_end": float(proved[bounded, -1].mean()) if bounded.any() else None,
         "lazy_runs": int(bounded.sum()),
-        "lazy_held": int((runs.errors[bounded] <= runs.proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
-        "drift": float(runs.drift.max()) / lambda_0,
+        "lazy_held": int((errors[bounded] <= proved[bounded] * (1 + 1e-12)).all(dim=1).sum()),
+        "drift": float(drift.max()) / lambda_0,
         "contraction": printed.contraction,
     }
 
 
 def _failing(problem: Problem) -> list[str]:
-    return [assumption.name for assumption in check(problem) if not assumption.holds]
+    return [assumption.name for assumption in theory.check(problem) if not assumption.holds]
 
 
 def _reached(errors: Sequence[float]) -> int | None:
@@ -197,7 +193,7 @@ def _reached(errors: Sequence[float]) -> int | None:
 
 
 def _theorem_reaches(result: Measured) -> float:
-    return rounds_to(SHARE, result["contraction"]) or math.inf
+    return theory.rounds_to(SHARE, result["contraction"]) or math.inf
 
 
 def _row(cell: Cell, result: Measured) -> list[str]:

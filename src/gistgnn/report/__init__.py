@@ -11,8 +11,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gistgnn.report.names import COSTLY, method_name
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils import formats
+
+__all__ = ["COSTLY", "REPORT", "method_name", "write_experiment_report", "write_report"]
 
 REPORT = "report.html"
 
@@ -47,3 +50,10 @@ def _environment() -> Environment:
     environment.filters["count"] = "{:,}".format
     environment.filters["json"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     return environment
+
+
+def write_experiment_report(path: Path, record: dict[str, Any]) -> None:
+    """Write the page of a reproduction, from the content of experiment.json."""
+    from gistgnn.report.experiment_page import experiment_page
+
+    write_report(path, experiment_page(record))

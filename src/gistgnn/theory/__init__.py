@@ -1,4 +1,4 @@
-"""Section 4 and appendix C of the paper as code; docs/theory.md has the statements and a table of where each is.
+"""Section 4 and appendix C of the paper as code; docs/explanation/theory.md has the statements, and where each is.
 
 Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or `sub_gcns` is the number of sub-GCNs,
 `d_1` the width of the whole GCN, `local_steps` ζ, `step_size` η, `rounds` T and `delta` δ; `x_hat` is X̂ = ĀX, [n, d].
@@ -7,33 +7,26 @@ Arguments mean the same everywhere: `problem` has Ā, X and y of n nodes; `m` or
 from gistgnn.theory.a_priori import GuaranteedWidth
 from gistgnn.theory.assumptions import Check, check
 from gistgnn.theory.bounds import Bound, ProvedBound
-from gistgnn.theory.example_problems import complete, karate, load_problem, ring
-from gistgnn.theory.kernel import least_eigenvalue, limit_kernel
-from gistgnn.theory.leading_order import LeadingOrder, predicted_error
-from gistgnn.theory.lemmas import recommended_step
-from gistgnn.theory.model import OneHiddenGCN, make_gist, train, train_round
-from gistgnn.theory.prediction import Prediction
+from gistgnn.theory.example_problems import complete, in_basis_of_rows, is_built_in, karate, load_problem, ring
+from gistgnn.theory.kernel import expected_initial_error, least_eigenvalue, limit_kernel, recommended_step
+from gistgnn.theory.leading_order import LeadingOrder, limit_error, predicted_error
+from gistgnn.theory.lemmas import limit_error_term
+from gistgnn.theory.measure_training import (
+    exponent,
+    mean_of_second_half,
+    measure_added_error,
+    measure_contraction,
+    measure_convergence,
+    measure_kernel_distance,
+    measure_remaining_error,
+)
+from gistgnn.theory.model import OneHiddenGCN, global_weights, make_gist, train, train_round
+from gistgnn.theory.prediction import check_settings, predict, rounds_to
 from gistgnn.theory.problem import Problem
 
-__all__ = [
-    "Bound",
-    "Check",
-    "GuaranteedWidth",
-    "LeadingOrder",
-    "OneHiddenGCN",
-    "Prediction",
-    "Problem",
-    "ProvedBound",
-    "check",
-    "complete",
-    "karate",
-    "least_eigenvalue",
-    "limit_kernel",
-    "load_problem",
-    "make_gist",
-    "predicted_error",
-    "recommended_step",
-    "ring",
-    "train",
-    "train_round",
-]
+__all__ = ["Bound", "Check", "GuaranteedWidth", "LeadingOrder", "OneHiddenGCN", "Problem", "ProvedBound"]
+__all__ += ["check", "check_settings", "complete", "expected_initial_error", "exponent", "global_weights"]
+__all__ += ["in_basis_of_rows", "is_built_in", "karate", "least_eigenvalue", "limit_error", "limit_error_term"]
+__all__ += ["limit_kernel", "load_problem", "make_gist", "mean_of_second_half", "measure_added_error"]
+__all__ += ["measure_contraction", "measure_convergence", "measure_kernel_distance", "measure_remaining_error"]
+__all__ += ["predict", "predicted_error", "recommended_step", "ring", "rounds_to", "train", "train_round"]

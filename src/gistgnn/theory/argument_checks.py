@@ -1,9 +1,8 @@
 """Checks of the numbers that a caller passes to the theory, and the search for a width."""
 
-import math
 from collections.abc import Callable
 
-from gistgnn.errors import InputError
+from gistgnn import InputError
 from gistgnn.theory.kernel import greatest_eigenvalue
 from gistgnn.theory.problem import Problem
 
@@ -27,11 +26,10 @@ def check_stable(problem: Problem, m: int, step_size: float) -> float:
     return step_size
 
 
-def check_fraction(name: str, value: float) -> float:
-    """Return γ or δ, or raise InputError if it is not between 0 and 1."""
+def check_fraction(name: str, value: float) -> None:
+    """Raise InputError if γ or δ is not between 0 and 1."""
     if not 0 < value < 1:
         raise InputError(f"{name} is {value}, expected a number between 0 and 1")
-    return value
 
 
 def check_sizes(**sizes: int) -> None:
@@ -39,19 +37,6 @@ def check_sizes(**sizes: int) -> None:
     for name, value in sizes.items():
         if not 1 <= value <= LARGEST:
             raise InputError(f"{name} is {value}, expected an integer from 1 to {LARGEST}")
-
-
-def check_settings(
-    sub_gcns: int, local_steps: int, width: int, step_size: float | None, gamma: float, rounds: int, delta: float
-) -> None:
-    """Raise InputError if a number is out of range for every graph."""
-    check_sizes(sub_gcns=sub_gcns, local_steps=local_steps, rounds=rounds)
-    if not sub_gcns <= width <= LARGEST:
-        raise InputError(f"width is {width}, expected m = {sub_gcns} or more, a neuron for every sub-GCN, to {LARGEST}")
-    if step_size is not None and not 0 < step_size < math.inf:
-        raise InputError(f"step_size is {step_size:g}, expected a number above 0")
-    check_fraction("gamma", gamma)
-    check_fraction("delta", delta)
 
 
 def least_width(enough: Callable[[int], bool]) -> int:

@@ -42,13 +42,29 @@ def check(graph: Graph | Problem, sub_gcns: int = 1) -> list[Check]:
         InputError: see `Problem.from_graph`.
     """
     problem = graph if isinstance(graph, Problem) else Problem.from_graph(graph)
+    epsilon, p = degree_balance(problem.degrees)
+    low, high = int(problem.degrees.min()), int(problem.degrees.max())
+    least = float(torch.linalg.eigvalsh(problem.a_bar)[0])
+    least = least if abs(least) > ROUNDING else 0.0
+    longest, allowed = float(problem.x.norm(dim=1).max()), (1.0 - epsilon) / 2.0
+    bounded = longest <= allowed + ROUNDING
+    advice = "" if bounded or allowed <= 0 else f": multiply X by {allowed / longest:.3g}"
+    row, angle = float(problem.x_hat.norm(dim=1).max()), smallest_angle(problem.x_hat)
     C, lambda_0 = float(problem.y.abs().max()), least_eigenvalue(problem, sub_gcns)
-    detail = f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {sub_gcns}; it is positive if all of the above hold"
-    detail += "" if lambda_0 > 0 else ", up to the rounding of float64"
+    definite = f"λ_min(Ā) = {least:.3g}; it is 0 if a component with an edge is bipartite"
+    balance = f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must be below 1"
+    limit = f"the longest x_i is {longest:.3g}; with ε = {epsilon:.3g} at most (1 − ε) / 2 = {allowed:.3g} is allowed"
+    parallel = f"the smallest angle between two rows of X̂ is {angle:.3g}; it is 0 if two are parallel or one is zero"
+    positive = f"λ_0 = λ_min(G^∞) = {lambda_0:.3g} with m = {sub_gcns}; it is positive if all of the above hold"
+    positive += "" if lambda_0 > 0 else ", up to the rounding of float64"
     return [
-        *_graph_checks(problem),
+        Check("λ_min(Ā) ≠ 0", least > 0, least, definite),
+        Check("balanced degrees", epsilon < 1.0, epsilon, balance),
+        Check("‖x_i‖ ≤ (1 − ε) / 2", bounded, longest, limit + advice),
+        Check("‖x̂_i‖ ≤ 1", row <= 1.0 + ROUNDING, row, f"the longest row of X̂ = ĀX is {row:.3g}; at most 1 is allowed"),
+        Check("no parallel x̂_i", angle > ROUNDING, angle, parallel),
         Check("bounded targets", math.isfinite(C), C, f"|y_i| ≤ C = {C:.3g}"),
-        Check("λ_0 > 0", lambda_0 > 0, lambda_0, detail),
+        Check("λ_0 > 0", lambda_0 > 0, lambda_0, positive),
     ]
 
 
@@ -75,25 +91,3 @@ def smallest_angle(x_hat: Tensor) -> float:
     lines = torch.minimum(between, math.pi - between)
     lines.fill_diagonal_(math.pi / 2)
     return float(lines.min())
-
-
-def _graph_checks(problem: Problem) -> list[Check]:
-    epsilon, p = degree_balance(problem.degrees)
-    low, high = int(problem.degrees.min()), int(problem.degrees.max())
-    least = float(torch.linalg.eigvalsh(problem.a_bar)[0])
-    least = least if abs(least) > ROUNDING else 0.0
-    longest, allowed = float(problem.x.norm(dim=1).max()), (1.0 - epsilon) / 2.0
-    bounded = longest <= allowed + ROUNDING
-    advice = "" if bounded or allowed <= 0 else f": multiply X by {allowed / longest:.3g}"
-    row, angle = float(problem.x_hat.norm(dim=1).max()), smallest_angle(problem.x_hat)
-    definite = f"λ_min(Ā) = {least:.3g}; it is 0 if a component with an edge is bipartite"
-    balance = f"degrees from {low} to {high}: the least ε is {epsilon:.3g}, at p = {p}; it must be below 1"
-    limit = f"the longest x_i is {longest:.3g}; with ε = {epsilon:.3g} at most (1 − ε) / 2 = {allowed:.3g} is allowed"
-    parallel = f"the smallest angle between two rows of X̂ is {angle:.3g}; it is 0 if two are parallel or one is zero"
-    return [
-        Check("λ_min(Ā) ≠ 0", least > 0, least, definite),
-        Check("balanced degrees", epsilon < 1.0, epsilon, balance),
-        Check("‖x_i‖ ≤ (1 − ε) / 2", bounded, longest, limit + advice),
-        Check("‖x̂_i‖ ≤ 1", row <= 1.0 + ROUNDING, row, f"the longest row of X̂ = ĀX is {row:.3g}; at most 1 is allowed"),
-        Check("no parallel x̂_i", angle > ROUNDING, angle, parallel),
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from scipy.sparse.csgraph import breadth_first_order
 
-from gistgnn.errors import InputError
+from gistgnn import InputError
 from gistgnn.graphs import CSR, Graph, load
 from gistgnn.theory.assumptions import degree_balance
 from gistgnn.theory.problem import MOST_NODES, Problem, aggregation
@@ -59,19 +59,19 @@ def load_problem(
     Args:
         name: complete:N, ring:N, karate, or what `gistgnn.graphs.load` takes.
         data_root: the folder of the named data sets.
-        nodes: take only the part that `nearest_nodes` returns for this number; None takes the whole graph.
-        scaled: whether to scale X as `scale_inputs` does.
+        nodes: take only this number of nodes, those nearest to the node of highest degree; None: the whole graph.
+        scaled: whether to multiply X so that its longest row is (1 − ε) / 2, the most that is assumed.
 
     Raises:
         InputError: the name is unknown, or the graph cannot be used.
     """
-    if is_built_in(name):
-        if nodes is not None:
-            raise InputError(f"nodes is {nodes}, but {name} is a built-in graph that is used whole: give no nodes")
-        problem = _built_in(name)
-    else:
+    if not is_built_in(name):
         graph = load(name, data_root)
         problem = Problem.from_graph(graph if nodes is None else nearest_nodes(graph, nodes))
+    elif nodes is not None:
+        raise InputError(f"nodes is {nodes}, but {name} is a built-in graph that is used whole: give no nodes")
+    else:
+        problem = _built_in(name)
     return scale_inputs(problem) if scaled else problem
 
 
@@ -88,11 +88,7 @@ def _built_in(name: str) -> Problem:
 
 
 def nearest_nodes(graph: Graph, nodes: int) -> Graph:
-    """Return the subgraph of the first nodes that a breadth-first search from the node of highest degree visits.
-
-    Raises:
-        InputError: nodes is below 1, or the search reaches fewer.
-    """
+    """Return the subgraph of the first nodes that a breadth-first search from the node of highest degree visits."""
     from torch_geometric.utils import subgraph, to_scipy_sparse_matrix
 
     edge_index, n = graph.edge_index.cpu(), graph.num_nodes
@@ -109,11 +105,7 @@ def nearest_nodes(graph: Graph, nodes: int) -> Graph:
 
 
 def scale_inputs(problem: Problem) -> Problem:
-    """Return the problem with X multiplied so that its longest row is (1 − ε) / 2, the most that is assumed.
-
-    Raises:
-        InputError: ε is 1, because a node has no neighbours, or X is zero.
-    """
+    """Return the problem with X multiplied so that its longest row is (1 − ε) / 2."""
     epsilon, _ = degree_balance(problem.degrees)
     longest = float(problem.x.norm(dim=1).max())
     if epsilon >= 1.0 or longest == 0.0:

@@ -15,7 +15,7 @@ def limit_kernel(problem: Problem, m: int) -> Tensor:
 def least_eigenvalue(problem: Problem, m: int) -> float:
     """Return λ_0 = λ_min(G^∞), proportional to 1/m; 0 if it is below n ε λ_max(G^∞), the rounding error of float64.
 
-    λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (docs/theory.md).
+    λ_0 >= λ_min(H^∞) λ_min(Ā)². The paper has λ_min(Ā) without the square, which is wrong (docs/explanation/theory.md).
     """
     least, greatest = float(problem.spectrum[0]), float(problem.spectrum[-1])
     return least / m if least > problem.n * torch.finfo(torch.float64).eps * greatest else 0.0
@@ -24,6 +24,14 @@ def least_eigenvalue(problem: Problem, m: int) -> float:
 def greatest_eigenvalue(problem: Problem, m: int) -> float:
     """Return λ_max(G^∞), proportional to 1/m."""
     return float(problem.spectrum[-1]) / m
+
+
+def recommended_step(problem: Problem, m: int) -> float:
+    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`.
+
+    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
+    """
+    return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
 
 def kernel(problem: Problem, theta: Tensor, d_1: int) -> Tensor:
@@ -48,3 +56,8 @@ def secant_kernel(problem: Problem, before: Tensor, after: Tensor, d_1: int) -> 
 def output_covariance(problem: Problem) -> Tensor:
     """Return S = ĀKĀ, [n, n]: ŷ(0) has covariance S/m², and in the limit d_1 → ∞ ŷ^(j)(0, 0) has S/m."""
     return problem.a_bar @ output_gram(problem.x_hat) @ problem.a_bar
+
+
+def expected_initial_error(problem: Problem, m: int) -> float:
+    """Return E‖y − ŷ(0)‖² = ‖y‖² + tr S / m² exactly (ours); it does not depend on d_1."""
+    return float(problem.y.square().sum() + torch.trace(output_covariance(problem)) / m**2)

@@ -1,7 +1,7 @@
 """The error that GIST adds, to leading order in 1/d_1 (ours): a heuristic expansion, neither a bound nor a limit.
 
-While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/theory.md derives ν_t, says what
-is left out, and
+While e = y − ŷ is small, a round gives e(t+1) = Q^ζ e(t) + ν_t with Q = I − ηG^∞. docs/explanation/theory.md derives
+ν_t, says what is left out, and
 
     N = E ν_t ν_t' = η² (m−1)/(m⁴ d_1) E_θ[L(K_θ) S L(K_θ)'],    L(K) = Σ_k Q^(ζ−1−k) K Q^k,    S = ĀKĀ,
 
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from gistgnn.theory.argument_checks import check_lambda_0, check_stable
-from gistgnn.theory.gram import output_gram
 from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, output_covariance
 from gistgnn.theory.problem import Problem
 
@@ -106,7 +105,7 @@ def _sampled_mean(problem: Problem, vectors: Tensor, mixed: Tensor, samples: int
     """Return the diagonal of E_θ[L(K_θ) S L(K_θ)'] in the eigenvectors of G^∞, [n], as a mean over samples of θ."""
     rng = torch.Generator().manual_seed(0)
     rows, inner = vectors.T @ problem.a_bar, problem.x_hat @ problem.x_hat.T
-    S = rows @ output_gram(problem.x_hat) @ problem.a_bar @ vectors
+    S = vectors.T @ output_covariance(problem) @ vectors
     total, size = torch.zeros_like(S[0]), max(1, _NUMBERS_AT_ONCE // problem.n**2)
     for first in range(0, samples, size):
         shape = (problem.d, min(size, samples - first))

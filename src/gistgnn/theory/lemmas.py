@@ -1,18 +1,17 @@
 """The lemmas about local training (appendix C.4) and about merging (C.5), with corrected constants.
 
-docs/theory-corrections.md derives every correction. Where a docstring says "printed", the paper has that in its place.
-The two decompositions of a variance hold exactly, for any weights: every neuron is in one sub-GCN, so
+docs/explanation/theory-corrections.md derives every correction. Where a docstring says "printed", the paper has that in
+its place. The two decompositions of a variance hold exactly, for any weights: every neuron is in one sub-GCN, so
 ŷ = (1/m) Σ_j ŷ^(j). The paper prints f = Σ_j f^(j), with which neither holds.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gistgnn.theory.argument_checks import check_fraction, check_lambda_0, least_width
-from gistgnn.theory.kernel import greatest_eigenvalue, least_eigenvalue, limit_kernel, output_covariance
+from gistgnn.theory.kernel import least_eigenvalue, limit_kernel, output_covariance
 from gistgnn.theory.problem import Problem
 
 
@@ -48,14 +47,6 @@ def radius(problem: Problem, m: int) -> float:
 def proof_step(problem: Problem, m: int) -> float:
     """Return η = λ_0 / (24 n ‖Ā²‖_{1,1}), which Lemma local_converge allows; printed: λ_0 / (n² ‖Ā²‖_{1,1})."""
     return least_eigenvalue(problem, m) / (24.0 * problem.n * problem.mass)
-
-
-def recommended_step(problem: Problem, m: int) -> float:
-    """Return η = 1 / (λ_max(G^∞) + λ_0 / 2), at least 10^5 times `proof_step`.
-
-    While all kernels of a sub-GCN are within λ_0 / 2 of G^∞, a step contracts y − ŷ^(j) by 1 − ηλ_0 / 2.
-    """
-    return 1.0 / (greatest_eigenvalue(problem, m) + least_eigenvalue(problem, m) / 2.0)
 
 
 def movement_bound(problem: Problem, step_size: float, local_errors: Tensor, d_1: int) -> float:
@@ -100,29 +91,20 @@ def deviation_bound(n: int, m: int) -> float:
     return 16.0 * n * (m - 1) / m**2
 
 
-@dataclass(frozen=True)
-class ErrorTerm:
-    """Both sides of Lemma error_term_bound, at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails."""
+def limit_error_term(problem: Problem, sub_gcns: int, local_steps: int, step_size: float) -> dict[str, float]:
+    """Return both sides of Lemma error_term_bound at t = 0, y = 0 and d_1 → ∞: an example of how the lemma fails.
 
-    fall: float  # ι_0, by how much the disagreement of the sub-GCNs falls
-    allowed: float  # what is left of the right-hand side for γ = 1
-
-
-def limit_error_term(problem: Problem, sub_gcns: int, local_steps: int, step_size: float) -> ErrorTerm:
-    """Return ι_0 = (m−1)/m² tr(S − Q^2ζ S) and (ηλ_0/2m) Σ_k tr(Q^2k S), with Q = I − ηG^∞ and S = ĀKĀ."""
+    "fall" is ι_0 = (m−1)/m² tr(S − Q^2ζ S), by which the disagreement of the sub-GCNs falls, with Q = I − ηG^∞ and
+    S = ĀKĀ; "allowed" is what is left of the right-hand side for γ = 1, (ηλ_0/2m) Σ_k tr(Q^2k S).
+    """
     m = sub_gcns
     Q = torch.eye(problem.n, dtype=torch.float64) - step_size * limit_kernel(problem, m)
     S = output_covariance(problem)
     left = [float(torch.trace(torch.linalg.matrix_power(Q, 2 * k) @ S)) for k in range(local_steps + 1)]
     allowed = step_size * least_eigenvalue(problem, m) / (2 * m) * sum(left[:-1])
-    return ErrorTerm((m - 1) / m**2 * (left[0] - left[-1]), allowed)
+    return {"fall": (m - 1) / m**2 * (left[0] - left[-1]), "allowed": allowed}
 
 
 def initial_error_bound(problem: Problem, m: int) -> float:
     """Return C² n + (d / m²) ‖Ā²‖_{1,1}, a bound on E‖y − ŷ(0)‖² if ‖x̂_i‖ <= 1 (Lemma init_error_bound)."""
     return float(problem.y.abs().max()) ** 2 * problem.n + problem.d / m**2 * problem.mass
-
-
-def expected_initial_error(problem: Problem, m: int) -> float:
-    """Return E‖y − ŷ(0)‖² = ‖y‖² + tr(ĀKĀ) / m² exactly (ours); it does not depend on d_1."""
-    return float(problem.y.square().sum() + torch.trace(output_covariance(problem)) / m**2)

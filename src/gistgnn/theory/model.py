@@ -1,7 +1,7 @@
 """The one-hidden-layer GCN of the analysis, trained by GIST with gradient descent (appendix C.1, eq. GIST_procedure).
 
 Blocks, Θ and rounds are those of `GIST`. The paper's masks may leave a sub-GCN without a neuron, with probability below
-m (1 − 1/m)^d_1; `Partition` then draws again.
+m (1 − 1/m)^d_1; GIST then draws again.
 """
 
 from dataclasses import dataclass, replace
@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from gistgnn.errors import InputError
-from gistgnn.gist import GIST
+from gistgnn import GIST, InputError
 from gistgnn.theory.problem import Problem, aggregation
 
 
@@ -73,7 +72,7 @@ class Trace:
     before: Tensor  # ŷ(t), [n]
     outputs: Tensor  # ŷ^(j)(t, k), [m, ζ + 1, n]
     after: Tensor  # ŷ(t + 1), [n]
-    weights: list[list[Tensor]]  # Θ^(j)_{t,k} [d, d^(j)] of each sub-GCN j at k = 0 ... ζ; empty unless asked for
+    weights: list[list[Tensor]]  # Θ^(j)_{t,k} [d, d^(j)] of each sub-GCN j at k = 0 ... ζ
 
     def local_errors(self, y: Tensor) -> Tensor:
         """Return ‖y − ŷ^(j)(t, k)‖², [m, ζ + 1]."""
@@ -84,19 +83,10 @@ class Trace:
         return float((self.outputs[:, 0] - self.before).square().sum(dim=1).mean().sqrt())
 
 
-def train_round(
-    gist: GIST,
-    problem: Problem,
-    local_steps: int,
-    step_size: float,
-    *,
-    keep_weights: bool = False,
-    before: Tensor | None = None,
-) -> Trace:
+def train_round(gist: GIST, problem: Problem, local_steps: int, step_size: float) -> Trace:
     """Train one round: subGCNs, ζ steps of gradient descent on each sub-GCN, subAgg (eq. GIST_procedure).
 
-    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`;
-    keep_weights records every Θ^(j)_{t,k}; before is ŷ(t), if it is known.
+    The loss is ½‖y − ŷ^(j)‖². The paper has no ½, but writes the gradient of this loss. `gist` comes from `make_gist`.
 
     Raises:
         InputError: ζ < 1, or η is not positive.
@@ -106,9 +96,8 @@ def train_round(
         raise InputError(f"local_steps is {local_steps}, expected at least 1")
     if not step_size > 0:
         raise InputError(f"step_size is {step_size}, expected a positive number, such as recommended_step returns")
-    before = global_output(gist, problem) if before is None else before
-    round_ = gist.begin_round()
-    paths = [_descend(_one_hidden(sub), problem, local_steps, step_size, keep_weights) for sub in round_]
+    before, round_ = global_output(gist, problem), gist.begin_round()
+    paths = [_descend(_one_hidden(sub), problem, local_steps, step_size) for sub in round_]
     round_.aggregate()
     outputs = torch.stack([output for output, _ in paths])
     return Trace(before, outputs, global_output(gist, problem), [weights for _, weights in paths])
@@ -117,8 +106,7 @@ def train_round(
 def train(gist: GIST, problem: Problem, rounds: int, local_steps: int, step_size: float) -> Tensor:
     """Train what `make_gist` returned for T rounds, and return ‖y − ŷ(t)‖² for t = 0 ... T, [T + 1]."""
     outputs = [global_output(gist, problem)]
-    for _ in range(rounds):
-        outputs.append(train_round(gist, problem, local_steps, step_size, before=outputs[-1]).after)
+    outputs += [train_round(gist, problem, local_steps, step_size).after for _ in range(rounds)]
     return (torch.stack(outputs) - problem.y).square().sum(dim=1)
 
 
@@ -126,30 +114,22 @@ def sample_next_errors(gist: GIST, problem: Problem, local_steps: int, step_size
     """Return ‖y − ŷ(t + 1)‖² for several masks M_t, [draws]; the mean estimates E_{M_t}. Θ_t does not change.
 
     Every draw uses the masks of another round, so `gist` stands at a later round afterwards.
-
-    Raises:
-        InputError: draws < 1.
     """
-    if draws < 1:
-        raise InputError(f"draws is {draws}, expected at least 1")
     errors = []
     for _ in range(draws):
         subs = gist.begin_round()  # never aggregated, so Θ_t stays
-        ends = [_descend(_one_hidden(sub), problem, local_steps, step_size, False)[0][-1] for sub in subs]
+        ends = [_descend(_one_hidden(sub), problem, local_steps, step_size)[0][-1] for sub in subs]
         errors.append((problem.y - torch.stack(ends).mean(dim=0)).square().sum())
     return torch.stack(errors)
 
 
-def _descend(
-    sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float, keep_weights: bool
-) -> tuple[Tensor, list[Tensor]]:
-    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n], and the weights at each step if kept."""
+def _descend(sub: OneHiddenGCN, problem: Problem, steps: int, step_size: float) -> tuple[Tensor, list[Tensor]]:
+    """Take ζ steps of gradient descent; return the outputs [ζ + 1, n] and the weights of each step."""
     outputs, weights = [], []
     for k in range(steps + 1):
         output = sub.outputs(problem.a_bar, problem.x_hat)
         outputs.append(output.detach())
-        if keep_weights:
-            weights.append(sub.theta.detach().clone())
+        weights.append(sub.theta.detach().clone())
         if k < steps:
             (gradient,) = torch.autograd.grad(0.5 * (problem.y - output).square().sum(), sub.theta)
             with torch.no_grad():

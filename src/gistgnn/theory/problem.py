@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gistgnn.errors import InputError
+from gistgnn import InputError
 from gistgnn.graphs import Graph
 from gistgnn.theory.gram import limit_gram
 
@@ -22,10 +22,9 @@ def adjacency(edge_index: Tensor, nodes: int) -> Tensor:
 
 
 def aggregation(edge_index: Tensor, nodes: int) -> Tensor:
-    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix).
+    """Return Ā = I + D^-1/2 A D^-1/2, [n, n] float64 (eq. Aggregation Matrix), from [2, E] edges in both directions.
 
-    D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features. The edges are [2, E] int64,
-    every undirected edge in both directions.
+    D^-1/2 is the pseudo-inverse: an isolated node has D_ii = 0 and keeps its own features.
     """
     A = adjacency(edge_index, nodes)
     degrees = A.sum(dim=1)

@@ -1,1 +1,14 @@
 """Small helpers that know nothing of graphs or GIST: prefetching, random streams, console, memory, lazy imports."""
+
+from typing import TYPE_CHECKING
+
+from gistgnn.utils.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from gistgnn.utils.formats import duration, mean_sd, plural, size
+    from gistgnn.utils.machine import describe_machine
+
+__all__ = ["describe_machine", "duration", "mean_sd", "plural", "size"]
+__getattr__ = lazy_attributes(
+    __name__, {**dict.fromkeys(["duration", "mean_sd", "plural", "size"], "formats"), "describe_machine": "machine"}
+)

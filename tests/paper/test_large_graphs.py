@@ -1,0 +1,200 @@
+"""Tables 2 to 4, 6 and 7: the paper's numbers and settings; which runs of Table 3 fit by the plan."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gistgnn.cli.options import memory_size
+from gistgnn.compare import RunStore
+from gistgnn.graphs import GraphSizes, find
+from gistgnn.paper import published
+from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
+from gistgnn.paper.experiment import Outcome
+from gistgnn.paper.large_graphs import clusters_of, in_phases, large_run
+from gistgnn.paper.published import SUB_GCNS, TABLE2_AMAZON2M, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, Published
+from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
+from gistgnn.paper.table3_ultrawide import DEVICE_MEMORY, UltraWide, parts_of
+from gistgnn.paper.table4_ladies import CLUSTERS, LADIES, Ladies
+from gistgnn.runs import ModelConfig, RunConfig
+from gistgnn.sampling import LadiesSampling
+from gistgnn.schedule import Schedule
+from tests.cli.in_process import run
+from tests.paper.published_rows import table3
+
+
+def test_the_papers_numbers() -> None:
+    assert published.TABLE1_ROWS[9] == (8, (1, 2))
+    assert published.TABLE1["cora"][9] == 79.58
+    assert published.TABLE1["citeseer"][7] == 45.42
+    assert published.TABLE6["local-sgd"][-1] == (93.40, 129.58)
+    assert published.TABLE6["gist"][1] == (96.16, 116.56)
+    assert published.TABLE7["ensemble"][0] == (96.31, 3.59)
+    assert TABLE2_REDDIT["gat", 256, 4][-1] == Published(66.30, 0.35, 7.90, "h")
+    assert TABLE2_AMAZON2M["graphsage", 4096, 3][-1] == Published(86.97, 1.34, 7.12, "h")
+    assert TABLE2_REDDIT["graphsage", 256, 2][1].cells == ["96.40", "70.29 s", "1.50x"]
+    assert (TABLE3[2, 2][-1], TABLE3[3, 8][-1], TABLE3[4, 8][-1]) == ((90.91, 32.31), (88.66, 2.56), None)
+    assert TABLE4[2][2].cells == ["88.42", "1158.51 s", "2.90x"]
+    assert TABLE4[3][1].cells == ["86.52", "2635.18 s", "1.82x"]
+    assert TABLE4[4][3].cells == ["76.76†", "1307.36 s", "4.81x"]
+    commented = {(L, m) for L, rows in TABLE4.items() for m, row in zip(SUB_GCNS, rows, strict=True) if row.commented}
+    assert commented == {(2, 8), (3, 8), *((4, m) for m in SUB_GCNS)}
+    for rows in TABLE4.values():
+        assert [row.speedup for row in rows] == pytest.approx([rows[0].time / row.time for row in rows], abs=0.01)
+    lengths = [len(table) for table in (TABLE2_REDDIT, TABLE2_AMAZON2M, TABLE3, TABLE4)]
+    assert lengths == [6, 6, 12, 3]
+    assert {len(rows) for rows in TABLE3.values()} == {len(TABLE3_WIDTHS)}
+    assert {len(scores) for scores in published.TABLE1.values()} == {len(published.TABLE1_ROWS)} == {10}
+
+
+def test_the_full_scale_is_the_paper_s_setting() -> None:
+    reddit = Reddit.at("full")
+    assert (reddit.datasets, reddit.epochs, reddit.local_steps, reddit.layers) == (("reddit",), 80, 500, (2, 3, 4))
+    amazon = Amazon2M.at("full")
+    assert (amazon.epochs, amazon.local_steps, amazon.widths) == (400, 5000, (400, 4096))
+    assert (LocalSgdTable.at("full").local_steps, EnsembleTable.at("full").local_steps) == (100, 500)
+    assert clusters_of("reddit") == clusters_of("amazon2m") == 15_000
+    assert clusters_of("synthetic:reddit@0.1") == 1_500
+    run = large_run("reddit", ModelConfig("graphsage", (256, 256)), 8, 80, 500, "cpu")
+    assert run.inductive
+    assert run.sampler is not None
+    assert run.sampler.clusters_per_batch == 10
+    assert run.training.evaluate_every == 1
+    own = Ladies.at("full").config("synthetic:reddit", 3, LADIES, 4)
+    assert (own.model.name, own.model.hidden, own.sub_gcns) == ("gcn", (256, 256, 256), 4)
+    assert own.sampler == LadiesSampling(batch_size=512, nodes_per_layer=512, row_normalise=True)
+    assert (own.training.local_steps, own.training.epochs, own.training.lr, own.inductive) == (500, 80, 0.001, True)
+    small = Ladies.at("small").config("digits", 2, LADIES, 1)
+    assert (small.training.local_steps, small.training.lr, small.inductive) == (50, 0.01, False)
+    on_clusters = Ladies.at("full").config("reddit", 3, CLUSTERS, 4)
+    assert on_clusters == reddit._config("reddit", "graphsage", 256, 3, 4)
+
+
+def test_the_batches_of_the_public_scripts_can_be_chosen() -> None:
+    for experiment, expected in (
+        (Reddit.at("full", clusters=1500, clusters_per_batch=20), {(1500, 20)}),
+        (Reddit.at("small", clusters_per_batch=5), {(1500, 5), (150, 5)}),
+    ):
+        runs = [run for group in experiment._groups().values() for run in group]
+        assert {(run.sampler.clusters, run.sampler.clusters_per_batch) for run in runs if run.sampler} == expected
+    assert "1500 of reddit, 20 in a batch" in Reddit.at("full", clusters=1500, clusters_per_batch=20)._note()
+
+
+def test_whatever_m_is_a_run_is_scored_about_as_often() -> None:
+    for m in (1, 2, 4, 8):
+        run = large_run("synthetic:reddit@0.2", ModelConfig(), m, 80, 50, "cpu")
+        assert 24 <= 80 * 300 / m / 50 / run.training.evaluate_every <= 40
+
+
+def test_a_recipe_takes_as_many_steps_as_the_run_of_the_paper() -> None:
+    def steps(run: RunConfig) -> int:
+        schedule = Schedule(run.training, 150, run.sub_gcns)
+        return sum(plan.steps.count * plan.workers for plan in map(schedule.plan, range(schedule.rounds)))
+
+    for width, m, parts, rates in (
+        (256, 2, [2], [0.005]),
+        (256, 4, [4, 2], [0.01, 0.005]),
+        (256, 8, [8, 2], [0.02, 0.005]),
+        (64, 4, [4, 1], [0.04, 0.01]),
+        (1024, 8, [8], [0.005]),
+    ):
+        run = large_run("reddit", ModelConfig("graphsage", (width, width)), m, 24, 50, "cpu")
+        recipe = in_phases(run)
+        assert [phase.sub_gcns for phase in recipe.training.phases] == parts
+        assert [phase.lr for phase in recipe.training.phases] == rates
+        assert [phase.copies for phase in recipe.training.phases] == [part > 1 for part in parts]
+        assert steps(recipe) == steps(run) == 24 * 150
+
+
+class Invented(RunStore):
+    """Returns what runs could have shown, and notes those that are left out."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "data")
+        self.reasons: dict[tuple[int, int], str] = {}
+
+    def run_all(self, configs: Any, jobs: int | None, label: str) -> list[dict[str, Any]]:
+        test = {"accuracy": 0.8, "f1_parts": 0.75}
+        history = [{"train_seconds": 1.0, "test": 0.8}]
+        return [
+            {"config": config.as_dict(), "graph": {}, "test": test, "history": history, "train_seconds": 1.0}
+            | {"rounds": 1, "steps": 1, "traffic": {"workers": 1}, "inference_seconds": 1.0, "peak_memory_bytes": 1}
+            for config in configs
+        ]
+
+    def left_out(self, config: RunConfig, why: str) -> None:
+        self.reasons[config.sub_gcns, config.model.hidden[0]] = why
+
+
+def outcome(tmp_path: Path, **settings: Any) -> tuple[Outcome, Invented]:
+    """Table 3 with runs that are invented but planned."""
+    store = Invented(tmp_path)
+    settings = {"datasets": ("synthetic:amazon2m@0.02",), "clusters": 300, "layers": (2,)} | settings
+    return UltraWide.at("full", **settings).run(store), store
+
+
+def test_the_plan_differs_from_the_paper_where_the_docs_say_so(tmp_path: Path) -> None:
+    known = find("amazon2m")
+    assert known
+    experiment, sizes = UltraWide.at("full"), GraphSizes.of_dataset(known)
+    fits = {
+        (m, d): experiment._plan(experiment.config("amazon2m", 2, d, m), sizes, RunStore(tmp_path, "data")).fits
+        for m, d in ((1, 8192), (8, 16384), (8, 32768))
+    }
+    assert fits == {(1, 8192): True, (8, 16384): True, (8, 32768): False}
+    in_paper = experiment._in_paper("amazon2m", 2)
+    assert {size: in_paper[size] for size in fits} == {(1, 8192): False, (8, 16384): True, (8, 32768): True}
+    rows = table3(2)
+    first, *_ = experiment.verdicts("amazon2m", 2, rows, [*rows, (1, 8192)])
+    assert (first.holds, first.measured) == (False, "d = 8192, m = 1 fits")
+    assert experiment._in_paper("amazon2m", 9) == experiment._in_paper("digits", 2) == {}
+    assert replace(experiment, device_memory=2**30)._in_paper("amazon2m", 2) == {}
+
+
+def test_out_of_memory_is_what_the_plan_says_of_the_device(tmp_path: Path) -> None:
+    small, store = outcome(tmp_path, widths=(400, 8192), sub_gcns=(1, 8), device_memory=memory_size("2GB"))
+    cells = [dict(zip(small.columns[2:8], line[2:8], strict=True)) for line in small.rows]
+    assert [cell["F1"] for cell in cells] == ["75.00", "OOM", "75.00", "OOM"]
+    assert [cell["pooled F1"] for cell in cells] == ["80.00", "–", "80.00", "–"]
+    assert small.charts[0].series[0].y == [75.0]  # the rows of runs are scored by parts
+    assert all("GiB" in cell["memory by plan"] or "MiB" in cell["memory by plan"] for cell in cells)
+    assert set(store.reasons) == {(1, 8192), (8, 8192)}
+    assert all("OOM in 2 GiB" in why for why in store.reasons.values())
+    assert "takes more than 2 GiB of the device" in small.note
+
+
+def test_what_fits_the_papers_device_but_not_this_machine_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gistgnn.estimate.memory.available_bytes", lambda _: 2**30)
+    found, store = outcome(tmp_path, widths=(400, 8192), sub_gcns=(8,))
+    assert [line[4] for line in found.rows] == ["75.00", "not run"]
+    assert "; here " in found.rows[1][7]
+    assert "of memory" in store.reasons[8, 8192]
+    held = {verdict.claim.split(": ")[1]: verdict.holds for verdict in found.verdicts}
+    assert held["what the paper says of F1 and time"] is None
+
+
+def test_parts_are_as_large_as_the_papers() -> None:
+    assert parts_of("amazon2m") == parts_of("synthetic:amazon2m") == 5000
+    assert parts_of("synthetic:amazon2m@0.02") == 100
+    assert parts_of("digits") == parts_of("own.npz") == 4
+    assert UltraWide.at("full").config("amazon2m", 2, 32768, 8).evaluation.parts == 5000
+    assert memory_size("32GB") == DEVICE_MEMORY
+
+
+def test_every_store_trains_the_same_and_leaves_no_files(tmp_path: Path) -> None:
+    tables = {}
+    for store in ("memory", "host", "disk", "mapped"):
+        out = tmp_path / store
+        words = ("--datasets", "digits", "--widths", 16, "--epochs", 2, "--local-steps", 1, "--clusters", 40)
+        assert run("reproduce", "ultrawide", *words, "--sub-gcns", 1, 4, "--store", store, "--out", out) == 0
+        assert [path.suffix for path in (out / "runs").iterdir()] == [".json"] * 2
+        record = json.loads((out / "experiment.json").read_text())
+        tables[store] = [line[4:6] for line in record["rows"]]
+        runs = [json.loads(path.read_text()) for path in (out / "runs").iterdir()]
+        assert {one["config"]["store"] for one in runs} == {"disk" if store == "mapped" else store}
+        assert {one["evaluation"]["method"] for one in runs} == {"parts"}
+    assert tables["memory"] == tables["host"] == tables["disk"] == tables["mapped"]

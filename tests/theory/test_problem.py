@@ -1,0 +1,140 @@
+"""Problems, and whether the assumptions of the analysis hold on them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gistgnn.theory import Problem, check, complete, in_basis_of_rows, least_eigenvalue, limit_kernel, ring
+from gistgnn.theory.assumptions import degree_balance, smallest_angle
+from gistgnn.theory.gram import limit_gram
+from gistgnn.theory.problem import aggregation
+from tests.helpers.models import tiny_graph
+from tests.helpers.refusals import refused
+
+
+def names_that_fail(p: Problem) -> set[str]:
+    return {assumption.name for assumption in check(p, 2) if not assumption.holds}
+
+
+def test_a_bipartite_component_fails() -> None:
+    assert not names_that_fail(ring(8, 5)) | names_that_fail(complete(6))  # the problems of the other tests
+    assert names_that_fail(ring(8, 8, jumps=(1,))) == {"λ_min(Ā) ≠ 0", "λ_0 > 0"}  # an even ring
+    assert not names_that_fail(ring(9, 9, jumps=(1,)))
+
+
+def test_an_isolated_node_fails_the_balance_of_degrees_only_there() -> None:
+    p = ring(5, 4, jumps=(1,))
+    with_one_more = Problem(torch.cat([p.x, p.x[:1].flip(1)]) * 0.0 + 0.01, p.edge_index, torch.zeros(6).double())
+    assert with_one_more.degrees.tolist() == [2, 2, 2, 2, 2, 0]
+    failed = names_that_fail(with_one_more)
+    assert "balanced degrees" in failed
+    assert "λ_min(Ā) ≠ 0" not in failed
+
+
+def test_rows_that_are_long_or_parallel_fail() -> None:
+    p = ring(8, 5)
+    assert names_that_fail(Problem(3.0 * p.x, p.edge_index, p.y)) == {"‖x_i‖ ≤ (1 − ε) / 2", "‖x̂_i‖ ≤ 1"}
+    x_hat = p.x_hat.clone() * 0.1
+    x_hat[1] = 2.0 * x_hat[0]
+    x = torch.linalg.solve(p.a_bar, x_hat)
+    # no two rows of X are parallel: the assumption on X does not give the property of X̂
+    assert smallest_angle(x) > 1e-3
+    assert {"no parallel x̂_i", "λ_0 > 0"} <= names_that_fail(Problem(x, p.edge_index, p.y))
+    x_hat[1] = 0.0
+    assert smallest_angle(x_hat) == 0.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(degrees=st.lists(st.integers(1, 60), min_size=1, max_size=12))
+def test_the_least_epsilon_is_that_of_a_search(degrees: list[int]) -> None:
+    epsilon, p = degree_balance(torch.tensor(degrees).double())
+    low, high = min(degrees), max(degrees)
+    assert (1 - epsilon) ** 2 * p <= low * (1 + 1e-12)
+    assert high <= (1 + epsilon) ** 2 * p * (1 + 1e-12)
+    for other in range(1, high + 2):
+        assert max(1 - math.sqrt(low / other), math.sqrt(high / other) - 1) >= epsilon - 1e-12
+
+
+@settings(deadline=None, max_examples=60)
+@given(n=st.integers(3, 12), seed=st.integers(0, 10**6), isolated=st.booleans())
+def test_the_spectrum_of_the_aggregation_matrix(n: int, seed: int, isolated: bool) -> None:
+    A = torch.triu(torch.rand(n, n, generator=torch.Generator().manual_seed(seed)) < 0.4, 1)
+    A[0, 1] = True
+    edges = (A | A.T).nonzero().T
+    values = torch.linalg.eigvalsh(aggregation(edges, n + isolated))
+    # with an edge anywhere λ_max is 2, as the paper says; without one it is 1
+    assert abs(values[-1] - 2.0) < 1e-12
+    assert values[0] > -1e-12
+    assert float(torch.linalg.eigvalsh(aggregation(edges[:, :0], n))[-1]) == 1.0
+
+
+def test_aggregation_of_a_triangle_and_an_isolated_node() -> None:
+    expected = torch.eye(4, dtype=torch.float64)
+    expected[:3, :3] += 0.5 * (1 - torch.eye(3))
+    torch.testing.assert_close(aggregation(complete(3).edge_index, 4), expected)
+
+
+def test_lambda_0_is_bounded_by_the_square_of_the_least_eigenvalue_not_by_it() -> None:
+    p = complete(3)  # a triangle: the eigenvalues of Ā are 2, 1/2, 1/2
+    of_a = float(torch.linalg.eigvalsh(p.a_bar)[0])
+    of_h = float(torch.linalg.eigvalsh(limit_gram(p.x_hat, 2))[0])
+    assert of_a == pytest.approx(0.5)
+    assert least_eigenvalue(p, 2) == pytest.approx(of_h * of_a**2, rel=1e-9)
+    for seed in range(20):
+        q = ring(8, 5, seed)
+        of_a = float(torch.linalg.eigvalsh(q.a_bar)[0])
+        assert least_eigenvalue(q, 2) >= float(torch.linalg.eigvalsh(limit_gram(q.x_hat, 2))[0]) * of_a**2 - 1e-14
+
+
+def test_a_complete_graph_s_rows_are_orthogonal_and_its_kernel_is_known() -> None:
+    for n in (3, 4, 7):
+        p = complete(n)
+        assert p.degrees.tolist() == [n - 1] * n
+        torch.testing.assert_close(p.x_hat @ p.x_hat.T, torch.eye(n).double() * p.x_hat[0].square().sum())
+        assert float(p.spectrum[0] / p.spectrum[-1]) == pytest.approx((1 - 1 / (n - 1)) ** 2 / 4)
+
+
+def test_a_graph_s_classes_are_its_targets() -> None:
+    graph = tiny_graph()
+    p = Problem.from_graph(graph)
+    assert p.y.unique().tolist() == [-1.0, 0.0, 1.0]
+    assert p.x.dtype == p.y.dtype == torch.float64
+    assert p.checksum == Problem.from_graph(tiny_graph()).checksum != Problem(p.x * 2, p.edge_index, p.y).checksum
+    checks = {c.name: c for c in check(graph)}
+    assert checks["bounded targets"].value == 1.0
+    assert not checks["‖x̂_i‖ ≤ 1"].holds
+    assert checks["balanced degrees"].value == degree_balance(p.degrees)[0]
+
+
+def test_what_is_no_problem() -> None:
+    x, y, edges = torch.eye(3).double(), torch.zeros(3).double(), torch.tensor([[0, 1], [1, 0]])
+    for arguments, parts in (
+        ((x.float(), edges, y), ("x is [3, 3] torch.float32", "float64")),
+        ((x, edges, y[:, None]), ("y is [3, 1]", "[n] float64")),
+        ((x, edges, y[:2]), ("y is [2]", "[3]")),
+        ((x, torch.tensor([[0, 1, 2], [1, 2, 1]]), y), ("0 -> 1", "undirected")),
+    ):
+        with refused(*parts):
+            Problem(*arguments)
+    with refused("n is 2", "at least 3"):
+        ring(2)
+    with refused("y is [3]", "[24]"):
+        Problem.from_graph(tiny_graph(), torch.zeros(3))
+    with refused("give y"):
+        Problem.from_graph(tiny_graph(multi_label=True))
+
+
+@given(st.integers(5, 9), st.integers(1, 40), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_a_basis_of_the_rows_of_x_leaves_what_training_depends_on(n: int, d: int, seed: int) -> None:
+    p = ring(n, d, seed)
+    if seed % 2:
+        p = replace(p, x=p.x[torch.arange(n) // 2])  # equal rows: X has not full rank
+    same = in_basis_of_rows(p)
+    assert same.d == min(n, d)
+    torch.testing.assert_close(same.x @ same.x.T, p.x @ p.x.T)
+    torch.testing.assert_close(limit_kernel(same, 2), limit_kernel(p, 2))
