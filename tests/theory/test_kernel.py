@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from gistgnn.theory import exponent, make_gist, measure_kernel_distance, ring
+from gistgnn.theory import exponent, make_gist, measure_kernel_distance, ring, train_round
 from gistgnn.theory.gram import gram, limit_gram, output_gram
-from gistgnn.theory.kernel import kernel
+from gistgnn.theory.kernel import kernel, secant_kernel
 
 SAMPLES = 10**6
 
@@ -50,3 +50,14 @@ def test_kernels_of_the_sub_gcns_add_up_and_do_not_have_the_papers_scale() -> No
     torch.testing.assert_close(parts, kernel(p, theta, d_1), rtol=1e-12, atol=1e-14)
     limit = limit_gram(p.x_hat, m)
     assert (gram(p.x_hat, theta[:, blocks[0]], d_1) - limit / d_1).norm() > 0.9 * limit.norm()
+
+
+def test_a_step_changes_the_output_by_its_secant_kernel_exactly() -> None:
+    p, m, d_1, eta = ring(8, 5), 2, 64, 0.3
+    trace = train_round(make_gist(p, d_1, m), p, 3, eta)
+    for outputs, weights in zip(trace.outputs, trace.weights, strict=True):
+        for k in range(3):
+            G = secant_kernel(p, weights[k], weights[k + 1], d_1)
+            torch.testing.assert_close(outputs[k + 1] - outputs[k], eta * G @ (p.y - outputs[k]))
+        # without a step it is the kernel of the weights
+        torch.testing.assert_close(secant_kernel(p, weights[0], weights[0], d_1), kernel(p, weights[0], d_1))
