@@ -6,11 +6,13 @@ Torch is imported inside the functions that need it, so that the command line re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gistgnn.errors import InputError
 from gistgnn.phases import Phase, as_phases, check_kept_blocks
 from gistgnn.training.names import (
+    CLASS_LOSSES,
+    CLASS_METRICS,
     NAMES,
     Absent,
     LossName,
@@ -22,7 +24,8 @@ from gistgnn.training.names import (
     name_of,
     restored,
 )
-from gistgnn.utils.checks import LONGEST, check_count, check_number, shown
+from gistgnn.utils.checks import LONGEST, check_count, check_number
+from gistgnn.utils.setting import Setting, check_settings
 
 if TYPE_CHECKING:
     import torch
@@ -46,16 +49,6 @@ ROUNDS_PER_SUB_GCN = 4
 
 BUDGET_LR = 0.005
 """The learning rate of a run with a budget, unless it is given: it suits parts of any width (benchmarks/RESULTS.md)."""
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "training": ("split", "each"),
-    "optimizer": NAMES["optimizer"],
-    "schedule": NAMES["schedule"],
-    "optimizer_state": ("reset", "carry"),
-    "cross_weights": ("random", "zero"),
-    "precision": PRECISIONS,
-}
-"""The values that a setting of `Training` may have, by the setting's name."""
 
 
 @dataclass(frozen=True)
@@ -104,34 +97,59 @@ class Training:
         InputError: a value is out of its range.
     """
 
-    epochs: float = 0
-    local_steps: int | None = None
-    training: Literal["split", "each"] = "split"
-    optimizer: "OptimizerName | MakeOptimizer" = "adam"
-    lr: float = 0.01
-    weight_decay: float = 0.0
-    momentum: float = 0.0
-    schedule: "ScheduleName | Factor | MakeScheduler" = "constant"
-    optimizer_state: Literal["reset", "carry"] = "reset"
-    precision: Literal["float32", "bf16"] = "float32"
-    clip_norm: float | None = None
-    patience: int | None = None
-    evaluate_every: int | Literal["auto"] = "auto"
+    epochs: Annotated[float, Setting("", "E")] = 0
+    local_steps: Annotated[int | None, Setting("ζ, steps in a round", "N")] = None
+    training: Annotated[
+        Literal["split", "each"], Setting("E/m epochs for each sub-GCN, or E, which is m times the work")
+    ] = "split"
+    optimizer: Annotated["OptimizerName | MakeOptimizer", Setting(choices=NAMES["optimizer"])] = "adam"
+    lr: Annotated[float, Setting("learning rate", above=True, below=1e6)] = 0.01
+    weight_decay: Annotated[float, Setting("", "W", below=1e6)] = 0.0
+    momentum: Annotated[float, Setting("of sgd", below=1.0)] = 0.0
+    schedule: Annotated[
+        "ScheduleName | Factor | MakeScheduler",
+        Setting("step divides the rate by 10 at 50 % and 75 % of the run", choices=NAMES["schedule"]),
+    ] = "constant"
+    optimizer_state: Annotated[
+        Literal["reset", "carry"],
+        Setting("a new optimiser in every round, or moments that travel with the parameters"),
+    ] = "reset"
+    precision: Annotated[Literal["float32", "bf16"], Setting("of dense products; parameters are float32")] = "float32"
+    clip_norm: Annotated[float | None, Setting("largest norm of a sub-GCN's gradient", "C", above=True, below=1e30)] = (
+        None
+    )
+    patience: Annotated[int | None, Setting("stop after K evaluations without a better score", "K")] = None
+    evaluate_every: Annotated[
+        int | Literal["auto"],
+        Setting("rounds between evaluations, or auto: evaluations take about a tenth of the time", "K"),
+    ] = "auto"
     phases: Sequence[Phase] = ()
-    redraw_every: int = 1
-    cross_weights: Literal["random", "zero"] = "random"
+    redraw_every: Annotated[
+        int, Setting("rounds between two draws of the blocks; 0 keeps the first ones", "K", least=0)
+    ] = 1
+    cross_weights: Annotated[
+        Literal["random", "zero"],
+        Setting("how weights between different blocks begin; zero makes Θ m narrow models side by side"),
+    ] = "random"
     budget: float | None = None
-    loss: "LossName | Loss | None" = None
-    class_weights: Literal["balanced"] | Sequence[float] | None = None
-    label_smoothing: float = 0.0
-    metric: "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None" = None
+    loss: Annotated[
+        "LossName | Loss | None",
+        Setting(f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)", "NAME"),
+    ] = None
+    class_weights: Annotated[
+        "Literal['balanced'] | Sequence[float] | None", Setting("balanced, or a number for each class", "W")
+    ] = None
+    label_smoothing: Annotated[float, Setting("of the cross-entropy", "S", below=1.0)] = 0.0
+    metric: Annotated[
+        "MetricName | Metric | Callable[[Tensor, Tensor], Any] | None",
+        Setting(f"score that selects the best model: {', '.join(CLASS_METRICS)}, or package.module:function", "NAME"),
+    ] = None
 
     def __post_init__(self) -> None:
         """Check every value."""
         object.__setattr__(self, "phases", as_phases(self.phases))
         if self.phases and not self.epochs:
             object.__setattr__(self, "epochs", sum(phase.epochs for phase in self.phases))
-        check_count("redraw_every", self.redraw_every, least=0)
         if self.budget is not None:
             check_number("budget", self.budget, above=True, below=LONGEST)
             if self.epochs or self.phases:
@@ -145,21 +163,9 @@ class Training:
                 )
         elif not self.phases:
             check_count("epochs", self.epochs)
-        if isinstance(self.evaluate_every, str) and self.evaluate_every != "auto":
-            raise InputError(f"evaluate_every is {shown(self.evaluate_every)}, expected an integer >= 1 or 'auto'")
-        for name, unset in (("local_steps", None), ("patience", None), ("evaluate_every", "auto")):
-            if getattr(self, name) != unset:
-                check_count(name, getattr(self, name))
-        for name, choices in CHOICES.items():
-            if name not in NAMES and getattr(self, name) not in choices:
-                raise InputError(f"{name} is {shown(getattr(self, name))}, expected one of {', '.join(choices)}")
-        check_number("lr", self.lr, above=True, below=1e6)
-        check_number("weight_decay", self.weight_decay, below=1e6)
-        check_number("momentum", self.momentum, below=1.0)
+        check_settings(self)
         if self.momentum and isinstance(self.optimizer, str) and self.optimizer in ("adam", "adamw"):
             raise InputError(f"momentum is {self.momentum}, but the optimizer is {self.optimizer}: use sgd")
-        if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, above=True, below=1e30)
         if self.class_weights is not None and not isinstance(self.class_weights, str):
             object.__setattr__(self, "class_weights", as_weights(self.class_weights))
         check_functions({name: getattr(self, name) for name in (*NAMES, "class_weights", "label_smoothing")})

@@ -1,8 +1,10 @@
 import contextlib
 import io
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from .in_process import run
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+Json = Callable[..., Any]
 
 
 @pytest.fixture
@@ -25,6 +28,18 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
         return subprocess.CompletedProcess(args, status, out.getvalue(), err.getvalue())
 
     return completed
+
+
+@pytest.fixture
+def as_json(cli: Cli) -> Json:
+    """Run `gistgnn ... --json`, which has to succeed, and return what it prints."""
+
+    def printed(*args: object) -> Any:
+        done = cli(*args, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return printed
 
 
 def arrays(nodes: int = 40, classes: int = 3) -> dict[str, np.ndarray]:

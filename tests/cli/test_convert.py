@@ -53,27 +53,7 @@ def test_tables_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     refused(capsys, "is there already: choose another folder", "convert", edges, tmp_path / "made", "--nodes", nodes)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("coraa", "made"), "is neither a data set nor a file (did you mean cora?)"),
-        (("digits", "made", "--memory", "0.01"), "memory is 10.2 MiB; expected at least"),
-        (("digits", "made", "--memory", "no"), "'no' is not a number of GiB above 0"),
-        (("digits", "made", "--dtype", "int4"), "invalid choice: 'int4'"),
-        (("digits", "made", "--nodes", "n.csv"), "leave --nodes out"),
-        (("edges.csv", "made"), "give the table of nodes as well: --nodes TABLE"),
-        (("digits",), "the following arguments are required: DEST"),
-    ],
-)
-def test_bad_options(words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        refused(capsys, message, "convert", *words, leaves=tmp_path)
-
-
-def test_verify_is_for_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "--verify is for graph folders; digits is none", "datasets", "digits", "--verify")
-    refused(capsys, "--verify is for graph folders; no dataset is none", "datasets", "--verify")
+def test_verify_finds_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("convert", "digits", tmp_path / "made") == 0
     path = tmp_path / "made" / "x.npy"
     data = bytearray(path.read_bytes())

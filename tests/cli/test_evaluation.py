@@ -1,45 +1,70 @@
-"""--evaluation of train, evaluate and predict."""
+"""`gistgnn evaluate`, `predict` and `datasets`, and --evaluation of `train`."""
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file as load_arrays
+from safetensors.torch import load_file
 
-from .conftest import Cli, arrays
+from gistgnn import load_run
+from gistgnn.graphs import DATASETS
+from gistgnn.storage import tensors
+from gistgnn.storage.models import INDEX, SINGLE, write_model
+from tests.helpers.records import rewrite
 
-TRAIN = ("train", "--hidden", 8, 8, "--epochs", 10, "--training", "each", "--local-steps", 5, "--sub-gcns", 2)
+from .conftest import Cli, Json, arrays
+
+TRAIN = ("train", "--dataset", "own.npz", "--hidden", 8, 8, "--epochs", 10, "--training", "each", "--local-steps", 5)
+TRAIN = (*TRAIN, "--sub-gcns", 2, "--out", "run")
+PARTS = ("--evaluation", "parts", "--parts", 4)
 
 
-def train(cli: Cli, graph: Path, *options: object, out: str = "run") -> dict:
-    done = cli(*TRAIN, "--dataset", graph, "--out", out, "--json", *options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def refused(cli: Cli, message: str, *args: object) -> None:
+    done = cli(*args)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+def test_help_and_version(cli: Cli) -> None:
+    assert "gistgnn 0." in cli("--version").stdout
+    for command in ("train", "list", "evaluate", "predict", "datasets", "partition", "reproduce"):
+        assert command in cli("--help").stdout
+        assert cli(command, "--help").returncode == 0
+
+
+def test_datasets_lists_every_name_and_says_what_a_file_holds(cli: Cli, as_json: Json, own_graph: Path) -> None:
+    assert [row["name"] for row in as_json("datasets")] == list(DATASETS)
+    listed = cli("datasets").stdout.splitlines()
+    assert any(line.startswith("coauthor-physics ") for line in listed)
+    assert max(map(len, listed[:-1])) <= 80
+    sizes = {"nodes": 40, "edges": 80, "features": 3, "classes": 3, "train": 13, "val": 13, "test": 14}
+    assert as_json("datasets", own_graph) == {"name": "own", "task": "single-label", **sizes}
+    assert "nodes  40" in cli("datasets", own_graph).stdout
 
 
 @pytest.mark.parametrize("method", ["auto", "whole", "layers"])
-def test_exact_methods_give_one_result(cli: Cli, own_graph: Path, method: str) -> None:
-    plain = train(cli, own_graph, out="plain")
+def test_exact_methods_give_one_result(as_json: Json, own_graph: Path, method: str) -> None:
+    plain = as_json(*TRAIN, "--out", "plain")
     memory = () if method == "whole" else ("--evaluation-memory", 0.5)
-    found = train(cli, own_graph, "--evaluation", method, *memory)
+    found = as_json(*TRAIN, "--evaluation", method, *memory)
     assert found["evaluation"]["method"] == (method if method != "auto" else "whole")
     assert found["evaluation"]["exact"] is True
     assert found["test"] == plain["test"]
-    assert found["config"]["evaluation"] == {
-        "method": method,
-        "memory": None if method == "whole" else 2**29,
-        "parts": None,
-        "sample": None,
-    }
-    scored = json.loads(cli("evaluate", "run", "--evaluation", method, "--json").stdout)
+    bound = None if method == "whole" else 2**29
+    assert found["config"]["evaluation"] == {"method": method, "memory": bound, "parts": None, "sample": None}
+    scored = as_json("evaluate", "run", "--evaluation", method)
     assert scored["evaluation"]["exact"] is True
-    assert scored["test"] == pytest.approx(found["test"])
+    for split in ("validation", "test"):
+        assert scored[split] == pytest.approx(found[split])
     assert list(scored) == ["train", "validation", "test", "evaluation"]
 
 
 def test_by_parts_is_said_to_be_approximate(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
-    done = cli(*TRAIN, "--dataset", own_graph, "--out", "run", "--evaluation", "parts", "--parts", 4)
-    assert "approximate, by 4 parts" in done.stdout
+    assert "approximate, by 4 parts" in cli(*TRAIN, *PARTS).stdout
     record = json.loads((tmp_path / "run/result.json").read_text())
     assert record["evaluation"] == {"method": "parts", "exact": False, "parts": 4}
     assert "approximate, by 4 parts" in cli("evaluate", "run").stdout  # as the run
@@ -47,50 +72,132 @@ def test_by_parts_is_said_to_be_approximate(cli: Cli, tmp_path: Path, own_graph:
     assert "approximate" not in cli("evaluate", "run", "--evaluation", "layers").stdout
     assert "(approximate, by 4 parts)" in cli("predict", "run", "--output", "p.csv").stderr
     assert "approximate" not in cli("predict", "run", "--output", "w.csv", "--evaluation", "whole").stderr
-    one = cli("predict", "run", "--output", "one.csv", "--evaluation", "parts", "--parts", 1)
-    assert one.returncode == 0
+    assert cli("predict", "run", "--output", "one.csv", "--evaluation", "parts", "--parts", 1).returncode == 0
     rows = [np.loadtxt(tmp_path / f"{name}.csv", delimiter=",", skiprows=1) for name in ("w", "one")]
     np.testing.assert_allclose(*rows, atol=1e-5)
 
 
-def test_several_labels(cli: Cli, tmp_path: Path) -> None:
-    graph = arrays()
-    graph["y"] = np.eye(3, dtype=np.float32)[graph["y"]]
-    np.savez(tmp_path / "multi.npz", **graph)
-    plain = train(cli, tmp_path / "multi.npz", out="plain")
-    assert train(cli, tmp_path / "multi.npz", "--evaluation", "layers")["test"] == plain["test"]
+def test_scores_over_a_sample(cli: Cli, as_json: Json, own_graph: Path) -> None:
+    sample = (*PARTS, "--parts-sample", 3)
+    record = as_json(*TRAIN, *sample)
+    assert record["config"]["evaluation"] == {"method": "parts", "memory": None, "parts": 4, "sample": 3}
+    how = record["evaluation"]
+    assert how.keys() == {"method", "exact", "parts", "sample", "nodes"}
+    assert (how["method"], how["exact"], how["parts"], how["sample"]) == ("parts", False, 4, 3)
+    assert 20 < sum(how["nodes"].values()) < 40
+    found = as_json("evaluate", "run")
+    assert found["evaluation"] == how
+    assert found["test"] == pytest.approx(record["test"])
+    all_parts = {"method": "parts", "exact": False, "parts": 4}
+    assert as_json("evaluate", "run", "--parts", 4)["evaluation"] == all_parts
+    assert as_json("evaluate", "run", "--parts-sample", 4)["evaluation"]["sample"] == 4
+    assert "approximate, by 3 of 4 parts" in cli("evaluate", "run").stdout
+    assert "40 nodes written to p.csv (approximate, by 4 parts)" in cli("predict", "run", "--output", "p.csv").stderr
+    assert not np.isnan(np.loadtxt("p.csv", delimiter=",", skiprows=1)).any()
+    refused(cli, "evaluation was {'parts': 4, 'sample': 3}, now {'parts': 4}", *TRAIN, *PARTS, "--resume")
+    few = cli(*TRAIN, "--overwrite", "--evaluation", "parts", "--parts", 20, "--parts-sample", 1)
+    assert few.returncode == 2
+    assert "parts has no validation node: raise the sample" in few.stderr
+
+
+def test_a_finished_run_is_not_trained_again(as_json: Json, cli: Cli, own_graph: Path) -> None:
+    record = as_json(*TRAIN)
+    assert as_json(*TRAIN, "--resume", "--evaluation-memory", 1) == record
+    refused(cli, "evaluation was None, now {'parts': 2}", *TRAIN, "--resume", *PARTS[:-1], 2)
+    refused(cli, "seed was 0, now 7", *TRAIN, "--resume", "--seed", 7)
+
+
+def test_several_labels(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    assert cli(*TRAIN).returncode == 0
+    y = arrays()["y"]
+    several = np.stack([y == 0, y != 1], axis=1).astype(np.float32)
+    np.savez(tmp_path / "multi.npz", **{**arrays(), "y": several})
+    message = "was trained on one label per node, multi has several labels"
+    refused(cli, message, "evaluate", "run", "--dataset", "multi.npz")
+    train = (*TRAIN, "--dataset", "multi.npz", "--overwrite")
+    assert as_json(*train, "--evaluation", "layers")["test"] == as_json(*train)["test"]
     assert cli("predict", "run", "--output", "p.csv", "--evaluation", "parts", "--parts", 2).returncode == 0
+    assert (tmp_path / "p.csv").read_text().startswith("node,label_0,label_1\n0,")
     assert cli("evaluate", "run", "--evaluation", "parts", "--parts", 2).returncode == 0
 
 
-def test_a_finished_run_is_not_trained_again(cli: Cli, own_graph: Path) -> None:
-    record = train(cli, own_graph)
-    assert train(cli, own_graph, "--resume", "--evaluation-memory", 1) == record
-    assert cli(*TRAIN, "--dataset", own_graph, "--out", "run", "--resume").returncode == 0
-    assert json.loads(cli("evaluate", "run", "--json").stdout)["test"] == pytest.approx(record["test"])
-    other = cli(*TRAIN, "--dataset", own_graph, "--out", "run", "--resume", "--evaluation", "parts", "--parts", 2)
-    assert other.returncode == 2
-    assert "evaluation was None, now {'parts': 2}" in other.stderr
+@pytest.fixture
+def graph(tmp_path: Path) -> dict[str, Any]:
+    """A graph of features of very different sizes, one of them constant."""
+    found = arrays()
+    found["x"] = np.column_stack([found["x"] * [1e3, 1, 1e-3] + [5, 0, 0], np.full(40, 0.1)]).astype(np.float32)
+    np.savez(tmp_path / "own.npz", **found)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--evaluation", "fast"), "invalid choice: 'fast'"),
-        (("--evaluation", "parts"), "by parts, but parts is not given"),
-        (("--parts", 3), "parts is 3, but the evaluation is auto"),
-        (("--evaluation", "parts", "--parts", 0), "'0' is not an integer >= 1"),
-        (("--evaluation", "parts", "--parts", 999), "parts is 999, expected 1 to 40"),
-        (("--evaluation-memory", 0), "'0' is not a number of GiB above 0"),
-        (("--evaluation-memory", "nan"), "'nan' is not a number of GiB above 0"),
-        (("--evaluation-memory", "inf"), "'inf' is not a number of GiB above 0"),
-        (("--evaluation", "whole", "--evaluation-memory", 1), "memory is given, but the evaluation is whole"),
-        (("--evaluation", "layers", "--evaluation-memory", 1e-6), "this model needs"),
-    ],
-)
-def test_bad_options(cli: Cli, tmp_path: Path, own_graph: Path, options: tuple[object, ...], said: str) -> None:
-    done = cli(*TRAIN, "--dataset", own_graph, "--out", "run", *options)
-    assert done.returncode == 2
-    assert said in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run").exists()
+def test_evaluate_and_predict_scale_as_training_did(
+    cli: Cli, as_json: Json, tmp_path: Path, graph: dict[str, Any]
+) -> None:
+    """They also need neither labels nor splits."""
+    record = as_json(*TRAIN, "--epochs", 30)
+    scale, x = load_arrays(tmp_path / "run/features.safetensors"), graph["x"][graph["train"]].astype(float)
+    np.testing.assert_allclose(scale["mean"], x.mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scale["std"][:3], x.std(axis=0)[:3], rtol=1e-5)
+    assert scale["std"][3] == 1
+    assert record["config"]["standardise"] is None  # the features decide
+    assert record["standardised"] is True
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
+    np.savez(tmp_path / "new.npz", x=graph["x"], edge_index=graph["edge_index"])
+    for dataset, name in ((), "own.csv"), (("--dataset", "new.npz"), "new.csv"), (("--dataset", "new.npz"), "p.npz"):
+        assert cli("predict", "run", *dataset, "--output", name).returncode == 0
+    assert (tmp_path / "own.csv").read_text() == (tmp_path / "new.csv").read_text()
+    with (tmp_path / "new.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["node"]) for row in rows] == list(range(40))
+    classes = np.array([int(row["class"]) for row in rows])
+    assert (classes == graph["y"])[graph["test"]].mean() == pytest.approx(record["test"]["accuracy"])
+    with np.load(tmp_path / "p.npz") as saved:
+        assert (saved["classes"] == classes).all()
+        assert saved["probabilities"].shape == (40, 3)
+        np.testing.assert_allclose(saved["probabilities"].sum(1), 1, rtol=1e-5)
+    load_run(tmp_path / "run").save(tmp_path / "run", overwrite=True)
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
+    assert cli(*TRAIN, "--no-standardise", "--overwrite").returncode == 0
+    assert not (tmp_path / "run/features.safetensors").exists()
+    assert cli("evaluate", "run").returncode == 0
+
+
+def test_files_that_do_not_fit(cli: Cli, tmp_path: Path, graph: dict[str, Any]) -> None:
+    assert cli(*TRAIN).returncode == 0
+    np.savez(tmp_path / "narrow.npz", **{**graph, "x": graph["x"][:, :3]})
+    for command in (("evaluate", "run"), ("predict", "run", "--output", "p.csv")):
+        refused(cli, "x has 3 features; the model was trained on 4", *command, "--dataset", "narrow.npz")
+    path = tmp_path / "run/features.safetensors"
+    for damaged in (path.read_bytes()[:40], None):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        refused(cli, f"{path.relative_to(tmp_path)} ", "evaluate", "run")
+        refused(cli, f"{path.relative_to(tmp_path)} ", "predict", "run", "--output", "p.npz")
+    (tmp_path / "run/model.safetensors").write_bytes(b"torn")
+    refused(cli, "model.safetensors is damaged", "evaluate", "run")
+    assert not list(tmp_path.glob("p.*"))
+
+
+def test_a_model_in_shards_is_evaluated(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    record, run = as_json(*TRAIN), tmp_path / "run"
+    files = write_model(run, load_file(run / SINGLE), 500)
+    kept = {name: digest for name, digest in record["files"].items() if name != SINGLE}
+    rewrite(run, {**record, "files": {**kept, **files}})
+    assert not (run / SINGLE).exists()
+    assert len(list(run.glob("model-*.safetensors"))) > 2
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
+    assert f"{Path('run') / INDEX}, " in cli(*TRAIN, "--resume").stdout
+    (run / INDEX).unlink()
+    refused(cli, f"{INDEX} cannot be read (No such file", "predict", "run", "--output", "p.csv")
+
+
+def test_the_large_weights_of_a_model_are_mapped(
+    as_json: Json, tmp_path: Path, own_graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = as_json(*TRAIN, "--model", "graphsage", "--hidden", 16, 16)
+    monkeypatch.setattr(tensors, "LARGE", 300)
+    for method in ("whole", "layers", "auto"):
+        assert as_json("evaluate", "run", "--evaluation", method)["test"] == pytest.approx(record["test"])
+    model = load_run(tmp_path / "run").model
+    assert str(tmp_path / "run" / SINGLE) in Path("/proc/self/maps").read_text()
+    model.convs[0].weight.data.zero_()
+    assert load_file(tmp_path / "run" / SINGLE)["convs.0.weight"].count_nonzero()

@@ -26,23 +26,11 @@ LONG = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 4000, "--
 SHORT = ("train", "--hidden", 16, "--epochs", 4, "--sub-gcns", 2)
 
 
-def wait_for(path: Path, process: Forked) -> None:
-    until = time.monotonic() + 120
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Forked]:
     """A run in `run` that has a checkpoint, and does not end before the test."""
     process = start_command(tmp_path, *LONG, "--out", "run", "--checkpoint-every", 1)
-    until = time.monotonic() + 120
-    while not Checkpoints(tmp_path / "run/checkpoints").newest():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    in_process.wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, process)
     yield process
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
@@ -116,7 +104,7 @@ def occupy(folder: str) -> int:
 
 def test_folders_that_python_writes_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     process = Forked(tmp_path, occupy, str(tmp_path))
-    wait_for(tmp_path / "begun", process)
+    in_process.wait_until((tmp_path / "begun").exists, process)
     try:
         with refused("theta is being written by process", "choose another folder"):
             GIST(OURS["gcn"], (8, 8), 2, store=Store("disk", tmp_path / "theta")).resume()

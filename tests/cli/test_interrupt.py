@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,9 @@ from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.commands import Forked, command, run_command, start, start_command
 
 from .conftest import Cli
+from .in_process import wait_until
 
 RUN = ("train", "--hidden", 64, 64, "--training", "each", "--epochs", 120, "--local-steps", 5, "--checkpoint-every", 1)
-
-
-Process = subprocess.Popen[str] | Forked
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +24,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def _wait_for_a_checkpoint(run: Path, process: Process) -> Path:
-    deadline, found = time.monotonic() + 120, None
-    while not (found := Checkpoints(run / "checkpoints").newest()):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, f"no checkpoint appeared in {run}"
-        time.sleep(0.01)
-    return found
-
-
-def _stop(process: Process, run: Path, number: signal.Signals) -> tuple[int | None, str]:
+def _stop(process: subprocess.Popen[str] | Forked, run: Path, number: signal.Signals) -> tuple[int | None, str]:
     """Send the signal once there is a checkpoint; return how it ended, and what it complained of."""
-    _wait_for_a_checkpoint(run, process)
+    wait_until(Checkpoints(run / "checkpoints").newest, process)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=120)
     return process.returncode, stderr
@@ -117,17 +105,6 @@ def test_resume_refuses_another_run_and_what_is_torn_or_missing(cli: Cli, tmp_pa
     assert "no checkpoint to resume from" in missing.stderr
 
 
-def test_resume_of_a_finished_run_reports_it_again(cli: Cli, own_graph: Path) -> None:
-    run = ("train", "--dataset", own_graph, "--hidden", 8, "--epochs", 5, "--sub-gcns", 2, "--out", "run", "--json")
-    first = cli(*run)
-    again = cli(*run, "--resume")
-    assert first.returncode == again.returncode == 0
-    assert json.loads(first.stdout) == json.loads(again.stdout)
-    other = cli(*run, "--seed", 7, "--resume")
-    assert other.returncode == 2
-    assert "seed was 0, now 7" in other.stderr
-
-
 def test_a_killed_run_has_no_result_and_is_not_lost_unasked(cli: Cli, tmp_path: Path) -> None:
     _stop(start_command(tmp_path, *RUN, "--out", "run"), tmp_path / "run", signal.SIGKILL)
     refused = cli("evaluate", "run")
@@ -155,9 +132,3 @@ def test_a_new_run_over_a_finished_one_resumes_as_the_new_one(cli: Cli, tmp_path
     _stop(start_command(tmp_path, *RUN, "--out", "run", "--overwrite"), tmp_path / "run", signal.SIGKILL)
     resumed = cli(*RUN, "--out", "run", "--resume", "--json")
     assert json.loads(resumed.stdout)["config"]["training"]["epochs"] == 120
-
-
-def test_resume_needs_to_know_which_run(cli: Cli) -> None:
-    done = cli("train", "--resume")
-    assert done.returncode == 2
-    assert "--resume needs --out" in done.stderr

@@ -48,51 +48,6 @@ def test_copies_leave_zeros_between_their_blocks(cli: Cli, tmp_path: Path, own_g
     assert int((weight != 0).sum()) == 4 * 2 * 2
 
 
-def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path) -> None:
-    done = cli(
-        "train", "--dataset", own_graph, *QUICK, "--redraw-every", 0, "--sub-gcns", 4, "--epochs", 12, "--out", "a"
-    )
-    assert "of the parameters will never be trained" in done.stderr
-    done = cli("train", "--dataset", own_graph, *QUICK, "--phases", "4:12", "1:1", "--out", "b")
-    assert "never be trained" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--phases", "8"), "'8' is not a phase"),
-        (("--phases", "8:x"), "'8:x' is not a phase"),
-        (("--phases", "8:2,colour=red"), "is not a phase"),
-        (("--phases", "8:2,lr=fast"), "is not a phase"),
-        (("--phases", "0:2"), "sub_gcns is 0"),
-        (("--phases", "2:0"), "epochs is 0"),
-        (("--phases", "2:4,copies,redraw=1"), "copies"),
-        (("--phases", "2:4,copies"), "cross_weights is 'random'"),
-        (("--phases", "2:4", "--sub-gcns", 2), "leave --sub-gcns out"),
-        (("--phases", "2:4", "--epochs", 9), "leave epochs out"),
-        (("--phases", "2:4,lr=-1"), "lr is -1"),
-        (("--phases", "2:4,schedule=never"), "schedule is 'never'"),
-        (("--phases", "3:4,copies", *KEPT), "equal blocks"),
-        (("--phases", "3:4", "2:4", "--redraw-every", 0), "one divides the other"),
-        (("--phases", "9:4"), "sub_gcns is 9"),
-        (("--phases", "2:4", "1:1", "--method", "ensemble"), "phases is given, but the method is ensemble"),
-        (("--redraw-every", -1), "redraw_every is -1"),
-        (("--budget", "soon"), "'soon' is not a time"),
-        (("--budget", "0s"), "'0s' is not a time"),
-        (("--budget", "9s", "--epochs", 3), "beside a budget"),
-        (("--budget", "9s", "--phases", "1:3"), "beside a budget"),
-        (("--budget", "9s", "--sub-gcns", 3), "leave one out"),
-        (("--budget", "9s", "--method", "local-sgd"), "local-sgd"),
-    ],
-)
-def test_what_does_not_go_together(cli: Cli, tmp_path: Path, own_graph: Path, options: Any, said: str) -> None:
-    done = cli("train", "--dataset", own_graph, "--hidden", 8, 8, *options, "--out", "run")
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len([line for line in done.stderr.splitlines() if "error" in line]) == 1
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_budget_needs_nothing_else(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
     done = cli("train", "--dataset", own_graph, "--hidden", 256, 256, "--budget", "3s", "--out", "run")
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,15 +12,9 @@ import pytest
 from gistgnn.storage.checkpoints import Checkpoints
 from tests.helpers.commands import Forked, environment, run_command, start, start_command
 
+from .in_process import wait_until
+
 LONG = ("train", "--hidden", 32, "--sub-gcns", 2, "--training", "each", "--out", "run")
-
-
-def wait_for(path: Path, process: subprocess.Popen[str] | Forked) -> None:
-    until = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def slow_module(folder: Path, name: str) -> dict[str, str]:
@@ -41,7 +34,7 @@ def test_a_signal_during_an_import_prints_one_line(
     tmp_path: Path, number: signal.Signals, module: str, before: str
 ) -> None:
     process = start([sys.executable, "-m", "gistgnn", "train"], tmp_path, slow_module(tmp_path, module))
-    wait_for(tmp_path / "begun", process)
+    wait_until((tmp_path / "begun").exists, process)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert said == f"{before}gistgnn: interrupted\n"
@@ -51,11 +44,8 @@ def test_a_signal_during_an_import_prints_one_line(
 def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "gistgnn", *LONG, "--sampler", "clusters", "--clusters", 20, "--grace", 0.5]
     process = start([str(word) for word in words], tmp_path, slow_module(tmp_path, "pymetis"))
-    wait_for(tmp_path / "begun", process)
-    until = time.monotonic() + 10
-    while not (pid := (tmp_path / "begun").read_text()):
-        assert time.monotonic() < until
-    metis = psutil.Process(int(pid))
+    wait_until((tmp_path / "begun").exists, process)
+    metis = psutil.Process(int(wait_until((tmp_path / "begun").read_text, process)))
     process.send_signal(signal.SIGHUP)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGHUP
@@ -67,10 +57,7 @@ def test_metis_does_not_outlive_the_run(tmp_path: Path) -> None:
 def test_a_round_that_is_too_long_is_lost_and_the_checkpoint_stays(tmp_path: Path) -> None:
     rounds = ("--local-steps", 20, "--checkpoint-every", 1)
     process = start_command(tmp_path, *LONG, *rounds, "--epochs", 100_000, "--grace", 0.001)
-    until = time.monotonic() + 60
-    while not Checkpoints(tmp_path / "run/checkpoints").newest():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
+    wait_until(Checkpoints(tmp_path / "run/checkpoints").newest, process)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, said
@@ -90,7 +77,7 @@ def ignoring(words: list[str]) -> int:
 
 def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
     process = Forked(tmp_path, ignoring, [*map(str, LONG), "--epochs", "400", "--local-steps", "5"])
-    wait_for(tmp_path / "begun", process)
+    wait_until((tmp_path / "begun").exists, process)
     for _ in range(20):
         if process.poll() is None:
             process.send_signal(signal.SIGHUP)
@@ -101,11 +88,7 @@ def test_a_signal_that_the_shell_ignores_stays_ignored(tmp_path: Path) -> None:
 def test_compare_ends_with_its_runs(tmp_path: Path) -> None:
     words = ("compare", "--hidden", 32, "--epochs", 100_000, "--sub-gcns", 2, "--out", "table")
     process = start([sys.executable, "-m", "gistgnn", *map(str, words)], tmp_path)
-    until = time.monotonic() + 100
-    while not list(tmp_path.glob("table/runs/*.checkpoints/round-*")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: list(tmp_path.glob("table/runs/*.checkpoints/round-*")), process)
     runs = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)

@@ -26,22 +26,13 @@ def test_the_model_is_the_same_wherever_theta_is(cli: Cli, tmp_path: Path) -> No
     assert len(models) == 1
     left = sorted(path.name for path in (tmp_path / "disk").iterdir())
     assert left == ["curves.png", "model.safetensors", "report.html", "result.json"]
-    assert json.loads((tmp_path / "disk/result.json").read_text())["config"]["store"] in ("disk", "mapped")
-
-
-def test_the_old_name_of_the_disk_store_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*TRAIN, "--out", tmp_path / "run", "--store", "mapped") == 0
-    assert "note: the store mapped is now called disk: use --store disk\n" in capsys.readouterr().err
+    assert json.loads((tmp_path / "disk/result.json").read_text())["config"]["store"] == "disk"
 
 
 def test_what_a_run_left_without_a_checkpoint_is_in_nobody_s_way(tmp_path: Path) -> None:
     (tmp_path / "run/theta").mkdir(parents=True)
     (tmp_path / "run/theta/theta.json").write_text("{")
     assert run(*TRAIN, "--out", tmp_path / "run", "--store", "disk") == 0
-
-
-def test_half_precision_belongs_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "bf16, but the store is memory: use disk", *TRAIN, "--out", tmp_path, "--store-precision", "bf16")
 
 
 def test_a_run_in_half_precision_is_not_resumed_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,36 +120,6 @@ def test_refused_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     lonely = write(tmp_path / "lonely.npz", BOTH[:5] + BOTH[6:11])
     refused(capsys, "a node without neighbours", "theory", "check", lonely, "--scale")
     refused(capsys, "X is zero", "theory", "check", write(tmp_path / "zero.npz", BOTH, x=np.zeros((6, 2))), "--scale")
-    refused(capsys, "neither a data set nor a file", "theory", "check", "nothing")
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("complete:2",), "complete:2 is not a graph, expected complete:N with N an integer from 3 to 5000"),
-        (("ring:many",), "ring:many is not a graph, expected ring:N with N an integer from 5 to 5000"),
-        (("ring:",), "ring: is not a graph"),
-        (("karate", "--nodes", 5), "give no nodes"),
-        (("karate", "--sub-gcns", 0), "'0' is not an integer >= 1"),
-        (("ring:²",), "ring:² is not a graph"),
-        (("karate", "--width", 1), "width is 1, expected m = 2 or more"),
-        (("karate", "--width", "1" + 400 * "0"), "is not an integer from 1 to 1000000000"),
-        (("karate", "--local-steps", 10**13), "'10000000000000' is not an integer from 1 to 1000000000"),
-        (("karate", "--gamma", 1e-320), "beyond what a float64 holds"),
-        (("karate", "--delta", 1e-200), "delta is 1e-200: the width is beyond"),
-        (("karate", "--gamma", 1), "gamma is 1.0, expected a number between 0 and 1"),
-        (("karate", "--gamma", "nan"), "gamma is nan"),
-        (("karate", "--delta", 0), "delta is 0.0, expected a number between 0 and 1"),
-        (("karate", "--step-size", 99), "step_size is 99, expected one above 0 and below 2 / λ_max(G^∞) = 0.699"),
-        (("karate", "--step-size", -1), "step_size is -1, expected a number above 0"),
-        (("karate", "--step-size", "nan"), "step_size is nan"),
-        (("karate", "--step-size", "big"), "invalid float value: 'big'"),
-        ((), "no graph is given: name one, such as --dataset karate"),
-        (("karate", "--dataset", "ring:5"), "two graphs are given, karate and ring:5"),
-    ],
-)
-def test_refused_values(args: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, message, "theory", "check", *args)
 
 
 def test_numbers_that_a_float_hardly_holds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,10 +140,6 @@ def test_numbers_are_checked_on_a_graph_that_nothing_is_predicted_for(
     path = write(tmp_path / "path.npz", BOTH[3:6] + BOTH[9:])
     refused(capsys, "gamma is 7.0", "theory", "check", path, "--gamma", 7)
     refused(capsys, "step_size is -1, expected a number above 0", "theory", "check", path, "--step-size", -1)
-
-
-def test_the_action_is_required(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "the following arguments are required: ACTION", "theory")
 
 
 def test_the_nearest_nodes_are_connected_and_hold_the_hub(shared_data: Path) -> None:

@@ -1,24 +1,34 @@
+"""`gistgnn train`: what it leaves, and every way to train."""
+
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from gistgnn.evaluation import predict
+from gistgnn.graphs import load_file as load_graph
 from gistgnn.nn import GCN
+from gistgnn.runs.run_folder import open_run
+from gistgnn.sampling import whole_graph
 from tests.helpers.commands import command, environment
 
-from .conftest import Cli, arrays
+from .conftest import Cli, Json, arrays
 
-QUICK = ("--hidden", 8, 8, "--epochs", 12, "--local-steps", 3, "--training", "each", "--no-standardise")
+SMALL = ("--dataset", "own.npz", "--hidden", 8, 8, "--local-steps", 3, "--sub-gcns", 2)
+QUICK = ("train", *SMALL, "--epochs", 12, "--training", "each", "--out", "run")
+CLUSTERS = "--sampler clusters --clusters 6 --clusters-per-batch 2"
+LADIES = "--sampler ladies --batch-size 5 --nodes-per-layer 6"
 
 
-def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
-    done = cli("train", "--dataset", own_graph, *QUICK, "--sub-gcns", 2, "--json", "--out", "run")
-    assert done.returncode == 0, done.stderr
+def test_a_run_leaves_result_model_and_curves(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    printed = as_json(*QUICK, "--no-standardise")
     record = json.loads((tmp_path / "run/result.json").read_text())
-    assert json.loads(done.stdout) == record
+    assert printed == record
     for split in ("test", "validation"):
         assert set(record[split]) == {"accuracy", "f1_micro", "f1_macro"}
         assert all(0 <= value <= 1 for value in record[split].values())
@@ -28,6 +38,8 @@ def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_grap
     assert record["train_seconds"] > 0
     assert record["peak_memory_bytes"] > 2**20
     assert record["config"]["sub_gcns"] == 2
+    assert record["config"]["sampler"] is None
+    assert not record["config"]["training"].keys() & {"loss", "metric", "class_weights"}
     assert record["validation"]["accuracy"] == max(entry["validation"] for entry in record["history"])
     assert (tmp_path / "run/curves.png").read_bytes().startswith(b"\x89PNG")
     names = ["curves.png", "model.safetensors", "report.html", "result.json"]
@@ -40,79 +52,206 @@ def test_a_run_leaves_result_model_and_curves(cli: Cli, tmp_path: Path, own_grap
     assert right == pytest.approx(record["test"]["accuracy"])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--model", "graphsage", "--norm", "layer", "--optimizer-state", "carry", "--schedule", "cosine"),
-        ("--model", "gat", "--heads", 2, "--norm", "batch", "--optimizer", "adamw", "--weight-decay", 0.01),
-        ("--partition-dims", 0, 1, "--partition", "categorical", "--schedule", "step", "--clip-norm", 1),
-        ("--optimizer", "sgd", "--momentum", 0.9, "--lr", 0.1, "--patience", 2, "--evaluate-every", 2),
-    ],
-)
-def test_options(cli: Cli, own_graph: Path, options: tuple[object, ...]) -> None:
-    done = cli("train", "--dataset", own_graph, *QUICK, "--sub-gcns", 2, *options, "--json")
+WAYS: dict[str, dict[str, Any]] = {  # options, and what result.json says of some of them
+    "--model graphsage --norm layer --optimizer-state reset --schedule cosine": {"model.norm": "layer"},
+    "--model gat --heads 2 --norm batch --optimizer adamw --weight-decay 0.01": {"model.heads": 2},
+    "--partition-dims 0 1 --schedule step --clip-norm 1": {"partitioned": [0, 1]},
+    "--optimizer sgd --momentum 0.9 --lr 0.1 --patience 2 --evaluate-every 2": {"training.momentum": 0.9},
+    "--runner fused --precision bf16": {"runner": "fused", "training.precision": "bf16"},
+    f"--model gin {LADIES} --runner fused --evaluation layers": {"model.norm": "layer", "sampler.batch_size": 5},
+    "--model gatv2 --heads 2 --store disk": {"model.norm": "none", "store": "disk"},
+    f"{CLUSTERS} --batches independent --runner fused": {"sampler.clusters": 6, "sampler.clusters_per_batch": 2},
+    f"{CLUSTERS} --cluster-method random --no-precompute": {"sampler.precompute": False, "sampler.method": "random"},
+    f"{CLUSTERS} --inductive": {"sampler.precompute": True, "inductive": True},
+    "--sampler fastgcn --batch-size 5 --nodes-per-layer 6 7 8": {"sampler.nodes_per_layer": [6, 7, 8]},
+    "--sampler neighbor --batch-size 5 --fanout -1 2 2": {"sampler.fanouts": [-1, 2, 2]},
+    "--sampler saint-node --batch-size 20": {"sampler.name": "saint-node"},
+    "--sampler saint-edge --batch-size 10 --batches independent": {"sampler.batches": "independent"},
+    "--sampler saint-rw --batch-size 6 --walk-length 3": {"sampler.walk_length": 3},
+    f"--method data-parallel {CLUSTERS}": {"method": "data-parallel"},
+    f"--method local-sgd {CLUSTERS}": {"method": "local-sgd"},
+    f"--method ensemble {CLUSTERS}": {"method": "ensemble", "training.optimizer_state": "carry"},
+    "--class-weights balanced --label-smoothing 0.1": {"training.class_weights": "balanced"},
+}
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_a_way_to_train(cli: Cli, as_json: Json, own_graph: Path, options: str) -> None:
+    done = cli(*QUICK, *options.split())
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["test"]["accuracy"] > 0.2
+    record = as_json(*QUICK, *options.split(), "--resume")  # it is finished
+    for path, value in WAYS[options].items():
+        found = record["config"]
+        for name in path.split("."):
+            found = found[name]
+        assert found == value, path
+    assert record["test"]["accuracy"] > 0.2
+    method = record["config"]["method"]
+    assert (f"{method}, m = 2" in done.stdout) == (method != "gist")
+    assert method == "gist" or record["traffic"]["workers"] == 2
+    in_turn = "note: the sub-GCNs train in turn, not fused: their batches are independent\n"
+    assert done.stderr.count(in_turn) == ("fused" in options and "independent" in options)
+    assert as_json("evaluate", "run", "--evaluation", "whole")["test"] == pytest.approx(record["test"])
+    assert cli("predict", "run", "--output", "classes.csv").returncode == 0
+
+
+def test_a_sampler_that_draws_all_neighbours_is_the_one_that_draws_more(
+    cli: Cli, tmp_path: Path, own_graph: Path
+) -> None:
+    for name, fanout in (("all", -1), ("more", 10**9)):
+        assert cli(*QUICK, "--out", name, "--sampler", "neighbor", "--fanout", fanout).returncode == 0
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("all", "more"))
+    assert one[-400:] == other[-400:]
+
+
+def test_an_ensemble_is_one_model_of_its_members(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    record = as_json(*QUICK, "--method", "ensemble")
+    assert {name.split(".")[1] for name in load_file(tmp_path / "run/model.safetensors")} == {"0", "1"}
+    assert record["test"] == record["last"]["test"]
 
 
 def test_results_are_not_written_over_unasked(cli: Cli, tmp_path: Path, own_graph: Path) -> None:
-    run = ("train", "--dataset", own_graph, *QUICK, "--sub-gcns", 2, "--out", "run")
-    done = cli(*run)
+    done = cli(*QUICK, "--tensorboard")
     assert done.returncode == 0
     assert "at best validation" in done.stdout
+    assert len(list((tmp_path / "run/tensorboard").glob("events.out.tfevents.*"))) == 1
     before = (tmp_path / "run/result.json").read_bytes()
-    refused = cli(*run, "--seed", 5)
+    refused = cli(*QUICK, "--seed", 5)
     assert refused.returncode == 2
     assert "already holds a result" in refused.stderr
     assert (tmp_path / "run/result.json").read_bytes() == before
-    assert cli(*run, "--seed", 5, "--overwrite").returncode == 0
+    assert cli(*QUICK, "--seed", 5, "--overwrite").returncode == 0
     assert (tmp_path / "run/result.json").read_bytes() != before
 
 
-def test_digits_is_the_default_and_learns(cli: Cli) -> None:
-    done = cli("train", "--json", "--epochs", 160)
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [
+        ("--epochs 160", 0.9),
+        ("--sampler ladies --epochs 60 --runner fused", 0.85),
+        ("--sampler clusters --clusters 30 --clusters-per-batch 5 --epochs 60", 0.85),
+    ],
+)
+def test_digits_is_the_default_and_learns(as_json: Json, options: str, least: float) -> None:
+    record = as_json("train", *options.split())
     assert record["graph"]["name"] == "digits"
-    assert record["test"]["accuracy"] > 0.9
+    assert record["test"]["accuracy"] > least
 
 
-def test_cora_as_the_readme_trains_it(cli: Cli, tmp_path: Path, shared_data: Path) -> None:
-    """By the installed script, in a process that starts from nothing."""
-    words = ("train", "--dataset", "cora", "--data-root", shared_data, "--model", "graphsage", "--hidden", 256, 256)
-    script = command(*words, "--sub-gcns", 4, "--out", "run", "--json")
-    done = subprocess.run(script, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+def test_cora_as_the_readme_trains_it(as_json: Json, tmp_path: Path, shared_data: Path) -> None:
+    """By the installed script, in a process that starts from nothing; then by clusters, most without training nodes."""
+    cora = ("train", "--dataset", "cora", "--data-root", shared_data)
+    words = (*cora, "--model", "graphsage", "--hidden", 256, 256, "--sub-gcns", 4, "--out", "run", "--json")
+    done = subprocess.run(command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["graph"]["nodes"] == 2708
     assert record["test"]["accuracy"] > 0.7
-    scored = json.loads(cli("evaluate", "run", "--json").stdout)
-    assert scored["test"] == pytest.approx(record["test"])  # finds the data where the run did
+    assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])  # finds the data where the run did
+    sizes = ("--hidden", 64, 64, "--sub-gcns", 2, "--epochs", 40, "--clusters", 50, "--clusters-per-batch", 5)
+    assert as_json(*cora, *sizes, "--sampler", "clusters")["test"]["accuracy"] > 0.7
 
 
-@pytest.mark.parametrize(("epochs", "said"), [(1600, False), (100, True)])
-def test_a_run_with_too_few_rounds_says_so(cli: Cli, own_graph: Path, epochs: int, said: bool) -> None:
-    done = cli(
-        "train",
-        "--dataset",
-        own_graph,
-        "--hidden",
-        8,
-        8,
-        "--sub-gcns",
-        4,
-        "--epochs",
-        epochs,
-        "--local-steps",
-        20,
-        "--evaluate-every",
-        20,
-    )
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--hidden 8 8 --sub-gcns 4 --epochs 1600 --local-steps 20", False),
+        ("--hidden 8 8 --sub-gcns 4 --epochs 100 --local-steps 20", True),
+        ("--hidden 8 --sub-gcns 4 --epochs 20", False),  # no weight lies between split layers
+        ("--hidden 8 8 --sub-gcns 4 --epochs 12 --local-steps 3 --redraw-every 0", True),
+        ("--hidden 8 8 --local-steps 3 --phases 4:12 1:1", False),
+    ],
+)
+def test_weights_that_no_round_trains_are_announced(cli: Cli, own_graph: Path, options: str, said: bool) -> None:
+    done = cli("train", "--dataset", own_graph, *options.split(), "--evaluate-every", 20)
     assert done.returncode == 0, done.stderr
     assert ("of the parameters will never be trained" in done.stderr) == said
 
 
-def test_no_note_where_no_weight_lies_between_split_layers(cli: Cli, own_graph: Path) -> None:
-    done = cli("train", "--dataset", own_graph, "--hidden", 8, "--sub-gcns", 4, "--epochs", 20)
-    assert done.returncode == 0, done.stderr
-    assert "gistgnn: note" not in done.stderr
+def test_a_metric_of_one_s_own(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    code = "def errors(logits, y):\n    return (logits.argmax(1) != y).float().mean()\n"
+    (tmp_path / "own_scores.py").write_text(f"{code}errors.higher_is_better = False\n")
+    record = as_json(*QUICK, "--metric", "own_scores:errors")
+    assert record["config"]["training"]["metric"] == record["metric"]["name"] == "own_scores:errors"
+    assert record["test"]["own_scores:errors"] == pytest.approx(1 - record["test"]["accuracy"])
+    assert record["validation"]["own_scores:errors"] == min(entry["validation"] for entry in record["history"])
+    assert "own_scores:errors" in (tmp_path / "run/report.html").read_text()
+    assert as_json("evaluate", "run")["test"]["accuracy"] == pytest.approx(record["test"]["accuracy"])
+
+
+def test_a_run_ends_in_time(as_json: Json, tmp_path: Path, own_graph: Path) -> None:
+    record = as_json(*QUICK, "--max-seconds", "1s", "--epochs", 10**6)  # the process is older than a second
+    assert (record["rounds"], record["stopped_by"]) == (1, "max_seconds")
+    assert "because its time was up" in (tmp_path / "run/report.html").read_text()
+
+
+MODEL = """
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from own_beside import activate
+
+
+class Net(nn.Module):
+    def __init__(self, sizes, slope):
+        super().__init__()
+        self.convs = nn.ModuleList(GCNConv(i, o) for i, o in zip(sizes, sizes[1:]))
+        self.slope = slope
+
+    def forward(self, x, edge_index):
+        for conv in self.convs[:-1]:
+            x = activate(conv(x, edge_index), self.slope)
+        return self.convs[-1](x, edge_index)
+
+
+def build(in_features, hidden, classes, slope=0.01):
+    return Net([in_features, *hidden, classes], slope)
+"""
+
+
+def test_a_model_of_one_s_own_is_planned_trained_evaluated_and_predicts(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file with a module beside it, and from a module of the working directory."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/own_net.py").write_text(MODEL)
+    beside = "import torch.nn.functional as F\n\n\ndef activate(x, slope):\n    return F.leaky_relu(x, slope)\n"
+    (tmp_path / "code/own_beside.py").write_text(beside)
+    model, args = ("--model", "code/own_net.py:build"), ("--model-args", "slope=0.2")
+    parameters = 3 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3
+    plan = as_json("plan", "--dataset", "own.npz", "--hidden", 8, 8, *model, "--no-measure", "--sub-gcns", 1, 2)
+    assert plan["parameters"] == parameters
+    assert {option["method"] for option in plan["options"]} == {"whole"}
+    record = as_json(*QUICK, *model, *args)
+    assert record["config"]["model"] == {"name": "code/own_net.py:build", "hidden": [8, 8], "args": {"slope": 0.2}}
+    assert record["coverage"]["parameters"] == parameters
+    said = "give the function that builds it (--model code/own_net.py:build"
+    assert said in cli("evaluate", "run").stderr
+    assert as_json("evaluate", "run", *model)["test"] == record["test"]
+    assert cli("predict", "run", *model, "--output", "labels.csv").returncode == 0
+    assert "build 8" in (tmp_path / "run/report.html").read_text()
+    assert cli(*QUICK, *model, *args, "--resume").returncode == 0, "it is finished"
+    assert "is of another run: model was" in cli(*QUICK, *model, "--resume").stderr
+    monkeypatch.chdir(tmp_path / "code")
+    assert as_json(*QUICK[:-2], "--dataset", own_graph, "--model", "own_net:build")
+    assert [path.name for path in (tmp_path / "code/runs").iterdir()] == ["own-build-m2-seed0"]
+
+
+def test_edge_weights_reach_training_evaluation_and_predictions(
+    cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path
+) -> None:
+    graph = arrays()
+    weight = np.random.default_rng(1).random(graph["edge_index"].shape[1]) * 3
+    np.savez(tmp_path / "weighted.npz", **graph, edge_weight=weight)
+    for name in ("weighted", "own"):
+        assert cli(*QUICK, "--dataset", f"{name}.npz", "--no-standardise", "--out", name).returncode == 0
+        assert cli("predict", name, "--output", f"{name}-out.npz").returncode == 0
+    found = [np.load(tmp_path / f"{name}-out.npz")["probabilities"] for name in ("weighted", "own")]
+    assert not np.allclose(*found)
+    logits = predict(open_run(tmp_path / "weighted")[2], whole_graph(load_graph(tmp_path / "weighted.npz")))
+    np.testing.assert_allclose(found[0], logits.softmax(dim=1).numpy(), atol=1e-5)
+    record = json.loads((tmp_path / "weighted/result.json").read_text())
+    assert as_json("evaluate", "weighted")["test"] == pytest.approx(record["test"])
+    np.savez(tmp_path / "more.npz", **graph, edge_attr=np.ones((graph["edge_index"].shape[1], 2)))
+    unused = cli(*QUICK, "--dataset", "more.npz", "--overwrite").stderr
+    assert "the graph has edge_attr, and GCN makes no use of it" in " ".join(unused.split())

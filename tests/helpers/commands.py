@@ -151,6 +151,9 @@ def run_program_on_ranks(folder: Path, count: int, code: str, *args: object, tim
 def _forked(
     folder: Path, environ: dict[str, str], written: Path, work: Callable[..., int | None], args: tuple[object, ...]
 ) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # as in the tests' own process: a sum's rounding depends on it
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     os.environ.clear()
@@ -177,8 +180,5 @@ def _main_alone_on_its_machine(words: list[str]) -> int:
 
 
 def _program(code: str, words: list[str]) -> None:
-    import torch
-
-    torch.set_num_threads(1)  # as in the tests' own process: a sum's rounding depends on it
     sys.argv = ["-c", *words]
     exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})

@@ -4,15 +4,15 @@ import argparse
 import json
 import logging
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
-from gistgnn.cli.process import alone_error, load_torch, title_of
+from gistgnn.cli.parser import Parser, add_command
+from gistgnn.cli.process import load_torch, refuse_torchrun
 from gistgnn.cli.run_directory import own_directory
-from gistgnn.cli.training_options import add_training_options, config_of
+from gistgnn.cli.training_options import add_training_options, config_of, title_of
 from gistgnn.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -33,34 +33,29 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
-        help="compare methods, or finished runs, side by side",
+        lambda args: run(parser, args),
+        "compare methods, or finished runs, side by side",
         description="Train one model with several methods and several m, one run after another; or compare runs that "
         "are finished. Writes a table and a report.",
         example="gistgnn compare --dataset cora --methods gist data-parallel --sub-gcns 2 4 --seeds 3\n"
         "gistgnn compare runs/a runs/b",
         common=_COMMON,
-        allow_abbrev=False,
     )
-    parser.set_defaults(run=partial(run, parser))
     group = parser.add_argument_group("comparison")
     add = group.add_argument
     text = "folders of finished runs: compare these, and train nothing (default: train with every method and M)"
     add("runs", type=Path, nargs="*", metavar="DIR", help=text)
     text = "methods to compare with one device, for every M; see --method of `gistgnn train` (default: gist)"
     add("--methods", nargs="+", choices=METHODS, default=["gist"], help=text)
-    add(
-        "--seeds",
-        type=options.seeds,
-        default=1,
-        metavar="S",
-        help="runs of each method, with seeds 0 to S − 1 (default: 1)",
-    )
+    text = "runs of each method, with seeds 0 to S − 1 (default: 1)"
+    add("--seeds", type=options.thousand, default=1, metavar="S", help=text)
     text = "also show the time to the baseline's final test score less X points (default: 0.5)"
     add("--below", type=options.points, default=0.5, metavar="X", help=text)
     options.add_folder_option(group, Path("comparison"))
-    add("--json", action="store_true", help="print comparison.json, and nothing else, on standard output")
+    options.add_json_option(group, "comparison.json")
     options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m, and number of workers or members (default: 2 4 8)")
     options.add_evaluation_options(parser, default="auto")
@@ -68,23 +63,19 @@ def add_parser(commands: Any) -> None:
     options.add_memory_option(group)
 
 
-def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+def run(parser: Parser, args: argparse.Namespace) -> int:
     """Run the command."""
     if args.runs:
         _refuse_training_options(parser, args)
-    load_torch("gistgnn.gist", "" if args.runs else title_of(args, *(args.sub_gcns or SUB_GCNS)))
-    from gistgnn.distributed import started_by_torchrun
-
-    if started_by_torchrun():
-        raise alone_error("compare")
+    refuse_torchrun("compare trains")
     with own_directory(args.out):
         rows, record = _of_runs(args) if args.runs else _train(args)
-        _write(rows, record, args)
-    return 0
+        return _write(rows, record, args)
 
 
 def _of_runs(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     """Compare finished runs."""
+    load_torch()
     from gistgnn.compare.from_runs import compare_runs
 
     return compare_runs(args.runs, args.below)
@@ -92,15 +83,15 @@ def _of_runs(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
 
 def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     """Train with every method and m."""
+    args.seed, sub_gcns = 0, args.sub_gcns or SUB_GCNS
+    if args.phases:
+        raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
+    base = config_of(args, 1, title=title_of(args, *sub_gcns))
     from gistgnn.compare.comparison import compare, runs_of, table_record, training_record
     from gistgnn.compare.many_runs import RunStore
     from gistgnn.utils.console import spinner
 
-    args.seed = 0
-    if args.phases:
-        raise InputError("phases are given, but compare trains every m from --sub-gcns: use train for each phase list")
-    base = config_of(args, 1, "memory")
-    runs = runs_of(base, args.methods, args.sub_gcns or SUB_GCNS)
+    runs = runs_of(base, args.methods, sub_gcns)
     store = RunStore(args.out / "runs", args.data_root)
     with spinner(f"reading {base.dataset}", shown=True):
         _check(runs, store, args)
@@ -112,7 +103,7 @@ def _train(args: argparse.Namespace) -> "tuple[list[Row], dict[str, Any]]":
     return rows, {**table_record(title, rows, records, args.below), **training_record(base, args.seeds)}
 
 
-def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> None:
+def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) -> int:
     """Write the files of a comparison, and print its table."""
     from gistgnn.compare.tables import as_markdown
     from gistgnn.report import REPORT, write_report
@@ -128,14 +119,14 @@ def _write(rows: "list[Row]", record: dict[str, Any], args: argparse.Namespace) 
         path.write_text(json.dumps(record, indent=1, default=list) + "\n", encoding="utf-8")
     write_report(args.out / REPORT, comparison_page(record))
     if args.json:
-        print(json.dumps(record, indent=2, default=list))
-    else:
-        print_table(record["title"], columns, cells, left=columns)
-        written = (args.out / name for name in ("comparison.json", "comparison.md", "report.html"))
-        print(f"written: {', '.join(map(printable, written))}")
+        return options.print_json(record)
+    print_table(record["title"], columns, cells, left=columns)
+    written = (args.out / name for name in ("comparison.json", "comparison.md", "report.html"))
+    print(f"written: {', '.join(map(printable, written))}")
+    return 0
 
 
-def _refuse_training_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+def _refuse_training_options(parser: Parser, args: argparse.Namespace) -> None:
     """Refuse options of training beside folders of finished runs, which they could not change."""
     used = ("runs", "out", "below", "json", "help")
     options = (action for action in parser._actions if action.option_strings and action.dest not in used)

@@ -1,14 +1,14 @@
 """`gistgnn evaluate` and `gistgnn predict`: run the best model of a run on a graph."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_data_options, add_device_option, add_evaluation_options, data_root, evaluation_of
+from gistgnn.cli import options
+from gistgnn.cli.parser import add_command
 from gistgnn.cli.process import load_torch
 from gistgnn.cli.signals import say
 from gistgnn.errors import InputError, printable
@@ -22,41 +22,33 @@ if TYPE_CHECKING:
 
 def add_parser(commands: Any) -> None:
     """Add the options of both commands."""
-    help_texts = {"evaluate": "score a trained model on a graph", "predict": "classify every node of a graph"}
-    descriptions = {
-        "evaluate": "Score the best model of a run on its graph, or on another one.",
-        "predict": "Classify every node of the run's graph, or of another one, with the run's best model.",
-    }
-    for command, text in help_texts.items():
-        parser = commands.add_parser(
-            command,
-            help=text,
-            description=descriptions[command],
-            example=f"gistgnn {command} runs/cora" + (" --output cora.csv" if command == "predict" else ""),
-            common=[*(["--output"] if command == "predict" else ["--json"]), "--dataset", "--data-root", "--device"],
-            allow_abbrev=False,
+    for name, run, text, description in (
+        ("evaluate", _evaluate, "score a trained model on a graph", "Score the best model of a run on its graph,"),
+        ("predict", _predict, "classify every node of a graph", "Classify every node of the run's graph,"),
+    ):
+        scores = name == "evaluate"
+        parser = add_command(
+            commands,
+            name,
+            run,
+            text,
+            description=f"{description} or on another one." if scores else f"{description} or of another one.",
+            example="gistgnn evaluate runs/cora" if scores else "gistgnn predict runs/cora --output cora.csv",
+            common=["--json" if scores else "--output", "--dataset", "--data-root", "--device"],
         )
-        parser.set_defaults(run=_evaluate if command == "evaluate" else _predict)
-        parser.add_argument(
-            "directory", type=Path, metavar="DIR", help="of a run; if it was interrupted, its best model so far"
-        )
+        add = parser.add_argument
+        text = "of a run; if it was interrupted, its best model so far"
+        add("directory", type=Path, metavar="DIR", help=text)
         text = "for a model of your own: the function that builds it, as given to train --model or to GIST"
-        parser.add_argument("--model", metavar="FILE.py:FUNCTION", help=text)
-        add_data_options(parser, default=None)
-        add_device_option(parser)
-        add_evaluation_options(parser, default=None, sample=command == "evaluate")
-        if command == "evaluate":
-            text = "print the scores as JSON, and nothing else on standard output"
-            parser.add_argument("--json", action="store_true", help=text)
-        else:
-            parser.add_argument(
-                "--output",
-                type=Path,
-                required=True,
-                metavar="FILE",
-                help="a .csv (node, class, probability; with several labels per node, every label's probability) or a "
-                ".npz (classes and probabilities)",
-            )
+        add("--model", metavar="FILE.py:FUNCTION", help=text)
+        options.add_data_options(parser, default=None)
+        options.add_device_option(parser)
+        options.add_evaluation_options(parser, default=None, sample=scores)
+        if scores:
+            options.add_json_option(parser)
+            continue
+        text = "a .csv (node, class, probability; with several labels per node, every label's probability) or a .npz "
+        add("--output", type=Path, required=True, metavar="FILE", help=f"{text}(classes and probabilities)")
 
 
 def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Module]":
@@ -66,20 +58,19 @@ def _load(args: argparse.Namespace) -> "tuple[RunConfig, dict[str, Any], nn.Modu
     from gistgnn.training.names import find as imported
 
     record = read_record(args.directory)
-    model = record["config"]["model"]
-    own = model.get("own")
-    if args.model and not (own or ":" in model["name"]):
+    model, dataset = record["config"]["model"], record["config"]["dataset"]
+    if args.model and not (model.get("own") or ":" in model["name"]):
         raise InputError(f"--model is {args.model}, but the run has a model of gistgnn: leave it out")
     if args.model and ":" not in args.model:
         raise InputError(f"--model is {args.model}, expected package.module:function or path/to/file.py:function")
-    if own and args.dataset is None and not find(record["config"]["dataset"]):
-        raise InputError(f"the run was trained on a graph of your own, '{record['config']['dataset']}': add --dataset")
+    if model.get("own") and args.dataset is None and not find(dataset):
+        raise InputError(f"the run was trained on a graph of your own, '{dataset}': add --dataset")
     if record["graph"].get("regression"):
         raise InputError("the run predicts numbers, which the command line does not: use load_run in Python")
-    config, record, model = open_run(args.directory, imported("model", args.model))
+    config, record, best = open_run(args.directory, imported("model", args.model))
     if note := note_on(record):
         say(f"note: {note}")
-    return config, {"data_root": "data", **record}, model
+    return config, {"data_root": "data", **record}, best
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -90,15 +81,16 @@ def _evaluate(args: argparse.Namespace) -> int:
     from gistgnn.sampling import check_fits, whole_graph
 
     config, record, model = _load(args)
-    evaluation = evaluation_of(args, config.evaluation)
+    evaluation = options.evaluation_of(args, config.evaluation)
     device = choose_device(args.device)
     graph = load(args.dataset or config.dataset, _data_root(args, record))
     graph = (scale.graph(graph) if (scale := scaler(args.directory, config)) else graph).to(device)
     if graph.multi_label != record["graph"]["multi_label"]:
-        kinds = ("one label", "several labels")
+        learnt, there = (
+            "several labels" if each else "one label" for each in (not graph.multi_label, graph.multi_label)
+        )
         raise InputError(
-            f"the model was trained on {kinds[record['graph']['multi_label']]} per node, {graph.name} has "
-            f"{kinds[graph.multi_label]}: choose a graph of the same kind"
+            f"the model was trained on {learnt} per node, {graph.name} has {there}: choose a graph of the same kind"
         )
     batch = whole_graph(graph)
     check_fits(model.to(device), batch, graph.num_classes)
@@ -106,16 +98,15 @@ def _evaluate(args: argparse.Namespace) -> int:
     inference = evaluation.prepare(model, batch, config.seed, wanted)
     scores = {split: score.as_dict() for split, score in evaluate(model, graph, evaluation=inference).items()}
     if args.json:
-        print(json.dumps({**scores, "evaluation": inference.describe()}, indent=2))
-    else:
-        print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
+        return options.print_json({**scores, "evaluation": inference.describe()})
+    print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())
     return 0
 
 
 def _data_root(args: argparse.Namespace, record: Mapping[str, Any]) -> str:
     """Return where the data sets are: as the option says, as in the run, or as on this machine."""
     recorded = record["data_root"]
-    return args.data_root or (recorded if Path(recorded).exists() else data_root())
+    return args.data_root or (recorded if Path(recorded).exists() else options.data_root())
 
 
 def print_scores(
@@ -148,7 +139,7 @@ def _predict(args: argparse.Namespace) -> int:
     if args.output.suffix not in SUFFIXES:
         raise InputError(f"output is {args.output}, expected a name that ends in {' or '.join(SUFFIXES)}")
     config, record, model = _load(args)
-    evaluation = replace(evaluation_of(args, config.evaluation), sample=None)  # predict every node
+    evaluation = replace(options.evaluation_of(args, config.evaluation), sample=None)  # predict every node
     device = choose_device(args.device)
     batch, numbers = _nodes(args, config, record, device)
     nodes, multi_label = len(batch.x), record["graph"]["multi_label"]

@@ -33,7 +33,7 @@ gistgnn train --help
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE, allow_abbrev=False)
+    parser = Parser(prog="gistgnn", description=_DESCRIPTION, example=_EXAMPLE)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for command in (train, compare, list_runs, plan, evaluate, datasets, convert, partition_graph, reproduce, theory):

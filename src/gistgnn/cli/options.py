@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, how their values are read, and options that follow from fields of settings."""
 
 import argparse
 import json
@@ -6,20 +6,19 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from gistgnn.cli.signals import GRACE
-from gistgnn.errors import InputError
-from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST, WIDEST
+from gistgnn.utils.checks import LARGEST_SEED, LONGEST, MOST
+from gistgnn.utils.setting import Described, described
 
 if TYPE_CHECKING:
     from gistgnn.evaluation import Evaluation
 
     Options = argparse._ActionsContainer  # a parser, or a group of one
-    from gistgnn.sampling import Sampling
 
 
 # As in `gistgnn.graphs.clustering` and `gistgnn.evaluation`, which import torch.
@@ -27,21 +26,50 @@ CLUSTER_METHODS = ("metis", "stream", "random")
 EVALUATION_METHODS = ("auto", "whole", "layers", "parts")
 
 
-def add_field(options: "Options", kind: type, name: str, text: str = "", **extra: Any) -> None:
-    """Add the option for a field of a dataclass, with its type and its default; `local_steps` becomes --local-steps.
+def add_fields(
+    options: "Options", settings: Any, *names: str, special: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> None:
+    """Add the options of some fields of a dataclass, with its defaults (see `gistgnn.utils.setting`).
 
-    `extra` are arguments of `add_argument`, which win over the field's. The help text is `text` with the default, or
-    with `shown` in its place.
+    Args:
+        options: a parser or a group.
+        settings: the dataclass, or an object whose values are the defaults.
+        names: of the fields; `local_steps` becomes --local-steps.
+        special: for a name, arguments of `add_argument` that win over the field's; and `flag`, and `shown`, which the
+            help shows in place of the default.
     """
-    field = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
-    default = extra.setdefault("default", field.default)
-    if "choices" not in extra:
-        extra.setdefault("type", next(iter(get_args(field.type)), field.type))
-    shown = extra.pop("shown", default)
-    shown = f"{shown:g}" if isinstance(shown, float) else shown
-    note = "" if shown is None else f"(default: {shown})"
-    flag = extra.pop("flag", f"--{name.replace('_', '-')}")
-    options.add_argument(flag, dest=extra.pop("dest", name), help=f"{text} {note}".strip(), **extra)
+    fields = described(settings if isinstance(settings, type) else type(settings))
+    for name in names:
+        given = {"default": getattr(settings, name, None), **_arguments(fields[name]), **special.get(name, {})}
+        shown = given.pop("shown", given["default"])
+        if isinstance(shown, float):
+            shown = f"{shown:g}"
+        note = "" if shown is None or shown is False else f" (default: {shown})"
+        given["help"] = f"{given['help']}{note}".strip().replace("%", "%%")
+        options.add_argument(given.pop("flag", f"--{name.replace('_', '-')}"), dest=given.pop("dest", name), **given)
+
+
+def _arguments(field: Described) -> dict[str, Any]:
+    """Return what `add_argument` takes, as it follows from a field's type."""
+    setting, kind = field.setting, next(iter(field.kinds), None)
+    if kind is bool:
+        action = argparse.BooleanOptionalAction if NoneType in field.kinds else "store_true"
+        return {"help": setting.help, "action": action}
+    if choices := setting.choices or (() if field.kinds else field.words):
+        return {"help": setting.help, "choices": list(choices)}
+    given: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar}
+    if get_origin(kind) is tuple:
+        return {**given, "nargs": "+", "type": get_args(kind)[0]}
+    if field.words:
+        return {**given, "type": partial(_word_or_integer, field.words)}
+    return {**given, "type": kind} if kind in (int, float) else given
+
+
+def _word_or_integer(words: tuple[str, ...], text: str) -> int | str:
+    try:
+        return text if text in words else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1 or {' or '.join(words)}") from None
 
 
 def data_root() -> str:
@@ -72,6 +100,18 @@ def add_device_option(options: "Options") -> None:
     options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
 
 
+def add_json_option(options: "Options", what: str = "JSON") -> None:
+    """Add --json."""
+    text = f"print {what} on standard output, and nothing else there"
+    options.add_argument("--json", action="store_true", help=text)
+
+
+def print_json(record: Any) -> int:
+    """Print what --json asks for; return the exit status 0."""
+    print(json.dumps(record, indent=2, default=list))
+    return 0
+
+
 def add_folder_option(options: "Options", default: Path) -> None:
     """Add --out of a command that keeps many runs."""
     text = "where finished runs, the table and the report are kept; run again with the same DIR to resume"
@@ -79,15 +119,11 @@ def add_folder_option(options: "Options", default: Path) -> None:
 
 
 def add_ranks_options(options: "Options") -> None:
-    """Add --timeout and --interface."""
+    """Add --timeout, --interface and --grace."""
     text = "with torchrun: how long to wait for another rank (default: 1800)"
     options.add_argument("--timeout", type=seconds, default=1800.0, metavar="SECONDS", help=text)
     text = "with torchrun: the network interface, such as eth0, through which the ranks reach each other"
     options.add_argument("--interface", metavar="NAME", help=text)
-
-
-def add_grace_option(options: "Options") -> None:
-    """Add --grace."""
     text = "after SIGTERM, SIGHUP or SIGUSR1: how long the round may take to its end (default: 30)"
     options.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=text)
 
@@ -104,12 +140,9 @@ def add_evaluation_options(parser: argparse.ArgumentParser, *, default: str | No
     `default` is the default method; None: as in the run.
     """
     add = parser.add_argument_group("evaluation").add_argument
-    add(
-        "--evaluation",
-        choices=EVALUATION_METHODS,
-        help="whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
-        f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})",
-    )
+    text = "whole: all of the graph at once; layers: layer by layer, exact; parts: part by part, approximate; auto: "
+    text += f"layers if the whole graph takes more memory than it may (default: {default or 'as in the run'})"
+    add("--evaluation", choices=EVALUATION_METHODS, help=text)
     text = "memory for auto, layers and parts, beside the graph and the model (default: half of what is available)"
     add("--evaluation-memory", type=gibibytes, metavar="GIB", help=text)
     add("--parts", type=count, metavar="P", help="number of parts that METIS cuts the graph into")
@@ -130,14 +163,62 @@ def evaluation_of(args: argparse.Namespace, run: "Evaluation | None" = None) -> 
     return Evaluation(method or "auto", memory, parts, sample)
 
 
-def own_or_known(text: str) -> str:
-    """Read the name of a model: one of ours, or a function of the user's own."""
-    from gistgnn.nn import MODELS
+def count(text: str, least: int = 1, most: int = MOST) -> int:
+    """Read an integer from `least` to `most`."""
+    value = _parsed(int, text)
+    if value is None or value < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
+    if value > most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer from {least} to {most}")
+    return int(value)
 
-    if text in MODELS or ":" in text:
-        return text
-    known = ", ".join(MODELS)
-    raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known}, or give file.py:function)")
+
+def _number(expected: str, least: float, most: float, text: str) -> float:
+    """Read a number from `least` to `most`; `expected` is what the message expects."""
+    value = _parsed(float, text)
+    if value is None or not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+    return value
+
+
+def _parsed(kind: Callable[[str], float], text: str) -> float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+_TINY = math.ulp(0.0)  # the least number above 0
+
+seed = partial(count, least=0, most=LARGEST_SEED)
+thousand = partial(count, most=1000)  # of runs that differ in their seed, or processes
+seconds = partial(_number, f"a number of seconds above 0, at most {LONGEST:,.0f}", _TINY, LONGEST)
+points = partial(_number, "a number of points from 0 to 100", 0, 100)  # percentage points
+
+
+def gibibytes(text: str) -> int:
+    """Read a positive number of GiB; return bytes."""
+    return int(_number(f"a number of GiB above 0, at most {MOST:,}", 2**-30, MOST, text) * 2**30)
+
+
+def memory_size(text: str) -> int:
+    """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
+    units = {"MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
+    return int(_with_unit(text, units, "a size such as 32GB or 512MB", MOST * 2**30))
+
+
+def duration(text: str) -> float:
+    """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
+    expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
+    return _with_unit(text, {"": 1, "s": 1, "min": 60, "h": 3600}, expected, LONGEST)
+
+
+def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
+    value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
+    if not 0 < value <= most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
+    return value
 
 
 def keyword(text: str) -> tuple[str, Any]:
@@ -149,103 +230,3 @@ def keyword(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except (ValueError, RecursionError):  # no JSON, or lists within lists a thousand times
         return name, value
-
-
-def gibibytes(text: str) -> int:
-    """Read a positive number of GiB; return bytes."""
-    return int(_number(text, f"a number of GiB above 0, at most {MOST:,}", lambda gib: 2**-30 <= gib <= MOST) * 2**30)
-
-
-def memory_size(text: str) -> int:
-    """Read a size of memory such as 32GB or 1.75GiB; return bytes. Both units are 2^30 bytes, as memory is sold."""
-    units = {"MB": 2**20, "MiB": 2**20, "GB": 2**30, "GiB": 2**30}
-    return int(_with_unit(text, units, "a size such as 32GB or 512MB"))
-
-
-def seconds(text: str) -> float:
-    """Read a positive number of seconds."""
-    return _number(text, f"a number of seconds above 0, at most {LONGEST:,.0f}", lambda value: 0 < value <= LONGEST)
-
-
-def duration(text: str) -> float:
-    """Read a time such as 90s, 10min, 1.5h or 600 (seconds); return seconds."""
-    expected = f"a time such as 90s, 10min or 1.5h, of at most {LONGEST:,.0f} seconds"
-    return _with_unit(text, {"": 1, "s": 1, "min": 60, "h": 3600}, expected, LONGEST)
-
-
-def count_or_auto(text: str) -> int | Literal["auto"]:
-    """Read an integer, or auto."""
-    try:
-        return "auto" if text == "auto" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= 1 or auto") from None
-
-
-def count(text: str, least: int = 1, most: int = MOST) -> int:
-    """Read an integer from `least` to `most`."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer >= {least}")
-    if value > most:
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer from {least} to {most}")
-    return value
-
-
-natural = partial(count, least=0)  # an integer >= 0
-seed = partial(count, least=0, most=LARGEST_SEED)
-seeds = partial(count, most=1000)  # runs that differ in their seed
-width = partial(count, most=WIDEST)  # features of a layer
-heads = partial(count, most=10_000)  # of attention
-jobs = partial(count, most=1000)  # processes
-
-
-def points(text: str) -> float:
-    """Read a number of percentage points."""
-    return _number(text, "a number of points from 0 to 100", lambda value: 0 <= value <= 100)
-
-
-def _with_unit(text: str, units: Mapping[str, float], expected: str, most: float = MOST * 2**30) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
-    value = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
-    if not 0 < value <= most:
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
-    return value
-
-
-def _number(text: str, expected: str, fits: Callable[[float], bool]) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and fits(value)):
-        raise argparse.ArgumentTypeError(f"'{text}' is not {expected}")
-    return value
-
-
-def sampler_of(args: argparse.Namespace) -> "Sampling | None":
-    """Return the sampler that the options describe; None: every step sees the whole graph.
-
-    The number of clusters is that of the graph's folder, unless it is given.
-    """
-    from gistgnn.graphs import clusters_of
-    from gistgnn.sampling import SAMPLERS
-
-    settings = {name: [field.name for field in fields(kind)] for name, kind in SAMPLERS.items()}
-    values = {}
-    for name in dict.fromkeys(name for names in settings.values() for name in names):
-        value = getattr(args, name)
-        if value is None:
-            continue
-        if name not in settings.get(args.sampler, []):
-            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
-            option = {"method": "cluster_method", "fanouts": "fanout"}.get(name, name)
-            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
-        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if args.sampler == "clusters" and args.clusters is None:
-        if (there := clusters_of(args.dataset)) is None:
-            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
-        values = {"clusters_per_batch": min(10, there), **values, "clusters": there}
-    return SAMPLERS[args.sampler](**values) if args.sampler != "full" else None

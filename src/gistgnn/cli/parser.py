@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from argparse import SUPPRESS
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from gistgnn.errors import one_line
@@ -23,54 +24,51 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, common: Sequence[str] = (), example: str = "", **options: Any) -> None:
-        super().__init__(formatter_class=_formatter, **options)
+        super().__init__(formatter_class=_formatter, allow_abbrev=False, **options)
         self._common, self._example = tuple(common), example
         if common:
-            self.add_argument(
-                "--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options"
-            )
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=SUPPRESS, help="show all options")
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with status 2."""
         self.exit(BAD_INPUT, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
-    def format_help(self) -> str:
-        """Return the text of --help."""
-        return self._format(every=not self._common)
-
-    def format_all(self) -> str:
-        """Return the text of --help-all."""
-        return self._format(every=True)
-
-    def _format(self, *, every: bool) -> str:
-        formatter = self._get_formatter()
+    def format_help(self, *, every: bool = False) -> str:
+        """Return the text of --help, or of --help-all."""
+        every, formatter = every or not self._common, self._get_formatter()
         positionals = [action for action in self._actions if not action.option_strings]
-        formatter.add_usage(f"{self.prog} [options]", positionals, [], "usage: ")
-        formatter.add_text(self.description)
-        groups: list[tuple[str | None, list[argparse.Action]]]
-        if every:
-            groups = [(group.title, group._group_actions) for group in self._action_groups]
-        else:
+        groups = [(group.title, group._group_actions) for group in self._action_groups]
+        if not every:
             named = self._option_string_actions
             groups = [("arguments", positionals), ("most used options", [named[name] for name in self._common])]
+        formatter.add_usage(f"{self.prog} [options]", positionals, [], "usage: ")
+        formatter.add_text(self.description)
         for title, actions in groups:
             formatter.start_section(title)
             formatter.add_arguments(actions)
             formatter.end_section()
         text = formatter.format_help()
         if self._example:
-            lines = "\n".join(f"  $ {line}" for line in self._example.strip().splitlines())
-            text += f"\nexample:\n{lines}\n"
+            text += "\nexample:\n" + "".join(f"  $ {line}\n" for line in self._example.splitlines())
         if not every:
             hidden = len([action for action in self._actions if action.option_strings]) - len(self._common) - 2
             text += f"\n{self.prog} --help-all shows {hidden} more options.\n"
         return text
 
 
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **options: Any
+) -> Parser:
+    """Return the parser of a new command: `run` does it, `text` says what it does; `options` are those of `Parser`."""
+    parser: Parser = commands.add_parser(name, help=text, **options)
+    parser.set_defaults(run=run)
+    return parser
+
+
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
-        parser._print_message(parser.format_all(), sys.stdout)
+        parser._print_message(parser.format_help(every=True), sys.stdout)
         parser.exit()
 
 
@@ -80,9 +78,6 @@ class _formatter(argparse.HelpFormatter):  # noqa: N801  # argparse calls it wit
 
     def _format_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None) -> str:
         """Return the usage: "[options]" and the positional arguments, on one line."""
-        words = " ".join(self._format_args(action, self._place(action)) for action in actions)
+        words = " ".join(self._format_args(action, str(action.metavar or action.dest)) for action in actions)
         text = f"{'usage: ' if prefix is None else prefix}{usage or self._prog} {words}".rstrip()
         return f"{text}\n\n"  # `add_subparsers` strips it
-
-    def _place(self, action: argparse.Action) -> str:
-        return str(action.metavar or action.dest)

@@ -1,22 +1,22 @@
 """`gistgnn plan`: what a run would take of memory, disk and time, for several m or phases; what a budget chooses."""
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.phases import chosen_sub_gcns
-from gistgnn.cli.process import load_torch
-from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.cli.parser import add_command
+from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of
 from gistgnn.errors import InputError
+from gistgnn.runs.config import RunConfig
 from gistgnn.theta.registry import STORES
 from gistgnn.utils.formats import duration, rough_duration, size
 
 if TYPE_CHECKING:
     from gistgnn.estimate import Option, Plan, Total
 
+_TIMES = ("step", "round", "epoch", "evaluation", "total")
 _MEMORY = "memory (trained: with gradients and optimiser)"
 _COMMON = (
     "--dataset", "--data-root", "--model", "--hidden", "--sub-gcns", "--epochs", "--budget", "--sampler", "--clusters",
@@ -26,37 +26,32 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "plan",
-        help="say what training would take, and which m fit",
+        run,
+        "say what training would take, and which m fit",
         description="Say what memory, disk and time a run would take for several m, and which m to choose. Nothing is "
         "trained; the speed of this machine is measured for a second or two.",
         example="gistgnn plan --dataset ogbn-arxiv --hidden 4096 4096 --sampler clusters --clusters 100",
         common=_COMMON,
-        allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
     options.add_data_options(parser, default="digits")
     add_training_options(parser, several="every m to plan for (default: 1 2 4 8 16, as far as the widths allow)")
     options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("plan")
     add = group.add_argument
-    add(
-        "--store",
-        type=store_name,
-        choices=[name for name, place in STORES.items() if not place.shared],
-        nargs="+",
-        default=["memory", "disk"],
-        help="where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)",
-    )
+    text = "where the parameters lie: in memory, or in files with one sub-GCN at a time in memory (default: both)"
+    alone = [name for name, place in STORES.items() if not place.shared]
+    add("--store", choices=alone, nargs="+", default=["memory", "disk"], help=text)
     options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the run's files would go: the room on that disk is compared")
     add("--no-measure", dest="timed", action="store_false", help="no times: do not measure this machine")
     text = "count the bytes that W ranks would send in a round; m is W, unless --sub-gcns is given"
     add("--ranks", type=options.count, nargs="+", metavar="W", help=text)
-    add("--seed", type=options.seed, default=0, help="(default: 0)")
+    options.add_fields(group, RunConfig, "seed")
     options.add_device_option(group)
-    add("--json", action="store_true", help="print JSON on standard output, and nothing else there")
+    options.add_json_option(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.budget:
         return _choose(args)
-    load_torch("gistgnn.gist")
-    config = config_of(args, chosen_sub_gcns(args) if args.phases else 1, "memory")
+    config = config_of(args, chosen_sub_gcns(args) if args.phases else 1)
     resources = Resources.here(config.device, args.out, args.memory)
     known = find(args.dataset)
     sizes = GraphSizes.of_dataset(known) if known else GraphSizes.of_graph(load(args.dataset, args.data_root))
@@ -77,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
         plan = make_plan(config, sizes, resources, args.sub_gcns or args.ranks, args.store, timed=args.timed)
         ranks = plan.traffic(args.ranks) if args.ranks else []
     if args.json:
-        print(json.dumps(plan.as_dict() | ({"ranks": ranks} if ranks else {}), indent=2))
-        return 0
+        return options.print_json(plan.as_dict() | ({"ranks": ranks} if ranks else {}))
     _print_graph(plan)
     _print_phases(plan) if plan.phased else _print_options(plan)
     print(f"\n{plan.advice}")
@@ -96,10 +89,7 @@ def _choose(args: argparse.Namespace) -> int:
     given = {"ranks": args.ranks, "memory": args.memory, "out": args.out, "no_measure": not args.timed or None}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise InputError(f"{unused} is given beside a budget, which is planned by measuring steps: leave one out")
-    if args.sub_gcns:
-        raise InputError(f"sub_gcns is {args.sub_gcns}, but a budget is given, which chooses m: leave one out")
-    load_torch("gistgnn.gist")
-    config = config_of(args, 1, "memory")
+    config = config_of(args, chosen_sub_gcns(args))
     graph = load(args.dataset, args.data_root)
     gist = config.trainer(graph.num_features, graph.num_classes)
     graph = (scale.graph(graph) if (scale := config.scale(graph)) else graph).to(gist.device)
@@ -107,8 +97,9 @@ def _choose(args: argparse.Namespace) -> int:
     choice = choose(gist, sampler, config.training, args.budget)
     training, copies = choice.training, {True: ",copies", False: ""}
     phases = " ".join(f"{each.sub_gcns}:{each.epochs:.4g}{copies[each.copies]}" for each in training.phases)
-    said = f"{choice.reason}\nphases: {phases}, schedule {training.schedule}, lr {training.lr:g}"
-    print(json.dumps(choice.as_dict(), indent=2) if args.json else said)
+    if args.json:
+        return options.print_json(choice.as_dict())
+    print(f"{choice.reason}\nphases: {phases}, schedule {training.schedule}, lr {training.lr:g}")
     return 0
 
 
@@ -121,7 +112,7 @@ def _print_graph(plan: "Plan") -> None:
     print(f"a step's batch: {batch.nodes:,} nodes, about {batch.edges:,} edges")
     print(f"the full model: {plan.parameters:,} parameters, {size(plan.theta)}")
     gpu = "" if there.gpu is None else f", {size(there.gpu)} on the GPU"
-    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk\n")
+    print(f"available: {size(there.host)} of memory{gpu}, {size(there.disk)} on the disk")
 
 
 def _print_options(plan: "Plan") -> None:
@@ -132,11 +123,9 @@ def _print_options(plan: "Plan") -> None:
         traffic.append((*first, *map(size, (each.moved, each.moved_by_all, each.data_parallel))))
         time += [(*first, *_times(each.seconds))] if each.seconds else []
     _table(_MEMORY, ("m", "store", "", "sub-GCN", "trained", "step", "eval.", "peak", "disk"), memory)
-    print()
     _table("traffic with Θ in a round", ("m", "store", "one moves", "all move", "data parallel"), traffic)
     if time:
-        print()
-        _table("time, an estimate", ("m", "store", "step", "round", "epoch", "evaluation", "whole run"), time)
+        _table("time, an estimate", ("m", "store", *_TIMES[:-1], "whole run"), time)
 
 
 def _print_phases(plan: "Plan") -> None:
@@ -145,22 +134,20 @@ def _print_phases(plan: "Plan") -> None:
         for each in (option for option in plan.options if option.store == total.store):
             first = (f"{each.number}", f"{each.sub_gcns}", "yes" if each.copies else "", each.store)
             memory.append((*first, *_held(each, each.slice, each.training)))
-            seconds = _times(each.seconds) if each.seconds else [""] * 5
+            seconds = _times(each.seconds) if each.seconds else [""] * len(_TIMES)
             time.append((*first, f"{each.rounds}", size(each.rounds * each.moved_by_all), *seconds))
-        every = ("all", "", "", total.store)
-        fits, *peaks = _held(total)
+        every, (fits, *peaks) = ("all", "", "", total.store), _held(total)
         memory.append((*every, fits, "", "", *peaks))
-        seconds = ["", "", "", "", _time(total.seconds) if total.seconds else ""]
+        seconds = [""] * 4 + [_time(total.seconds) if total.seconds else ""]
         time.append((*every, f"{total.rounds}", size(total.moved), *seconds))
     first = ("phase", "m", "copies", "store")
     _table(_MEMORY, (*first, "", "sub-GCN", "trained", "peak", "disk"), memory)
-    print()
     title = f"traffic with Θ; time, an estimate (all: with {plan.totals[0].evaluations} evaluations)"
-    _table(title, (*first, "rounds", "moves", "step", "round", "epoch", "evaluation", "total"), time)
+    _table(title, (*first, "rounds", "moves", *_TIMES), time)
 
 
 def _times(seconds: Mapping[str, float]) -> list[str]:
-    return [_time(seconds[name]) for name in ("step", "round", "epoch", "evaluation", "total")]
+    return [_time(seconds[name]) for name in _TIMES]
 
 
 def _time(seconds: float) -> str:
@@ -174,16 +161,16 @@ def _held(planned: "Option | Total", *sizes: int) -> list[str]:
 
 
 def _print_ranks(ranks: list[dict[str, Any]]) -> None:
-    sizes = [(each["theta"], *map(round, each["costs"].values())) for each in ranks]
-    rows = [
-        (f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, own)) for each, own in zip(ranks, sizes, strict=True)
-    ]
+    rows = []
+    for each in ranks:
+        sizes = (each["theta"], *map(round, each["costs"].values()))
+        rows.append((f"{each['ranks']}", f"{each['sub_gcns']}", *map(size, sizes)))
     title = "on ranks, the parameters sharded: what a rank holds, and what it sends in a round by each method"
-    print()
     _table(title, ("ranks", "m", "holds", "GIST", "data parallel", "local SGD"), rows)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> None:
     from gistgnn.utils.console import print_table
 
+    print()
     print_table(title, columns, [list(row) for row in rows], left=["store"])

@@ -29,25 +29,14 @@ def load_torch(module: str = "torch", title: str = "") -> None:
         import_module(module)
 
 
-def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
-    """Return what a command is about to train, in a few words and without importing torch.
+def refuse_torchrun(what: str, more: str = "") -> None:
+    """Raise an InputError if torchrun has started this process; `what` is done in one."""
+    from gistgnn.distributed import started_by_torchrun
 
-    Args:
-        args: the options of `gistgnn.cli.training_options` and of data.
-        sub_gcns: every m; none: a budget or phases say it.
-    """
-    from gistgnn.report.names import model_title
-
-    model = model_title({"model": {"name": args.model, "hidden": args.hidden}})
-    split = f", m = {', '.join(map(str, sub_gcns))}" if sub_gcns else ""
-    return f"{model}{split}, on {args.dataset}"
-
-
-def alone_error(what: str, more: str = "") -> InputError:
-    """Return the error for a command that torchrun has started, and that trains in one process."""
-    error = InputError(f"{what} trains in one process, but torchrun has started it: start gistgnn itself{more}")
-    error.relayed = True  # every rank raises it
-    return error
+    if started_by_torchrun():
+        error = InputError(f"{what} in one process, but torchrun has started it: start gistgnn itself{more}")
+        error.relayed = True  # every rank raises it
+        raise error
 
 
 @contextmanager
@@ -70,10 +59,8 @@ def joined(args: argparse.Namespace, device: str) -> "Iterator[World]":
             "torchrun may restart the ranks (--max-restarts), but --resume is not given: add --resume and --out DIR, "
             "so that they resume from the last checkpoint"
         )
-    # "cuda" means one GPU for each rank of this machine
-    ranks = Ranks(
-        f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device, args.timeout, args.interface
-    )
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device  # each rank has a GPU of its own
+    ranks = Ranks(own, args.timeout, args.interface)
     try:
         yield ranks
     finally:

@@ -13,11 +13,11 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.process import alone_error, joined
+from gistgnn.cli.parser import Parser, add_command
+from gistgnn.cli.process import joined, refuse_torchrun
 from gistgnn.cli.run_directory import own_directory
 from gistgnn.cli.signals import say, status_of, stopping
-from gistgnn.cli.training_options import store_name
-from gistgnn.errors import InputError, printable
+from gistgnn.errors import printable
 from gistgnn.paper.registry import EXPERIMENTS, SCALES, Entry
 from gistgnn.theta.registry import STORES
 
@@ -31,82 +31,75 @@ _ALONE = [name for name, place in STORES.items() if not place.shared]
 _DEVICE_MEMORY = (
     "a run that takes more of its device, by the plan, is out of memory (default: 32GB; at the small scale 1.75GB)"
 )
+
+
 # The flag of each setting, and the arguments for argparse. The destination is the experiment's attribute.
+def _counts(flag: str, metavar: str, text: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return flag, {"type": options.count, "metavar": metavar, "help": text, **more}
+
+
+_EVERY = {"nargs": "+"}
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "datasets": ("--datasets", {"nargs": "+", "metavar": "NAME", "help": "names from `gistgnn datasets`"}),
-    "seeds": ("--seeds", {"type": options.seeds, "metavar": "S", "help": "runs of each row"}),
-    "epochs": ("--epochs", {"type": options.count, "metavar": "E", "help": "of each run"}),
-    "layers": ("--layers", {"type": options.count, "nargs": "+", "metavar": "L", "help": "every L"}),
-    "widths": ("--widths", {"type": options.count, "nargs": "+", "metavar": "D", "help": "every width"}),
-    "sub_gcns": ("--sub-gcns", {"type": options.count, "nargs": "+", "metavar": "M", "help": "every m"}),
-    "zetas": ("--local-steps", {"type": options.count, "nargs": "+", "metavar": "N", "help": "every ζ"}),
-    "local_steps": ("--local-steps", {"type": options.count, "metavar": "N", "help": "ζ"}),
-    "clusters": ("--clusters", {"type": options.count, "metavar": "C", "help": "c"}),
-    "clusters_per_batch": ("--clusters-per-batch", {"type": options.count, "metavar": "Q", "help": "in a batch"}),
+    "seeds": _counts("--seeds", "S", "runs of each row", type=options.thousand),
+    "epochs": _counts("--epochs", "E", "of each run"),
+    "layers": _counts("--layers", "L", "every L", **_EVERY),
+    "widths": _counts("--widths", "D", "every width", **_EVERY),
+    "sub_gcns": _counts("--sub-gcns", "M", "every m", **_EVERY),
+    "zetas": _counts("--local-steps", "N", "every ζ", **_EVERY),
+    "local_steps": _counts("--local-steps", "N", "ζ"),
+    "clusters": _counts("--clusters", "C", "c"),
+    "clusters_per_batch": _counts("--clusters-per-batch", "Q", "in a batch"),
     "training": ("--training", {"choices": ("split", "each"), "help": "split the epochs, or give all to each (extra)"}),
-    "nodes": ("--nodes", {"type": options.count, "metavar": "N", "help": "how many nodes of a data set"}),
+    "nodes": _counts("--nodes", "N", "how many nodes of a data set"),
     "models": ("--models", {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"}),
-    "store": ("--store", {"type": store_name, "choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
+    "store": ("--store", {"choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
     "device_memory": ("--device-memory", {"type": options.memory_size, "metavar": "SIZE", "help": _DEVICE_MEMORY}),
 }
 
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("reproduce", help="run an experiment of the paper again", allow_abbrev=False)
-    experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=type(parser))
+    parser = commands.add_parser("reproduce", help="run an experiment of the paper again")
+    experiments = parser.add_subparsers(metavar="EXPERIMENT", required=True, parser_class=Parser)
     for name, entry in EXPERIMENTS.items():
-        _add_options(experiments.add_parser(name, help=entry.help, allow_abbrev=False), name, entry)
+        _add_options(add_command(experiments, name, run, entry.help), name, entry)
 
 
-def _add_options(parser: argparse.ArgumentParser, name: str, entry: Entry) -> None:
+def _add_options(parser: Parser, name: str, entry: Entry) -> None:
     add = parser.add_argument
-    add(
-        "--scale",
-        choices=SCALES,
-        default="small",
-        help="small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
-        "below replace the scale's settings",
-    )
+    text = "small: under 20 minutes on an ordinary machine; full: the paper's setting (default: small); the options "
+    add("--scale", choices=SCALES, default="small", help=f"{text}below replace the scale's settings")
     options.add_data_root(parser)
     own = [OPTIONS[option] for option in (*COMMON, *entry.options) if option in OPTIONS]
     settings = [add(flag, **arguments).dest for flag, arguments in own]
+    # torchrun may restart it: it always resumes
+    parser.set_defaults(experiment=name, settings=settings, jobs=1, interface=None, resume=True)
     if "jobs" in entry.options:
-        add("--jobs", type=options.jobs, default=1, help="runs at the same time, one thread each (default: 1)")
+        add("--jobs", type=options.thousand, default=1, help="runs at the same time, one thread each (default: 1)")
     if entry.devices:
         options.add_device_option(parser)
-    add(
-        "--rehearse",
-        action="store_true",
-        help="do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the "
-        "data; nothing is kept",
-    )
+    text = "do not train: try every setting with two steps and one evaluation, on synthetic graphs in place of the data"
+    add("--rehearse", action="store_true", help=f"{text}; nothing is kept")
     options.add_folder_option(parser, Path("reproduce") / name)
-    # torchrun may restart it: it always resumes
-    parser.set_defaults(run=run, experiment=name, settings=settings, jobs=1, interface=None, resume=True)
     if entry.ranks:
         options.add_ranks_options(parser)
-        options.add_grace_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn reproduce EXPERIMENT`."""
-    from gistgnn.distributed import started_by_torchrun
     from gistgnn.storage.whole_files import check_writable
 
-    if started_by_torchrun() and args.rehearse:
-        error = InputError("--rehearse tries every setting in one process, but torchrun has started it: start gistgnn")
-        error.relayed = True
-        raise error
-    if started_by_torchrun() and not EXPERIMENTS[args.experiment].ranks:
+    if args.rehearse:
+        refuse_torchrun("--rehearse tries every setting")
+    if not EXPERIMENTS[args.experiment].ranks:
         known = ", ".join(name for name, entry in EXPERIMENTS.items() if entry.ranks)
-        raise alone_error(args.experiment, f"; torchrun is for {known}")
+        refuse_torchrun(f"{args.experiment} trains", f"; torchrun is for {known}")
     experiment = _experiment(args)
     if args.rehearse:
         from gistgnn.paper.rehearsal import rehearse
 
         check_writable(args.out)
-
         print(rehearse(experiment, args.data_root, shlex.join(["gistgnn", *sys.argv[1:]]), partial(print, flush=True)))
         return 0
     with joined(args, experiment.device) as ranks, ExitStack() as folder:

@@ -2,9 +2,9 @@
 
 import argparse
 import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,35 +31,33 @@ def own_directory(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def run_directory(args: argparse.Namespace, config: "RunConfig") -> Iterator[Path]:
-    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts."""
-    if args.overwrite and args.resume:
-        raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
-    if args.out is None and args.resume:
-        raise InputError("--resume needs --out: say which run to resume")
-    with own_directory(args.out) if args.out else _new_directory(config) as out:
-        _prepare(out, args)
-        yield out
+    """Yield the folder of the run: --out, or a new one in runs/. No other process writes it while the block lasts.
 
-
-def _prepare(out: Path, args: argparse.Namespace) -> None:
-    """Remove what --overwrite replaces; refuse to replace anything else."""
+    What --overwrite replaces is removed; nothing else is replaced.
+    """
     from gistgnn.fit.result import RESULT
     from gistgnn.runs.config import THETA
     from gistgnn.runs.run_folder import CHECKPOINTS
     from gistgnn.storage.checkpoints import Checkpoints
     from gistgnn.storage.whole_files import check_writable
 
-    check_writable(out)
-    checkpoints = Checkpoints(out / CHECKPOINTS)
-    if args.overwrite and not args.resume:
-        checkpoints.remove()
-    elif checkpoints.newest() and not args.resume:
-        raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
-    elif (out / RESULT).exists() and not args.resume:
-        raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
-    if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
-        for left in (THETA, f"{THETA}.tmp"):
-            shutil.rmtree(out / left, ignore_errors=True)
+    if args.overwrite and args.resume:
+        raise InputError("--resume and --overwrite are both given: one goes on with a run, the other replaces it")
+    if args.out is None and args.resume:
+        raise InputError("--resume needs --out: say which run to resume")
+    with own_directory(args.out) if args.out else _new_directory(config) as out:
+        check_writable(out)
+        checkpoints = Checkpoints(out / CHECKPOINTS)
+        if args.overwrite:
+            checkpoints.remove()
+        elif checkpoints.newest() and not args.resume:
+            raise InputError(f"{out} holds an unfinished run: add --resume to go on with it, or --overwrite")
+        elif (out / RESULT).exists() and not args.resume:
+            raise InputError(f"{out} already holds a result: choose another --out, or add --overwrite")
+        if not checkpoints.newest():  # Θ of a run that is replaced, or that was killed before its first checkpoint
+            for left in (THETA, f"{THETA}.tmp"):
+                shutil.rmtree(out / left, ignore_errors=True)
+        yield out
 
 
 def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
@@ -84,23 +82,18 @@ def finished_run(out: Path, config: "RunConfig") -> dict[str, Any] | None:
 def _new_directory(config: "RunConfig") -> Iterator[Path]:
     """Make and lock a folder that no other process has made."""
     from gistgnn.graphs import find
-    from gistgnn.storage.folder_lock import FolderInUseError, FolderLock
+    from gistgnn.storage.folder_lock import FolderInUseError, locked
 
     # In the name of a synthetic graph a point is no suffix, and a file name should have no colon.
     dataset = config.dataset.replace(":", "-") if find(config.dataset) else Path(config.dataset).stem
     method = "" if config.method == "gist" else f"-{config.method}"
     split = "budget" if config.training.budget else f"m{config.sub_gcns}"
     stem = f"{dataset}-{config.model.name.rpartition(':')[2]}{method}-{split}-seed{config.seed}"
-    for n in range(1, sys.maxsize):
-        out = Path("runs") / (stem if n == 1 else f"{stem}-{n}")
-        if out.exists():
-            continue
-        try:
-            lock = FolderLock(out)
-        except FolderInUseError:  # it has appeared meanwhile
-            continue
-        try:
-            yield out
-        finally:
-            lock.free()
-        return
+    with ExitStack() as lock:
+        for n in count(1):
+            out = Path("runs") / (stem if n == 1 else f"{stem}-{n}")
+            if not out.exists():
+                with suppress(FolderInUseError):  # another process has made it meanwhile
+                    lock.enter_context(locked(out))
+                    break
+        yield out

@@ -73,8 +73,7 @@ def raising() -> Iterator[None]:
     """Inside the block a signal raises `Interrupted`, so that files are closed and other processes are ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if number == getattr(signal, "SIGHUP", None):
-            _leave_terminal()
+        _leave_closed_terminal(number)
         raise Interrupted(number)
 
     with _handling(interrupt):
@@ -102,8 +101,8 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
     After SIGTERM, SIGHUP and SIGUSR1 the process ends `grace` seconds later, if the block has not: the last checkpoint
     counts then. A second Ctrl-C raises `Interrupted`.
     """
-    stop, since = Stop(), 0.0
-    timers: list[threading.Timer] = []
+    stop, since, timer = Stop(), 0.0, threading.Timer(grace, lambda: _give_up(stop.number or 0, grace))
+    timer.daemon = True
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal since
@@ -115,32 +114,26 @@ def stopping(grace: float = GRACE) -> Iterator[Stop]:
         if number == signal.SIGINT:
             _say_safely("stopping after this round; Ctrl-C again to stop at once")
             return
-        if number == getattr(signal, "SIGHUP", None):
-            _leave_terminal()
-        timers.append(threading.Timer(grace, _give_up, (number, grace)))
-        timers[0].daemon = True
-        timers[0].start()
+        _leave_closed_terminal(number)
+        timer.start()
         _say_safely(f"{signal.Signals(number).name}: stopping after this round, or in {grace:g} s (--grace)")
 
     with _handling(ask):
         try:
             yield stop
         finally:
-            for timer in timers:
-                timer.cancel()
+            timer.cancel()
 
 
 @contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle Ctrl-C and the other signals within the block, but not those that the caller's shell ignores."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread gets signals
-        return
     before: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *ENDING):
-            if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():  # no other gets signals
+            for number in (signal.SIGINT, *ENDING):
+                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                    before[number] = signal.signal(number, handler)
         yield
     finally:
         for number, earlier in before.items():
@@ -172,10 +165,11 @@ def _say_safely(text: str) -> None:
         say(text)
 
 
-def _leave_terminal() -> None:
-    """Send what is printed from now on nowhere: the terminal is closed, and writing there would fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for handle in (1, 2):
-        if os.isatty(handle):
-            os.dup2(nowhere, handle)
-    os.close(nowhere)
+def _leave_closed_terminal(number: int) -> None:
+    """After SIGHUP, send what is printed nowhere: the terminal is closed, and writing there would fail."""
+    if number != getattr(signal, "SIGHUP", None):
+        return
+    with open(os.devnull, "w") as nowhere:
+        for handle in (1, 2):
+            if os.isatty(handle):
+                os.dup2(nowhere.fileno(), handle)

@@ -1,11 +1,11 @@
 """`gistgnn theory check`: whether the analysis of the paper applies to a graph, and what it predicts."""
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gistgnn.cli.options import add_data_root, count
+from gistgnn.cli.options import add_data_root, add_json_option, count, print_json
+from gistgnn.cli.parser import Parser, add_command
 from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError, printable
 from gistgnn.utils.formats import plural
@@ -16,21 +16,19 @@ if TYPE_CHECKING:
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser("theory", help="what the paper's analysis says of a graph", allow_abbrev=False)
-    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=type(parser))
-    text = "check the assumptions on a graph, and predict how training goes"
-    check = actions.add_parser(
+    parser = commands.add_parser("theory", help="what the paper's analysis says of a graph")
+    check = add_command(
+        parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser),
         "check",
-        help=text,
+        run,
+        "check the assumptions on a graph, and predict how training goes",
         description="Check the assumptions of the paper's analysis on a graph, and predict how training goes.",
         example="gistgnn theory check --dataset karate",
-        allow_abbrev=False,
     )
-    check.set_defaults(run=run)
     add = check.add_argument
     text = "a name from `gistgnn datasets`, a .npz or .pt, or a built-in graph: complete:N, ring:N, karate"
     add("graph", metavar="GRAPH", nargs="?", help=text)
-    add("--dataset", dest="dataset", metavar="NAME|FILE", help="the same, as other commands name it")
+    add("--dataset", metavar="NAME|FILE", help="the same, as other commands name it")
     add_data_root(check)
     add("--nodes", type=count, metavar="N", help="take only the N nodes nearest to the node of highest degree")
     add("--scale", action="store_true", help="multiply X so that its longest row is as long as the assumptions allow")
@@ -41,18 +39,20 @@ def add_parser(commands: Any) -> None:
     add("--gamma", type=float, default=0.5, help="γ of the theorem, between 0 and 1 (default: 0.5)")
     add("--rounds", type=count, default=100, metavar="T", help="T, for the widths that the proofs need (default: 100)")
     add("--delta", type=float, default=0.1, help="δ, the probability that the bounds fail (default: 0.1)")
-    add("--json", action="store_true", help="print JSON, and nothing else on standard output")
+    add_json_option(check)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `gistgnn theory check`."""
+    if (args.graph is None) == (args.dataset is None):
+        what = "no graph is given" if args.graph is None else f"two graphs are given, {args.graph} and {args.dataset}"
+        raise InputError(f"{what}: name one, such as --dataset karate")
     load_torch()
     from gistgnn.theory import check, check_settings, least_eigenvalue, load_problem, predict
     from gistgnn.utils.console import spinner
 
-    graph = _graph_of(args)
-    sizes = (args.sub_gcns, args.local_steps, args.width)
-    chosen = {"step_size": args.step_size, "gamma": args.gamma, "rounds": args.rounds, "delta": args.delta}
+    graph, sizes = args.graph or args.dataset, (args.sub_gcns, args.local_steps, args.width)
+    chosen = {name: getattr(args, name) for name in ("step_size", "gamma", "rounds", "delta")}
     check_settings(*sizes, **chosen)
     problem = load_problem(graph, args.data_root, nodes=args.nodes, scaled=args.scale)
     with spinner("computing eigenvalues", shown=not args.json):
@@ -61,25 +61,12 @@ def run(args: argparse.Namespace) -> int:
         prediction = predict(problem, *sizes, **chosen) if predictable else None
     edges = problem.edge_index.shape[1]
     if args.json:
-        record = {
-            "graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d},
-            "assumptions": [asdict(assumption) for assumption in checks],
-            "hold": all(assumption.holds for assumption in checks),
-            "prediction": prediction,
-        }
-        print(json.dumps(record, indent=2, ensure_ascii=False))
-    else:
-        print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
-        _print(checks, prediction)
+        record: dict[str, Any] = {"graph": {"name": graph, "nodes": problem.n, "edges": edges, "features": problem.d}}
+        record |= {"assumptions": [asdict(each) for each in checks], "hold": all(each.holds for each in checks)}
+        return print_json({**record, "prediction": prediction})
+    print(f"{printable(graph)}: {problem.n:,} nodes, {edges:,} edges, {problem.d:,} features\n")
+    _print(checks, prediction)
     return 0
-
-
-def _graph_of(args: argparse.Namespace) -> str:
-    """Return the graph that is named, in one way or the other."""
-    if (args.graph is None) == (args.dataset is None):
-        what = "no graph is given" if args.graph is None else f"two graphs are given, {args.graph} and {args.dataset}"
-        raise InputError(f"{what}: name one, such as --dataset karate")
-    return str(args.graph or args.dataset)
 
 
 def _print(checks: "list[Check]", prediction: dict[str, Any] | None) -> None:

@@ -1,20 +1,21 @@
 """`gistgnn train`: train one model on one graph."""
 
 import argparse
-import json
 import signal
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gistgnn.cli import options
-from gistgnn.cli.phases import chosen_sub_gcns, seconds_left, within_budget
-from gistgnn.cli.process import joined, load_torch, title_of
+from gistgnn.cli.parser import add_command
+from gistgnn.cli.process import joined
 from gistgnn.cli.run_directory import finished_run, run_directory
 from gistgnn.cli.signals import Stop, say, status_of, stopping
-from gistgnn.cli.training_options import add_training_options, config_of, store_name
+from gistgnn.cli.training_options import add_training_options, chosen_sub_gcns, config_of, seconds_left, title_of
 from gistgnn.errors import DivergedError, lacks_memory, printable
+from gistgnn.runs.config import RunConfig
 from gistgnn.utils.formats import plural
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gistgnn.distributed import World
     from gistgnn.fit.callbacks import Run
     from gistgnn.graphs import Graph, Standardisation
-    from gistgnn.runs.config import RunConfig
 
 
 _COMMON = (
@@ -34,62 +34,51 @@ _COMMON = (
 
 def add_parser(commands: Any) -> None:
     """Add the command's options."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "train",
-        help="train a model on a graph",
+        run,
+        "train a model on a graph",
         description="Train a model on a graph, and write its best version, its scores and a report into a folder. "
         "Ctrl-C and SIGTERM stop after the current round; --resume goes on.",
         example="gistgnn train --dataset cora --model gcn --hidden 256 256 --sub-gcns 4 --out runs/cora\n"
         "gistgnn train --dataset mine.npz --budget 10min",
         common=_COMMON,
-        allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
     options.add_data_options(parser, default="digits")
     add_training_options(parser)
     options.add_evaluation_options(parser, default="auto")
     group = parser.add_argument_group("run")
     add = group.add_argument
-    add("--seed", type=options.seed, default=0, help="(default: 0)")
+    options.add_fields(group, RunConfig, "seed")
     options.add_device_option(group)
     options.add_memory_option(group)
     add("--out", type=Path, metavar="DIR", help="where the results go (default: a new folder in runs/)")
     add("--overwrite", action="store_true", help="replace the results in DIR")
-    add(
-        "--checkpoint-every",
-        type=options.count,
-        default=10,
-        metavar="K",
-        help="rounds between checkpoints (default: 10)",
-    )
+    text = "rounds between checkpoints (default: 10)"
+    add("--checkpoint-every", type=options.count, default=10, metavar="K", help=text)
     text = "end in time, with the best model so far, such as 10min; at least one round is trained"
     add("--max-seconds", type=options.duration, metavar="TIME", help=text)
     options.add_ranks_options(group)
-    options.add_grace_option(group)
     add("--resume", action="store_true", help="resume from the last checkpoint in DIR, if there is one")
     add("--tensorboard", action="store_true", help="also write the history to DIR/tensorboard, during the run")
-    add("--json", action="store_true", help="print result.json on standard output, and nothing else there")
+    options.add_json_option(group, "result.json")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     m = chosen_sub_gcns(args)
-    load_torch("gistgnn.gist", title_of(args) if args.budget or args.phases else title_of(args, m))
-    config = config_of(args, m, store_name(args.store))
-    _keep_to_memory(args.memory, config.device)
+    args.title = title_of(args) if args.budget or args.phases else title_of(args, m)
+    config = config_of(args, m, args.store, args.title)
+    from gistgnn.utils.process_memory import limit_memory
+
+    if config.device == "cpu":
+        limit_memory(args.memory)  # what this process plans to take of the host's memory
     with joined(args, config.device) as ranks, ExitStack() as folder:
         return _train(args, config, ranks, folder)
 
 
-def _keep_to_memory(memory: int | None, device: str) -> None:
-    """Keep what this process plans to take of the host's memory to --memory, where the run is there."""
-    from gistgnn.utils.process_memory import limit_memory
-
-    if device == "cpu":
-        limit_memory(memory)
-
-
-def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder: ExitStack) -> int:
+def _train(args: argparse.Namespace, config: RunConfig, ranks: "World", folder: ExitStack) -> int:
     """Train on this rank, or in the only process. Everything that the ranks do together is in this function.
 
     `folder` frees the folder of the run, and stops handling signals, when all is written.
@@ -119,14 +108,15 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     with spinner("preparing the model", shown=first):
         gist = config.trainer(graph.num_features, graph.num_classes, out, ranks)
     stop = folder.enter_context(stopping(args.grace))
-    callbacks: list[Any] = [_Announcement(f"{_title(config, graph)}; the results go to {out}"), InterruptWhen(stop)]
+    said = f"{args.title} ({plural(graph.num_nodes, 'node')}); the results go to {out}"
+    callbacks: list[Any] = [_Announcement(said), InterruptWhen(stop)]
     if args.tensorboard and first:
         callbacks.append(folder.enter_context(closing(Events(out / FOLDER))))
     try:
         saving = Saving(out / CHECKPOINTS, args.checkpoint_every, args.resume, config.resume_identity)
-        options = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
+        hooks = {"saving": saving, "callbacks": callbacks, "max_seconds": seconds_left(args.max_seconds)}
         with _planned(config, graph):
-            result = within_budget(config).fit(gist, graph, progress=first, **options)
+            result = _within_budget(config).fit(gist, graph, progress=first, **hooks)
     except DivergedError as error:
         diverged, result = error, error.result
     describe = partial(result_json, config, graph, result, args.data_root, standardised=scale is not None)
@@ -140,7 +130,7 @@ def _train(args: argparse.Namespace, config: "RunConfig", ranks: "World", folder
     return _report(record, out, args.json, shown=first)
 
 
-def _require_same(args: argparse.Namespace, config: "RunConfig", ranks: "World") -> None:
+def _require_same(args: argparse.Namespace, config: RunConfig, ranks: "World") -> None:
     """Refuse ranks with different options, before they do anything together."""
     from gistgnn.distributed.agreement import SAME_SETTINGS, require_same
     from gistgnn.fit.agreement import flat_settings
@@ -171,16 +161,8 @@ def _interrupted(out: Path, stop: Stop, ranks: "World", *, best: bool) -> int:
     return status_of(max(ranks.gather(stop.number or 0)) or signal.SIGINT)
 
 
-def _title(config: "RunConfig", graph: "Graph") -> str:
-    """Return what is trained, in a few words."""
-    from gistgnn.report.names import model_title
-
-    split = "" if config.training.budget or config.training.phases else f", m = {config.sub_gcns}"
-    return f"{model_title(config.as_dict())}{split}, on {graph.name} ({plural(graph.num_nodes, 'node')})"
-
-
 def _read_graph(
-    args: argparse.Namespace, config: "RunConfig", out: Path, *, check: bool
+    args: argparse.Namespace, config: RunConfig, out: Path, *, check: bool
 ) -> "tuple[Graph, Standardisation | None]":
     """Return the graph, and how its features were scaled.
 
@@ -201,8 +183,14 @@ def _read_graph(
     return scale.graph(graph) if scale else graph, scale
 
 
+def _within_budget(config: RunConfig) -> RunConfig:
+    """Return the run with what is left of its budget, which began with the process."""
+    left = seconds_left(config.training.budget)
+    return config if left is None else replace(config, training=replace(config.training, budget=left))
+
+
 @contextmanager
-def _planned(config: "RunConfig", graph: "Graph") -> "Iterator[None]":
+def _planned(config: RunConfig, graph: "Graph") -> "Iterator[None]":
     """Give an error for want of memory within the block the numbers of the run's plan."""
     try:
         yield
@@ -222,25 +210,23 @@ def _report(record: dict[str, Any], out: Path, as_json: bool, *, shown: bool) ->
     if not shown:
         return 0
     if as_json:
-        print(json.dumps(record, indent=2))
-        return 0
+        return options.print_json(record)
     from gistgnn.cli.evaluate import print_scores
     from gistgnn.report.names import model_title, sub_gcns_name
     from gistgnn.report.run_text import times
     from gistgnn.storage.models import model_path
 
     config = record["config"]
-    method = "" if config.get("method", "gist") == "gist" else f"{config['method']}, "
-    ensemble = config.get("method") == "ensemble"  # its result is the members at their best, not a round
-    best = "each member at its best" if ensemble else f"at best validation (round {record['best_round']})"
-    print_scores(
-        f"{record['graph']['name']}, {model_title(config)}, {method}{sub_gcns_name(record)}",
-        {f"{split}, {best}": record[split] for split in ("validation", "test")}
-        | {f"{split} at the end": None if ensemble else record["last"].get(split) for split in ("validation", "test")},
-        record.get("evaluation"),
-    )
-    zeta = ", ".join(map(str, record["local_steps"]))
-    rounds = f"{plural(record['rounds'], 'round')} (ζ = {zeta})"
+    method = config.get("method", "gist")
+    best, last = f"at best validation (round {record['best_round']})", record["last"]
+    if method == "ensemble":  # its result is the members at their best, not a round
+        best, last = "each member at its best", {}
+    scores = {f"{split}, {best}": record[split] for split in ("validation", "test")}
+    scores |= {f"{split} at the end": last.get(split) for split in ("validation", "test")}
+    named = "" if method == "gist" else f"{method}, "
+    title = f"{record['graph']['name']}, {model_title(config)}, {named}{sub_gcns_name(record)}"
+    print_scores(title, scores, record.get("evaluation"))
+    rounds = f"{plural(record['rounds'], 'round')} (ζ = {', '.join(map(str, record['local_steps']))})"
     print(f"{rounds}, {plural(record['steps'], 'step')}, {times(record)}")
     written = (out / "result.json", model_path(out), out / "curves.png", out / "report.html")
     print(f"written: {', '.join(map(printable, written))}")

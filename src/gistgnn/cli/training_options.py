@@ -1,69 +1,78 @@
 """Options that say which model is trained and how, and the configuration that they describe.
 
-Names and defaults come from the dataclasses of `gistgnn.settings` and `gistgnn.runs.config`, which import no torch.
+The options of the model and of training follow from the fields of `ModelConfig`, `RunConfig` and `Training`.
 """
 
 import argparse
-import logging
+import time
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from gistgnn.baselines.registry import METHODS
 from gistgnn.cli import options
-from gistgnn.cli.options import sampler_of
-from gistgnn.cli.phases import PHASES_HELP, SUB_GCNS, parse_phase
+from gistgnn.cli.process import load_torch
 from gistgnn.errors import InputError
 from gistgnn.nn import MODELS, WITH_HEADS
-from gistgnn.runners.registry import RUNNERS
+from gistgnn.phases import Phase
+from gistgnn.report.names import model_title
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling.registry import FULL, SAMPLERS
-from gistgnn.settings import BUDGET_LR, CHOICES, LONGEST_ROUND, PRECISIONS, SHORTEST_ROUND, Training
-from gistgnn.theta.registry import ALIASES, STORES
-from gistgnn.training.names import CLASS_LOSSES, CLASS_METRICS
+from gistgnn.settings import BUDGET_LR, LONGEST_ROUND, SHORTEST_ROUND, Training
+from gistgnn.utils.setting import Setting
+
+BATCHES = ("shared", "independent")  # as in `gistgnn.sampling.sampler`, which imports torch
 
 if TYPE_CHECKING:
     from gistgnn.cli.options import Options
+    from gistgnn.sampling import Sampling
 
-log = logging.getLogger(__name__)
-
-NORMS = ("none", "layer", "batch")
+SUB_GCNS = 4  # m, unless it is given
 NARROW, HIGHEST_LR = 256, 0.1  # features of a sub-GCN below which it learns better at more than 0.01, and the limit
-PARTITIONS = ("balanced", "categorical")
 
-_METHOD_HELP = (
-    "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local SGD "
-    "(full models averaged after N steps), an ensemble of M sub-GCNs that are never merged"
-)
-_GIST: dict[str, tuple[str | None, str]] = {  # settings of `Training`: metavar and help
-    "local_steps": ("N", "ζ, steps in a round"),
-    "epochs": ("E", ""),
-    "training": (None, "E/m epochs for each sub-GCN, or E, which is m times the work"),
-    "redraw_every": ("K", "rounds between two draws of the blocks; 0 keeps the first ones"),
-    "cross_weights": (None, "how weights between different blocks begin; zero makes Θ m narrow models side by side"),
-    "optimizer_state": (None, "a new optimiser in every round, or moments that travel with the parameters"),
+
+def known_model(text: str) -> str:
+    """Read the name of a model: one of ours, or a function of the user's own."""
+    if text in MODELS or ":" in text:
+        return text
+    known = ", ".join(MODELS)
+    raise argparse.ArgumentTypeError(f"invalid choice: '{text}' (choose from {known}, or give file.py:function)")
+
+
+# Where the command line differs from the field, or chooses the value unless it is given.
+_CHOSEN: dict[str, dict[str, Any]] = {
+    "epochs": {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"},
+    "local_steps": {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"},
+    "lr": {
+        "default": None,
+        "shown": f"{Training.lr:g}; for sub-GCNs narrower than {NARROW} up to m times as much, at most "
+        f"{HIGHEST_LR:g}; with --budget {BUDGET_LR:g}",
+    },
+    "norm": {"default": None, "shown": "layer for graphsage and gin, else none"},
+    "heads": {"default": None, "shown": ModelConfig.heads},
+    "sub_gcns": {"default": None, "shown": SUB_GCNS},
+    "name": {"flag": "--model", "dest": "model", "type": known_model},
+    "args": {"flag": "--model-args", "dest": "model_args", "type": options.keyword, "nargs": "+", "shown": None},
+    "hidden": {"shown": " ".join(map(str, ModelConfig.hidden))},
+    "partitioned": {"flag": "--partition-dims", "shown": "every hidden one"},
+    "standardise": {"default": None, "shown": "unless they are words"},
+    "class_weights": {"nargs": "+"},
+    "metric": {"shown": "accuracy, or f1_micro with several labels"},
 }
-_LOSS: dict[str, tuple[str | None, str]] = {
-    "loss": ("NAME", f"{', '.join(CLASS_LOSSES)}, or package.module:function of (logits, targets)"),
-    "class_weights": ("W", "balanced, or a number for each class"),
-    "label_smoothing": ("S", "of the cross-entropy"),
-    "metric": (
-        "NAME",
-        "the score that selects the best model: "
-        f"{', '.join(CLASS_METRICS)}, or package.module:function (default: accuracy, or f1_micro with several labels)",
-    ),
+
+# The settings of samplers, whose modules import torch. Several samplers may have a setting of the same name.
+_SAMPLING = {
+    "clusters": Setting("c, number of clusters that the graph is cut into", "C"),
+    "clusters_per_batch": Setting("(default: 10)", "Q"),
+    "method": Setting("(default: metis)", choices=options.CLUSTER_METHODS),
+    "precompute": Setting("clusters: the first layer sums over the batch's edges, not over all of the graph's"),
+    "batch_size": Setting("output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)", "B"),
+    "nodes_per_layer": Setting("ladies, fastgcn: nodes drawn for a layer; one number, or each's (default: 512)", "S"),
+    "fanouts": Setting("neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)", "K"),
+    "walk_length": Setting("saint-rw: steps of a walk (default: 2)", "H"),
+    "batches": Setting("the same for all sub-GCNs, or different ones (default: shared)", choices=BATCHES),
 }
-_OPTIMISER: dict[str, tuple[str | None, str]] = {
-    "optimizer": (None, ""),
-    "lr": (None, "learning rate"),
-    "weight_decay": ("W", ""),
-    "momentum": (None, "of sgd"),
-    "schedule": (None, "step divides the rate by 10 at 50 %% and 75 %% of the run"),
-    "precision": (None, "of dense products; parameters are float32"),
-    "clip_norm": ("C", "largest norm of a sub-GCN's gradient"),
-    "patience": ("K", "stop after K evaluations without a better score"),
-    "evaluate_every": ("K", "rounds between evaluations, or auto: so many that they take about a tenth of the time"),
-}
+_FLAGS = {"method": "--cluster-method", "precompute": "--no-precompute", "fanouts": "--fanout"}
 
 
 def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") -> None:
@@ -71,117 +80,121 @@ def add_training_options(parser: argparse.ArgumentParser, *, several: str = "") 
 
     If `several` is given, the command takes several m and no method or store; it is the help of --sub-gcns.
     """
-    add = partial(options.add_field, parser.add_argument_group("model"), ModelConfig)
-    text = "or package.module:function or path/to/file.py:function, called with (in_features, hidden, classes)"
-    add("name", text, flag="--model", dest="model", type=options.own_or_known, metavar=f"{{{','.join(MODELS)}}}")
-    text = "keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text"
-    add(
-        "args",
-        text,
-        flag="--model-args",
-        dest="model_args",
-        type=options.keyword,
-        nargs="+",
-        metavar="K=V",
-        default=(),
-        shown=None,
-    )
-    text, shown = "width of each hidden layer (of each head, for gat and gatv2)", " ".join(map(str, ModelConfig.hidden))
-    add("hidden", text, type=options.width, nargs="+", metavar="D", shown=shown)
-    add("dropout", "on hidden features")
-    add("norm", choices=NORMS, default=None, shown="layer for graphsage and gin, else none")
-    add("heads", "attention heads of gat and gatv2", type=options.heads, default=None, shown=ModelConfig.heads)
-    _add_gist_options(parser.add_argument_group("GIST"), several)
-    _add_batch_options(parser.add_argument_group("batches"))
+    group = parser.add_argument_group
+    add = partial(options.add_fields, special=_CHOSEN)
+    add(group("model"), ModelConfig, "name", "args", "hidden", "dropout", "norm", "heads")
+    _add_gist_options(group("GIST"), several)
+    batches = group("batches")
+    text = "what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
+    text += "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)"
+    batches.add_argument("--sampler", choices=(FULL, *SAMPLERS), default=FULL, help=text)
+    for name, setting in _SAMPLING.items():
+        given: dict[str, Any] = {"type": int, "metavar": setting.metavar}
+        if setting.choices:
+            given = {"choices": list(setting.choices)}
+        elif name == "precompute":
+            given = {"action": "store_false", "default": None}
+        elif name in ("nodes_per_layer", "fanouts"):
+            given["nargs"] = "+"
+        batches.add_argument(_flag(name), dest=f"sampling_{name}", help=setting.help, **given)
+    add(batches, RunConfig, "inductive", "standardise")
     # A comparison has scores that all its runs share.
-    loss = {name: text for name, text in _LOSS.items() if not (several and name == "metric")}
-    _add_settings(parser.add_argument_group("loss and score"), loss)
-    _add_settings(parser.add_argument_group("optimiser"), _OPTIMISER)
+    losses = ("loss", "class_weights", "label_smoothing", *(() if several else ("metric",)))
+    add(group("loss and score"), RunConfig.training, *losses)
+    names = ("optimizer", "lr", "weight_decay", "momentum", "schedule", "precision", "clip_norm")
+    add(group("optimiser"), RunConfig.training, *names, "patience", "evaluate_every")
 
 
 def _add_gist_options(group: "Options", several: str) -> None:
-    add = partial(options.add_field, group, RunConfig)
+    add = partial(options.add_fields, group, special=_CHOSEN)
     if several:
         group.add_argument("--sub-gcns", type=int, nargs="+", metavar="M", help=several)
     else:
-        add("sub_gcns", "m; 1 is the baseline", default=None, shown=SUB_GCNS, metavar="M")
-        add(
-            "method", _METHOD_HELP, dest="trained_by", choices=list(METHODS)
-        )  # --cluster-method takes the name `method`
-    _add_settings(group, _GIST)
+        add(RunConfig, "sub_gcns", "method")
+    add(RunConfig.training, "local_steps", "epochs", "training", "redraw_every", "cross_weights", "optimizer_state")
     text = "time that the run may take, such as 10min: m, phases and schedule are chosen by measuring steps"
     group.add_argument("--budget", type=options.duration, metavar="TIME", help=text)
-    group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=PHASES_HELP)
-    text = "the dimensions d_L that are split into blocks, 0 for the input features (default: every hidden one)"
-    group.add_argument("--partition-dims", type=options.natural, nargs="+", metavar="L", help=text)
-    add("partition", "how blocks are drawn", choices=PARTITIONS)
-    text = (
-        "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes all its steps of a round "
-        "before the next, with the same result; fused: all in one pass over each batch"
+    text = "a run in phases with different m: sub-GCNs and epochs, then what differs from the other options: copies "
+    text += "(one sub-GCN trains for all), lr=X, schedule=S, redraw=K; such as 8:20,copies 8:40 1:2,lr=0.0003"
+    group.add_argument("--phases", type=parse_phase, nargs="+", default=(), metavar="M:E", help=text)
+    add(RunConfig, "partitioned", "runner", *(() if several else ("store",)), "store_precision")
+
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+def parse_phase(text: str) -> Phase:
+    """Return the phase that a value of --phases describes: M:EPOCHS[,copies][,lr=X][,schedule=S][,redraw=K]."""
+    numbers, *more = text.split(",")
+    kinds: dict[str, Any] = {"copies": lambda _: True, "lr": float, "schedule": str, "redraw": int}
+    try:
+        m, epochs = numbers.split(":")
+        given = {name: kinds[name](value) for name, _, value in (each.partition("=") for each in more)}
+        names = {"redraw": "redraw_every"}
+        return Phase(int(m), float(epochs), **{names.get(name, name): value for name, value in given.items()})
+    except InputError as error:
+        raise argparse.ArgumentTypeError(f"'{text}': {error}") from None
+    except (ValueError, KeyError):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a phase: expected M:EPOCHS, then copies, lr=X, schedule=S or redraw=K after commas, such "
+            "as 8:20,copies or 1:2,lr=0.001"
+        ) from None
+
+
+def chosen_sub_gcns(args: argparse.Namespace) -> int:
+    """Return m: the option's, or the largest of the phases; 1 where a budget chooses it later."""
+    if not (args.budget or args.phases):
+        return SUB_GCNS if args.sub_gcns is None else int(args.sub_gcns)
+    if args.sub_gcns is not None:
+        there, advice = ("a budget is given, which chooses m", "leave one out")
+        if args.phases:
+            there, advice = ("phases are given, which say their m", "leave --sub-gcns out")
+        raise InputError(f"sub_gcns is {args.sub_gcns}, but {there}: {advice}")
+    return 1 if args.budget else max(phase.sub_gcns for phase in args.phases)
+
+
+def title_of(args: argparse.Namespace, *sub_gcns: int) -> str:
+    """Return what a command is about to train, in a few words; without any m, a budget or phases say it."""
+    model = model_title({"model": {"name": args.model, "hidden": args.hidden}})
+    split = f", m = {', '.join(map(str, sub_gcns))}" if sub_gcns else ""
+    return f"{model}{split}, on {args.dataset}"
+
+
+def config_of(args: argparse.Namespace, sub_gcns: int, store: str = "memory", title: str = "") -> RunConfig:
+    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe.
+
+    Settings are checked before torch is imported; the log says `title` first.
+    """
+    training, model = _training(args, sub_gcns), _model(args)
+    method = getattr(args, "method", RunConfig.method)
+    if not METHODS[method].splits and args.partitioned:
+        raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
+    load_torch("gistgnn.gist", title)
+    from gistgnn.graphs import find
+    from gistgnn.runs.run_folder import choose_device
+
+    known = find(args.dataset)
+    return RunConfig(
+        dataset=args.dataset,
+        model=model,
+        sub_gcns=sub_gcns,
+        method=method,
+        partitioned=tuple(args.partitioned) if args.partitioned else None,
+        seed=args.seed,
+        device=choose_device(args.device),
+        training=training,
+        sampler=_sampler(args),
+        runner=args.runner,
+        inductive=args.inductive,
+        standardise=known.standardise if args.standardise is None and known else args.standardise,
+        evaluation=options.evaluation_of(args),
+        store=store,
+        store_precision=args.store_precision,
     )
-    add("runner", text, choices=list(RUNNERS))
-    if not several:
-        where = "; ".join(f"{name}: {place.help}" for name, place in STORES.items())
-        metavar = f"{{{','.join(STORES)}}}"
-        add("store", f"where Θ lies between rounds; {where}", choices=(*STORES, *ALIASES), metavar=metavar)
-    add("store_precision", "type of the numbers in the files of disk", choices=PRECISIONS)
 
 
-def _add_batch_options(group: "Options") -> None:
-    add, number = group.add_argument, partial(group.add_argument, type=int)
-    add(
-        "--sampler",
-        choices=(FULL, *SAMPLERS),
-        default=FULL,
-        help="what a step sees: the whole graph; a few of its clusters; layers of nodes drawn by importance (LADIES, "
-        "FastGCN) or of random neighbours; GraphSAINT's subgraphs by nodes, edges or random walks (default: full)",
-    )
-    # `gistgnn.sampling` has the defaults of the samplers' options, and a test compares the texts.
-    number("--clusters", metavar="C", help="c, number of clusters that the graph is cut into")
-    number("--clusters-per-batch", metavar="Q", help="(default: 10)")
-    add("--cluster-method", dest="method", choices=options.CLUSTER_METHODS, help="(default: metis)")
-    text = "clusters: the first layer sums over the batch's edges, not over all of the graph's"
-    add("--no-precompute", dest="precompute", action="store_false", default=None, help=text)
-    text = "output nodes of a batch (default: 512); saint-*: nodes, edges or walks drawn for one"
-    number("--batch-size", metavar="B", help=f"{text} (default: 6000, 4000, 2000)")
-    text = "ladies, fastgcn: nodes drawn for a layer; one number, or one for each layer (default: 512)"
-    number("--nodes-per-layer", nargs="+", metavar="S", help=text)
-    text = "ladies, fastgcn: scale rows to the sums they have in the graph; without, sums are unbiased (default: do)"
-    add("--row-normalise", action=argparse.BooleanOptionalAction, help=text)
-    text = "neighbor: neighbours drawn for a node; one number, or one for each hop from the output nodes on; -1: all"
-    number("--fanout", dest="fanouts", nargs="+", metavar="K", help=f"{text} (default: 10)")
-    number("--walk-length", metavar="H", help="saint-rw: steps of a walk (default: 2)")
-    text = "saint-rw: walks from every node, counted before training to estimate probabilities (default: 20)"
-    number("--sample-coverage", metavar="K", help=text)
-    text = "the same for all sub-GCNs, or different ones (default: shared)"
-    add("--batches", choices=("shared", "independent"), help=text)
-    add("--inductive", action="store_true", help="train on the subgraph of the training nodes; scores are of all")
-    text = "scale features to mean 0 and deviation 1 over the training nodes (default: unless they are words)"
-    add("--standardise", action=argparse.BooleanOptionalAction, help=text)
-
-
-def _add_settings(group: "Options", settings: dict[str, tuple[str | None, str]]) -> None:
-    """Add the options of some settings of `Training`."""
-    for name, (metavar, text) in settings.items():
-        extra: dict[str, Any] = {"choices": CHOICES[name]} if name in CHOICES else {"metavar": metavar}
-        extra["default"] = getattr(RunConfig.training, name)
-        if name == "local_steps":
-            extra |= {"shown": f"{SHORTEST_ROUND} to {LONGEST_ROUND}, for 4m rounds if there are steps"}
-        if name == "epochs":
-            extra |= {"type": int, "default": None, "shown": f"{RunConfig.training.epochs}, or those of the phases"}
-        if name == "evaluate_every" or (name in _LOSS and name != "label_smoothing"):
-            extra |= {"type": options.count_or_auto if name == "evaluate_every" else str}
-        if name == "class_weights":
-            extra |= {"nargs": "+"}
-        if name == "lr":
-            narrow = f"for sub-GCNs narrower than {NARROW} up to m times as much, at most {HIGHEST_LR:g}"
-            shown = f"{Training.lr:g}; {narrow}; with --budget {BUDGET_LR:g}"
-            extra |= {"type": float, "default": None, "shown": shown}
-        options.add_field(group, Training, name, text, **extra)
-
-
-def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
-    """Return the run that the options of `add_training_options`, and of data, evaluation, seed and device describe."""
+def _training(args: argparse.Namespace, sub_gcns: int) -> Training:
     settings: dict[str, Any] = {field.name: getattr(args, field.name, field.default) for field in fields(Training)}
     if settings["epochs"] is None:
         settings["epochs"] = 0 if args.phases or args.budget else RunConfig.training.epochs
@@ -189,35 +202,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str) -> RunConfig:
         settings["class_weights"] = _class_weights(settings["class_weights"])
     if settings["lr"] is None:
         settings["lr"] = _learning_rate(args, sub_gcns)
-    training = Training(**settings)
-    model = _model(args)
-    from gistgnn.graphs import find
-    from gistgnn.runs.run_folder import choose_device
-
-    known = find(args.dataset)
-    standardise = known.standardise if args.standardise is None and known else args.standardise
-    method = getattr(args, "trained_by", RunConfig.method)
-    if not METHODS[method].splits and (args.partition_dims or args.partition != RunConfig.partition):
-        raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")
-
-    return RunConfig(
-        dataset=args.dataset,
-        model=model,
-        sub_gcns=sub_gcns,
-        method=method,
-        partitioned=tuple(args.partition_dims) if args.partition_dims else None,
-        partition=args.partition,
-        seed=args.seed,
-        device=choose_device(args.device),
-        training=training,
-        sampler=sampler_of(args),
-        runner=args.runner,
-        inductive=args.inductive,
-        standardise=standardise,
-        evaluation=options.evaluation_of(args),
-        store=store,
-        store_precision=args.store_precision,
-    )
+    return Training(**settings)
 
 
 def _model(args: argparse.Namespace) -> ModelConfig:
@@ -226,39 +211,61 @@ def _model(args: argparse.Namespace) -> ModelConfig:
         given = {"dropout": args.dropout != ModelConfig.dropout, "norm": args.norm, "heads": args.heads}
         if unused := next((name for name, used in given.items() if used), None):
             raise InputError(f"{unused} is given, but the model is {args.model}: give it by --model-args {unused}=...")
-        return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args))
+        return ModelConfig(args.model, tuple(args.hidden), args=dict(args.model_args or ()))
     if args.model_args:
         raise InputError(f"model_args is given, but the model is {args.model}: they are for a function of your own")
     if args.heads is not None and args.model not in WITH_HEADS:
         raise InputError(f"heads is given, but the model is {args.model}: add --model gat or gatv2")
     norm = args.norm or ("layer" if args.model in ("graphsage", "gin") else ModelConfig.norm)
-    return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, args.heads or ModelConfig.heads)
+    heads = ModelConfig.heads if args.heads is None else args.heads
+    return ModelConfig(args.model, tuple(args.hidden), args.dropout, norm, heads)
+
+
+def _sampler(args: argparse.Namespace) -> "Sampling | None":
+    """Return the sampler that the options describe; None: every step sees the whole graph.
+
+    The number of clusters is that of the graph's folder, unless it is given.
+    """
+    settings = {name: {field.name for field in fields(kind)} for name, kind in SAMPLERS.items()}
+    values: dict[str, Any] = {}
+    for name in _SAMPLING:
+        value = getattr(args, f"sampling_{name}")
+        if value is None:
+            continue
+        if name not in settings.get(args.sampler, ()):
+            samplers = " or ".join(sampler for sampler, names in settings.items() if name in names)
+            option = _flag(name).removeprefix("--no").strip("-").replace("-", "_")
+            raise InputError(f"{option} is given, but the sampler is {args.sampler}: add --sampler {samplers}")
+        values[name] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if args.sampler == "clusters" and "clusters" not in values:
+        from gistgnn.graphs import clusters_of
+
+        if (there := clusters_of(args.dataset)) is None:
+            raise InputError("the sampler is clusters, but not how many: add --clusters, such as --clusters 50")
+        values = {"clusters_per_batch": min(10, there), **values, "clusters": there}
+    return SAMPLERS[args.sampler](**values) if args.sampler != FULL else None
 
 
 def _class_weights(words: list[str]) -> "Literal['balanced'] | list[float]":
     """Return the weights of the classes: `balanced`, or one number for each."""
-    if words == ["balanced"]:
-        return "balanced"
     try:
-        return [float(word) for word in words]
+        return "balanced" if words == ["balanced"] else [float(word) for word in words]
     except ValueError as error:
-        raise InputError(
-            f"--class-weights is {' '.join(words)}, expected balanced, or a number for each class"
-        ) from error
+        expected = "expected balanced, or a number for each class"
+        raise InputError(f"--class-weights is {' '.join(words)}, {expected}") from error
 
 
 def _learning_rate(args: argparse.Namespace, sub_gcns: int) -> float:
     """Return the learning rate if none is given: it grows as sub-GCNs become narrower than `NARROW`."""
     if args.budget:
         return BUDGET_LR
-    splits = METHODS[getattr(args, "trained_by", RunConfig.method)].splits
-    if args.phases or not splits:
+    if args.phases or not METHODS[getattr(args, "method", RunConfig.method)].splits:
         return Training.lr
     return min(Training.lr * max(min(sub_gcns, NARROW * sub_gcns / max(args.hidden)), 1), HIGHEST_LR)
 
 
-def store_name(name: str) -> str:
-    """Return the name of a store; note it if the name is one of an earlier version."""
-    if name in ALIASES:
-        log.warning(f"the store {name} is now called {ALIASES[name]}: use --store {ALIASES[name]}")
-    return ALIASES.get(name, name)
+def seconds_left(limit: float | None) -> float | None:
+    """Return what is left of a time that began with the process; None: there is no limit."""
+    import psutil
+
+    return None if limit is None else max(limit - (time.time() - psutil.Process().create_time()), 1e-3)

@@ -6,11 +6,17 @@ Torch and what needs it are imported inside the functions, so that the command l
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from gistgnn.baselines.registry import METHODS
 from gistgnn.errors import InputError
-from gistgnn.settings import Training
+from gistgnn.nn import MODELS, WITH_HEADS
+from gistgnn.runners.registry import RUNNERS
+from gistgnn.settings import PRECISIONS, Training
+from gistgnn.theta.registry import STORES
 from gistgnn.training.names import find
+from gistgnn.utils.checks import LARGEST_SEED, WIDEST
+from gistgnn.utils.setting import Setting, check_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,25 +39,29 @@ def _default_evaluation() -> "Evaluation":
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One of the models of `gistgnn.nn`, or one of the user's own.
+    """One of the models of `gistgnn.nn`, or a function of the user's own, which needs `hidden` and `args` alone."""
 
-    Args:
-        name: one of `gistgnn.nn.MODELS`; or `package.module:function` or `path/to/file.py:function`, a function that
-            is called with (in_features, hidden, classes) and returns a module. Of the values below, only `hidden` and
-            `args` are used then.
-        hidden: d_1, d_2, ...: features of each hidden layer (of each head, for GAT and GATv2).
-        dropout: on hidden features.
-        norm: "none", "layer" or "batch".
-        heads: attention heads of GAT and GATv2.
-        args: keywords for a function of the user's own.
-    """
+    name: Annotated[
+        str,
+        Setting(
+            "or package.module:function or path/to/file.py:function, called with (in_features, hidden, classes)",
+            f"{{{','.join(MODELS)}}}",
+        ),
+    ] = "gcn"
+    hidden: Annotated[
+        tuple[int, ...], Setting("width of each hidden layer (of each head, for gat and gatv2)", "D", most=WIDEST)
+    ] = (256, 256)
+    dropout: Annotated[float, Setting("on hidden features", below=1.0)] = 0.5
+    norm: Annotated[str, Setting(choices=("none", "layer", "batch"))] = "none"
+    heads: Annotated[int, Setting("attention heads of gat and gatv2", most=10_000)] = 4
+    args: Annotated[
+        dict[str, Any],
+        Setting("keywords for a function of --model, such as alpha=0.1 name=x; values are JSON, or else text", "K=V"),
+    ] = field(default_factory=dict)
 
-    name: str = "gcn"
-    hidden: tuple[int, ...] = (256, 256)
-    dropout: float = 0.5
-    norm: str = "none"
-    heads: int = 4
-    args: dict[str, Any] = field(default_factory=dict)
+    def __post_init__(self) -> None:
+        """Check every value."""
+        check_settings(self)
 
     @property
     def own(self) -> bool:
@@ -68,8 +78,6 @@ class ModelConfig:
         if self.own:
             model: nn.Module = find("model", self.name)(in_features, hidden, classes, **self.args)
             return model
-        from gistgnn.nn import MODELS, WITH_HEADS
-
         options: dict[str, Any] = {"dropout": self.dropout, "norm": self.norm}
         if self.name in WITH_HEADS:
             options["heads"] = self.heads
@@ -90,40 +98,55 @@ class RunConfig:
 
     Args:
         dataset: a known name, or the path of a graph file.
-        model: the model.
-        sub_gcns: m; for other methods than "gist", the number of workers or members.
-        method: how the model is trained: "gist", or one of `gistgnn.baselines`.
-        partitioned: the dimensions d_l that are split into blocks, 0 for the input features; None: all hidden ones.
-        partition: "balanced" or "categorical".
-        seed: initial parameters, blocks and dropout follow from it.
-        device: where the sub-GCNs train.
-        training: the settings of training.
-        sampler: how batches are made; None: every step sees the whole graph.
-        runner: how the sub-GCNs of a round train, "auto", "in-turn" or "fused" (see `GIST.fit`).
-        inductive: train on the subgraph of the training nodes alone.
-        standardise: scale features to mean 0 and deviation 1 over the training nodes; None: unless they are words (see
-            `gistgnn.graphs.Standardisation.suits`).
-        evaluation: how models are run on the whole graph.
-        store: where Θ lies between rounds, "memory", "host", "disk" or "sharded".
-        store_precision: type of the numbers in the files of "disk", "float32" or "bf16".
+        partition: "balanced" or "categorical"; the other fields say what they are.
+        standardise: None: unless the features are words (see `gistgnn.graphs.Standardisation.suits`).
     """
 
     dataset: str
     model: ModelConfig = field(default=ModelConfig())
-    sub_gcns: int = 1
-    method: str = "gist"
-    partitioned: tuple[int, ...] | None = None
+    sub_gcns: Annotated[int, Setting("m; 1 is the baseline", "M")] = 1
+    method: Annotated[
+        str,
+        Setting(
+            "gist, or what it is compared with, on M workers: data parallel (gradients averaged at every step), local "
+            "SGD (full models averaged after N steps), an ensemble of M sub-GCNs that are never merged",
+            choices=METHODS,
+        ),
+    ] = "gist"
+    partitioned: Annotated[
+        tuple[int, ...] | None,
+        Setting("the dimensions d_L that are split into blocks, 0 for the input features", "L", least=0),
+    ] = None
     partition: str = "balanced"
-    seed: int = 0
+    seed: Annotated[int, Setting(least=0, most=LARGEST_SEED)] = 0
     device: str = "cpu"
     training: Training = field(default=Training(epochs=400, schedule="cosine", optimizer_state="carry"))
     sampler: "Sampling | None" = None
-    runner: str = "auto"
-    inductive: bool = False
-    standardise: bool | None = False
+    runner: Annotated[
+        str,
+        Setting(
+            "auto: the sub-GCNs take a step on each batch, one after another; in-turn: each takes all its steps of a "
+            "round before the next, with the same result; fused: all in one pass over each batch",
+            choices=RUNNERS,
+        ),
+    ] = "auto"
+    inductive: Annotated[bool, Setting("train on the subgraph of the training nodes; scores are of all")] = False
+    standardise: Annotated[bool | None, Setting("scale features to mean 0 and deviation 1 over the training nodes")] = (
+        False
+    )
     evaluation: "Evaluation" = field(default_factory=_default_evaluation)
-    store: str = "memory"
-    store_precision: str = "float32"
+    store: Annotated[
+        str,
+        Setting(
+            f"where Θ lies between rounds; {'; '.join(f'{name}: {place.help}' for name, place in STORES.items())}",
+            choices=STORES,
+        ),
+    ] = "memory"
+    store_precision: Annotated[str, Setting("type of the numbers in the files of disk", choices=PRECISIONS)] = "float32"
+
+    def __post_init__(self) -> None:
+        """Check every number."""
+        check_settings(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what result.json holds of the configuration."""
@@ -185,7 +208,6 @@ class RunConfig:
             out: the run folder; a Θ on disk lies in it.
             ranks: the processes that train together; None: this one alone.
         """
-        from gistgnn.baselines.registry import METHODS
         from gistgnn.fit.prepare import independent
         from gistgnn.theta.registry import Store
 

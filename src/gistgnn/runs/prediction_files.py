@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gistgnn.errors import InputError
 from gistgnn.evaluation.predictions import Output
 from gistgnn.storage.whole_files import TEMPORARY, replacing
 from gistgnn.training.metric import predicted_labels
@@ -41,8 +40,6 @@ def write_predictions(
         multi_label: whether a node has several labels.
         numbers: [N], the numbers that the nodes have in the file; None: their own.
     """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"output is {path}, expected a name that ends in {' or '.join(SUFFIXES)}")
     with replacing(path) as temporary, contextlib.ExitStack() as stack:
         classes = probabilities = np.empty(0)
         for first, (which, logits) in enumerate(outputs):
@@ -54,7 +51,8 @@ def write_predictions(
                 dtype = np.dtype(str(scores.dtype).removeprefix("torch."))
                 classes = stack.enter_context(_array(path, (nodes, *labels.shape[1:]), np.dtype(np.int64)))
                 probabilities = stack.enter_context(_array(path, (nodes, scores.shape[1]), dtype))
-            where = _places(which, numbers)
+            which = which if isinstance(which, slice) else which.cpu()
+            where: Any = which if numbers is None else numbers[which]
             classes[where], probabilities[where] = labels.cpu().numpy(), scores.cpu().numpy()
         if path.suffix == ".npz":
             with temporary.open("wb") as file:  # `savez` adds a suffix to a name; it writes large arrays in pieces
@@ -62,12 +60,6 @@ def write_predictions(
         else:
             with temporary.open("w", encoding="ascii") as text:
                 _write_csv(text, classes, probabilities)
-
-
-def _places(which: slice | Tensor, numbers: Tensor | None) -> Any:
-    if numbers is None:
-        return which if isinstance(which, slice) else which.cpu().numpy()
-    return numbers[which if isinstance(which, slice) else which.cpu()].numpy()
 
 
 @contextlib.contextmanager
@@ -82,9 +74,10 @@ def _array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator
         yield np.empty(shape, dtype)
         return
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{TEMPORARY}{path.stem}-") as file:
-        if hasattr(os, "posix_fallocate"):
+        reserved = hasattr(os, "posix_fallocate")
+        if reserved:
             os.posix_fallocate(file.fileno(), 0, size)  # a page that is written without room would end the process
-        yield np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", shape=shape)
+        yield np.memmap(file, dtype, "r+" if reserved else "w+", shape=shape)
 
 
 def _write_csv(file: TextIO, classes: Array, probabilities: Array) -> None:
@@ -95,5 +88,4 @@ def _write_csv(file: TextIO, classes: Array, probabilities: Array) -> None:
     for start in range(0, len(classes), _ROWS):
         labels, scores = classes[start : start + _ROWS], probabilities[start : start + _ROWS]
         nodes = np.arange(start, start + len(labels))
-        columns = [scores] if several else [labels, scores]
-        np.savetxt(file, np.column_stack([nodes, *columns]), form)
+        np.savetxt(file, np.column_stack([nodes, scores] if several else [nodes, labels, scores]), form)

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,16 +130,16 @@ def config_of(record: dict[str, Any]) -> RunConfig:
     """Return the configuration in a result.json."""
     fields = dict(record["config"])
     model = dict(fields.pop("model"))
-    if model.get("own"):  # `Result.save` has written it
-        hidden, evaluation = tuple(model["hidden"]), Evaluation(**fields["evaluation"])
-        own = ModelConfig(model["name"], hidden)
-        return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     model["hidden"] = tuple(model["hidden"])
+    evaluation = Evaluation(**fields.pop("evaluation"))
+    if model.get("own"):  # `Result.save` has written it
+        own = ModelConfig(model["name"], model["hidden"])
+        return RunConfig(fields["dataset"], own, seed=fields["seed"], evaluation=evaluation)
     return RunConfig(
         model=ModelConfig(**model),
         training=Training.from_dict(fields.pop("training")),
         sampler=from_description(fields.pop("sampler", None)),
-        evaluation=Evaluation(**fields.pop("evaluation")),
+        evaluation=evaluation,
         **fields,
     )
 
@@ -153,33 +154,29 @@ def open_run(out: Path, build: Callable[..., Any] | None = None) -> tuple[RunCon
     """
     record = read_record(out)
     check_files(out, record)
-    config = config_of(record)
+    config, model = config_of(record), record["config"]["model"]
+    if (model.get("own") or config.model.own) and build is None:
+        command = config.model.name if config.model.own else "package.module:function"
+        raise InputError(
+            f"the model of {out} is a {model['name']} of your own: give the function that builds it (--model "
+            f"{command}, or load_run(folder, build))"
+        )
     try:
-        sizes, own = record["graph"], record["config"]["model"]
-        if own.get("own") or config.model.own:
-            model = _own_model(out, config, record, build)
+        features, classes = record["graph"]["features"], record["graph"]["classes"]
+        if build is None or not (model.get("own") or config.model.own):
+            found = config.meta_model(features, classes)
         else:
-            model = config.meta_model(sizes["features"], sizes["classes"])
+            make = partial(_call, build, features, classes, config.model.args) if config.model.own else build
+            with torch.device("meta"):
+                found = construct(make, config.model.hidden, shared=model.get("shared", False))
     except (KeyError, TypeError) as error:
         raise InputError(f"{out / RESULT} does not describe a model ({reason(error)}): train the run again") from error
     config = replace(config, standardise=record.get("standardised", config.standardise))
-    return config, record, assign(model, read_model(out, _advice(out)), str(model_path(out)))
+    return config, record, assign(found, read_model(out, _advice(out)), str(model_path(out)))
 
 
-def _own_model(out: Path, config: RunConfig, record: dict[str, Any], build: Callable[..., Any] | None) -> nn.Module:
-    """Build the user's own model of a run, on the meta device."""
-    described, sizes = record["config"]["model"], record["graph"]
-    if build is None:
-        command = config.model.name if config.model.own else "package.module:function"
-        raise InputError(
-            f"the model of {out} is a {described['name']} of your own: give the function that builds it (--model "
-            f"{command}, or load_run(folder, build))"
-        )
-    make = build
-    if config.model.own:
-        make = lambda widths: build(sizes["features"], widths, sizes["classes"], **config.model.args)  # noqa: E731
-    with torch.device("meta"):
-        return construct(make, tuple(described["hidden"]), shared=described.get("shared", False))
+def _call(build: Callable[..., Any], features: int, classes: int, args: dict[str, Any], widths: Any) -> Any:
+    return build(features, widths, classes, **args)
 
 
 def scaler(out: Path, config: RunConfig) -> Standardisation | None:
