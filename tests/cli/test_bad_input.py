@@ -77,7 +77,7 @@ TRAIN = {  # options of `gistgnn train`, beside those below; what the message sa
     "--method data-parallel": "data-parallel gives each worker",
     f"--method local-sgd {CLUSTERS} --partition-dims 1": "the method is local-sgd, which splits nothing",
     f"--method data-parallel {CLUSTERS} --store disk": "data-parallel holds all of Θ in memory",
-    "--method ensemble --partition-dims 0 1": "an ensemble's members see all of them",
+    "--method ensemble --partition-dims 0 1 --sub-gcns 2": "an ensemble's members see all of them",
     "--method ensemble --store disk": "ensemble holds all of Θ in memory",
     "--method ensemble --sub-gcns 9": "sub_gcns is 9, more than the 8 features of d_1",
     # phases and budgets

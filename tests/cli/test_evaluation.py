@@ -178,14 +178,15 @@ def test_files_that_do_not_fit(cli: Cli, tmp_path: Path, graph: dict[str, Any]) 
 
 
 def test_a_model_in_shards_is_evaluated(cli: Cli, as_json: Json, tmp_path: Path, own_graph: Path) -> None:
-    record, run = as_json(*TRAIN), tmp_path / "run"
+    train, run = (*TRAIN, "--model", "graphsage", "--hidden", 16, 16), tmp_path / "run"
+    record = as_json(*train)
     files = write_model(run, load_file(run / SINGLE), 500)
     kept = {name: digest for name, digest in record["files"].items() if name != SINGLE}
     rewrite(run, {**record, "files": {**kept, **files}})
     assert not (run / SINGLE).exists()
     assert len(list(run.glob("model-*.safetensors"))) > 2
     assert as_json("evaluate", "run")["test"] == pytest.approx(record["test"])
-    assert f"{Path('run') / INDEX}, " in cli(*TRAIN, "--resume").stdout
+    assert f"{Path('run') / INDEX}, " in cli(*train, "--resume").stdout
     (run / INDEX).unlink()
     refused(cli, f"{INDEX} cannot be read (No such file", "predict", "run", "--output", "p.csv")
 

@@ -31,9 +31,7 @@ def load_torch(module: str = "torch", title: str = "") -> None:
 
 def refuse_torchrun(what: str, more: str = "") -> None:
     """Raise an InputError if torchrun has started this process; `what` is done in one."""
-    from gistgnn.distributed import started_by_torchrun
-
-    if started_by_torchrun():
+    if "RANK" in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
         error = InputError(f"{what} in one process, but torchrun has started it: start gistgnn itself{more}")
         error.relayed = True  # every rank raises it
         raise error

@@ -166,7 +166,7 @@ def config_of(args: argparse.Namespace, sub_gcns: int, store: str = "memory", ti
 
     Settings are checked before torch is imported; the log says `title` first.
     """
-    training, model = _training(args, sub_gcns), _model(args)
+    model, training = _model(args), _training(args, sub_gcns)
     method = getattr(args, "method", RunConfig.method)
     if not METHODS[method].splits and args.partitioned:
         raise InputError(f"a partition is given, but the method is {method}, which splits nothing: leave it out")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from gistgnn.errors import InputError
 from gistgnn.utils.checks import MOST, check_count, check_number, shown
@@ -71,7 +71,7 @@ def described(kind: type) -> dict[str, Described]:
     for field in fields(kind):
         if get_origin(field.type) is Annotated:
             annotated, setting = get_args(field.type)
-            parts = get_args(annotated) if isinstance(annotated, UnionType) else (annotated,)
+            parts = get_args(annotated) if get_origin(annotated) in (Union, UnionType) else (annotated,)
             words = tuple(word for part in parts if get_origin(part) is Literal for word in get_args(part))
             kinds = tuple(part for part in parts if get_origin(part) is not Literal)
             found[field.name] = Described(field.name, setting, field.default, kinds, words)
