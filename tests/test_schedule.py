@@ -154,14 +154,6 @@ def test_without_phases_a_run_is_that_of_the_paper(
     assert rounds.draws(rounds.rounds) == Counter({((None, 1),): rounds.rounds})
 
 
-def test_a_phase_that_keeps_its_blocks_has_those_of_the_last_draw() -> None:
-    phases = (Phase(8, 3), Phase(4, 2, redraw_every=0), Phase(2, 2, redraw_every=0), Phase(2, 4, redraw_every=2))
-    schedule = Schedule(Training(phases=phases, local_steps=1, training="each"), 1, 8)
-    assert [schedule.plan(t).draw for t in range(schedule.rounds)] == [0, 1, 2, 2, 2, 2, 2, 3, 3, 4, 4]
-    assert schedule.draws(11) == Counter({((8, 1),): 2, ((8, 1), (4, 2), (2, 2)): 1, ((2, 2),): 2})
-    assert schedule.draws(4) == Counter({((8, 1),): 2, ((8, 1), (4, 1)): 1})
-
-
 def test_a_billion_epochs_take_no_time_to_count() -> None:
     schedule = Schedule(Training(epochs=10**9, local_steps=5, redraw_every=3), 10, 4)
     assert schedule.rounds == 5 * 10**8

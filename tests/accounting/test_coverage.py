@@ -165,12 +165,3 @@ def test_blocks_that_are_kept_are_counted_exactly(kind: str) -> None:
     result = fit(gist, redraw_every=0, training="each", epochs=6)
     expected = held_in(gist, [gist.blocks(0)] * 3)
     assert {int(n): share for n, share in result.coverage["counts"].items()} == pytest.approx(expected)
-
-
-def test_a_last_phase_of_one_sub_gcn_trains_everything() -> None:
-    phases = (Phase(4, 4, copies=True), Phase(4, 8, redraw_every=0), Phase(1, 4, redraw_every=0))
-    gist = GIST(gcn(), (8, 8), 4)
-    result = fit(gist, epochs=None, phases=phases, cross_weights="zero")
-    inside = coverage.coverage_of(gist._full_spec, gist.partition, Counter({((None, 1),): 1}))["counts"]["1"]
-    assert result.coverage["rounds"] == 5
-    assert result.coverage["counts"] == {"2": pytest.approx(1 - inside), "5": pytest.approx(inside)}
