@@ -13,8 +13,7 @@ from torch import nn
 from gistgnn import GIST, Graph, InputError, Loop, Saving
 from gistgnn.distributed import Ranks
 from gistgnn.distributed.agreement import difference, require_same
-from gistgnn.graphs import CSR
-from gistgnn.graphs.graph_files import save_file
+from gistgnn.graphs import CSR, save_file
 from gistgnn.sampling import ClusterSampling
 from tests.helpers.commands import Completed, run_ranks
 from tests.helpers.models import OURS, PYG, tiny_graph

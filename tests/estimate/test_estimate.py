@@ -90,17 +90,15 @@ def test_sizes_are_those_of_real_sub_gcns(
     assert found.slice == max(phase.slices)
 
 
-@pytest.mark.parametrize(
-    ("training", "moments"), [({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)]
-)
-def test_gradients_and_moments_are_counted(training: dict[str, Any], moments: int) -> None:
-    [reset], [carried], [kept] = (
-        RunShape(config(training={**training, **more}), SIZES).phases
-        for more in ({}, {"optimizer_state": "carry"}, {"redraw_every": 2})
-    )
-    assert option(config(training=training)).training == (2 + moments) * reset.slices[0]
-    assert reset.carried == [0, 0]
-    assert carried.carried == kept.carried == [moments * each for each in reset.slices]
+def test_gradients_and_moments_are_counted() -> None:
+    for training, moments in (({}, 2), ({"optimizer": "sgd"}, 0), ({"optimizer": "sgd", "momentum": 0.9}, 1)):
+        [reset], [carried], [kept] = (
+            RunShape(config(training={**training, **more}), SIZES).phases
+            for more in ({}, {"optimizer_state": "carry"}, {"redraw_every": 2})
+        )
+        assert option(config(training=training)).training == (2 + moments) * reset.slices[0]
+        assert reset.carried == [0, 0]
+        assert carried.carried == kept.carried == [moments * each for each in reset.slices]
 
 
 @settings(max_examples=12, deadline=None)
@@ -116,48 +114,37 @@ def test_gradients_and_moments_are_counted(training: dict[str, Any], moments: in
 def test_more_of_anything_takes_no_less(name: str, store: str, width: int, m: int, **options: Any) -> None:
     run = config(name, (width, width), m, **options)
     own = peak(run, LARGE, store)
-    wider = replace(run, model=replace(run.model, hidden=(2 * width, width)))
-    deeper = replace(run, model=replace(run.model, hidden=(width,) * 3))
-    denser, larger = replace(LARGE, edges=2 * LARGE.edges), replace(LARGE, features=200)
-    assert own <= peak(wider, LARGE, store)
-    assert own <= peak(deeper, LARGE, store)
-    assert own <= peak(run, denser, store)
-    assert own <= peak(run, larger, store)
+    for hidden in ((2 * width, width), (width,) * 3):
+        assert own <= peak(replace(run, model=replace(run.model, hidden=hidden)), LARGE, store)
+    for more in ({"edges": 2 * LARGE.edges}, {"features": 200}):
+        assert own <= peak(run, replace(LARGE, **more), store)
+    assert own <= peak(replace(run, training=replace(run.training, optimizer_state="carry")), LARGE, store)
     assert peak(replace(run, runner="in-turn"), LARGE, store) <= own
     assert own == peak(run, LARGE, store, base=100) - 100
-    carried = replace(run, training=replace(run.training, optimizer_state="carry"))
-    assert own <= peak(carried, LARGE, store)
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.sampled_from([1, 2, 4]), st.integers(256, 1024))
-def test_files_take_the_parameters_out_of_memory(m: int, width: int) -> None:
+def test_files_and_the_host_take_the_parameters_out_of_memory(m: int, width: int) -> None:
     wide = config("graphsage", (width, width), m)
-    memory, files = option(wide), option(wide, SIZES, "disk")
-    theta = plan(wide).theta
-    assert memory.peaks["cpu"] - files.peaks["cpu"] >= 3 * theta
-    assert files.peaks[DISK] >= 2 * theta + sum(RunShape(wide, SIZES).phases[0].slices)
-    half = replace(wide, store_precision="bf16")
-    assert option(half, SIZES, "disk").peaks[DISK] < files.peaks[DISK]
+    memory, files = option(wide).peaks, option(wide, SIZES, "disk").peaks
+    theta, half = plan(wide).theta, replace(wide, store_precision="bf16")
+    assert memory["cpu"] - files["cpu"] >= 3 * theta
+    assert files[DISK] >= 2 * theta + sum(RunShape(wide, SIZES).phases[0].slices)
+    assert option(half, SIZES, "disk").peaks[DISK] < files[DISK]
     assert plan(half, SIZES, "disk").theta == theta // 2
-
-
-def test_the_gpu_holds_one_sub_gcn_where_theta_is_on_the_host() -> None:
-    run = replace(config("graphsage", (1024, 1024), 4), device="cuda")
-    memory, host = (option(run, SIZES, store, gpu=2**40).peaks for store in ("memory", "host"))
-    assert host["cuda"] < memory["cuda"] - 3 * RunShape(run, SIZES).theta
+    wide = replace(wide, device="cuda", sub_gcns=4)
+    memory, host = (option(wide, SIZES, store, gpu=2**40).peaks for store in ("memory", "host"))
+    assert host["cuda"] < memory["cuda"] - 3 * theta
     assert host["cpu"] > memory["cpu"]
 
 
 def test_the_evaluation_is_chosen_by_the_memory() -> None:
     wide = config("graphsage", (512, 512), sampler=ClusterSampling(100, 5))
-    assert option(wide, LARGE).method == "whole"
-    tight = option(wide, LARGE, host=2**30)
-    assert tight.method == "layers"
-    assert tight.evaluation < option(wide, LARGE).evaluation
+    whole, tight = option(wide, LARGE), option(wide, LARGE, host=2**30)
     parts = option(replace(wide, evaluation=Evaluation("parts", parts=100)), LARGE)
-    assert parts.method == "parts"
-    assert parts.evaluation < option(wide, LARGE).evaluation
+    assert [each.method for each in (whole, tight, parts)] == ["whole", "layers", "parts"]
+    assert max(tight.evaluation, parts.evaluation) < whole.evaluation
 
 
 COPIES, APART, WHOLE = Phase(4, 12, copies=True), Phase(4, 16), Phase(1, 4)

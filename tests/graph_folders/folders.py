@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from gistgnn.graphs import Graph, duck, save_file
-from gistgnn.graphs.conversion import converting
+from gistgnn.graphs.conversion import sorted_edges
 from tests.graphs.samples import TENSORS
 
 
 @contextlib.contextmanager
 def small_steps(numbers: int = 8, edges: int = 5) -> Iterator[None]:
-    """Read blocks of so many numbers, and take so many edges from DuckDB at once."""
+    """Read blocks of so many numbers, and sort about so many edges at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duck, "_BLOCK", 8 * numbers)
-        patch.setattr(converting, "_BATCH", edges)
+        patch.setattr(sorted_edges, "_KEY_BYTES", 2**29 // edges)
         yield
 
 
@@ -68,12 +68,10 @@ def csv_tables(graph: Graph, folder: Path, shuffled: bool = True, suffix: str = 
     labels = graph.y.reshape(graph.num_nodes, -1)
     names = ["y"] if labels.shape[1] == 1 else [f"y{k}" for k in range(labels.shape[1])]
     header = ",".join(["node", *names, *(f"f{k}" for k in range(graph.num_features)), "split"])
-    rows = [
-        ",".join(
-            map(str, [node, *(int(v) for v in labels[node]), *(repr(float(v)) for v in graph.x[node]), split[node]])
-        )
-        for node in range(graph.num_nodes)
-    ]
+    rows = []
+    for node in range(graph.num_nodes):
+        values = [node, *(int(v) for v in labels[node]), *(repr(float(v)) for v in graph.x[node]), split[node]]
+        rows.append(",".join(map(str, values)))
     paths = folder / f"edges{suffix}", folder / f"nodes{suffix}"
     for path, lines in zip(paths, (["target,source", *edges], [header, *rows]), strict=True):
         data = "".join(f"{line}\n" for line in lines).encode()

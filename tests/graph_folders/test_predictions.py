@@ -26,8 +26,7 @@ def outputs(nodes: int, classes: int, step: int) -> tuple[list[tuple[slice, torc
     return [(slice(k, min(k + step, nodes)), logits[k : k + step]) for k in range(0, nodes, step)], logits
 
 
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(("several", "large"), [(False, False), (True, True)])
 def test_pieces_are_put_together(several: bool, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if large:
         monkeypatch.setattr(prediction_files, "_LARGE", 1)

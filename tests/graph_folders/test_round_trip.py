@@ -14,7 +14,7 @@ from gistgnn.graphs.conversion import convert
 from gistgnn.graphs.folder import verify
 from gistgnn.storage.whole_files import TEMPORARY
 from tests.graphs.raw_layouts import ogb
-from tests.graphs.samples import arrays_of, graphs
+from tests.graphs.samples import arrays_of, as_data, graphs, tells_classes
 from tests.helpers.refusals import refused
 
 from .folders import assert_same, csv_tables, npz, parquet_tables, small_steps, some_graph
@@ -34,23 +34,12 @@ def test_any_graph_comes_back(graph: Graph) -> None:
         assert_same(folder(Path(name), graph), graph)
 
 
-@pytest.mark.parametrize("in_columns", [False, True])
-def test_a_npz_comes_back(in_columns: bool, tmp_path: Path) -> None:
-    arrays: dict[str, Any] = arrays_of(some_graph())
-    if in_columns:  # as np.savez writes a transposed array
-        arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}
-    np.savez_compressed(tmp_path / "graph.npz", **arrays)
-    assert_same(folder(tmp_path, tmp_path / "graph.npz"), load(tmp_path / "graph.npz"))
-
-
 @settings(deadline=None, max_examples=25)
 @given(graphs(), st.integers(1, 9), st.sampled_from([".csv", ".csv.gz"]))
 def test_tables_of_text_come_back(graph: Graph, steps: int, suffix: str) -> None:
     with tempfile.TemporaryDirectory() as name, small_steps(steps, steps):
         edges, nodes = csv_tables(graph, Path(name), suffix=suffix)
-        with_all_classes = not graph.multi_label and int(graph.y.max()) + 1 == graph.num_classes and graph.y.max() > 0
-        with_all_classes &= graph.num_classes <= graph.num_nodes  # a table does not say how many there are
-        if graph.multi_label or (with_all_classes and len(graph.y[graph.y >= 0].unique()) > 1):
+        if tells_classes(graph):
             assert_same(folder(Path(name), edges, nodes=nodes), graph)
 
 
@@ -63,62 +52,56 @@ def test_tables_in_parquet_come_back(lists: bool, several: bool, tmp_path: Path)
         assert_same(folder(tmp_path, edges, nodes=nodes), graph)
 
 
-def test_a_table_may_be_a_folder_of_files(tmp_path: Path) -> None:
+def test_forms_of_text(tmp_path: Path) -> None:
+    """A folder of files; blank lines, quotes and a byte order mark; edges that are repeated."""
     graph = some_graph()
     edges, nodes = csv_tables(graph, tmp_path)
     header, *rows = edges.read_text().splitlines()
     (tmp_path / "parts").mkdir()
     for part in range(3):
-        (tmp_path / "parts" / f"{part}.csv").write_text("\n".join([header, *rows[part::3], ""]))
-    assert_same(folder(tmp_path, tmp_path / "parts", nodes=nodes), graph)
-
-
-def test_blank_lines_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
-    graph = some_graph()
-    edges, nodes = csv_tables(graph, tmp_path)
+        (tmp_path / "parts" / f"{part}.csv").write_text("\n".join([header, *rows[part::3], *rows[:50], ""]))
+    assert_same(folder(tmp_path / "of folder", tmp_path / "parts", nodes=nodes), graph)
     edges.write_text("\ufeff" + edges.read_text().replace("\n", "\r\n\r\n"), encoding="utf-8")
     nodes.write_text(nodes.read_text().replace("train", '"train"'))
     with small_steps():
         assert_same(folder(tmp_path, edges, nodes=nodes), graph)
+        both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
+        made = folder(tmp_path / "both", edges, nodes=nodes, undirected=True)
+        assert_same(made, some_graph(edge_index=both))
 
 
-@pytest.mark.parametrize("data", ["edge_weight", "edge_attr", "edge_type"])
-def test_edge_data_keeps_its_edges(data: str, tmp_path: Path) -> None:
+def test_edge_data_keeps_its_edges(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     values = {
         "edge_weight": rng.random(300),
         "edge_attr": rng.normal(size=(300, 2)),
         "edge_type": rng.integers(0, 4, 300),
     }
-    graph = some_graph(**{data: values[data]})
-    assert_same(folder(tmp_path, graph), graph)
+    for name, value in values.items():
+        graph = some_graph(**{name: value})
+        assert_same(folder(tmp_path / name, graph), graph)
     assert_same(folder(tmp_path / "npz", npz(graph, tmp_path / "graph.npz")), graph)
     with refused("has edge data", "leave --undirected out"):
         convert(graph, tmp_path / "both", undirected=True)
 
 
-def test_a_regression_comes_back(tmp_path: Path) -> None:
-    graph = some_graph(y=np.random.default_rng(2).normal(size=(40, 2)), regression=True)
-    assert_same(folder(tmp_path, graph), graph)
-
-
-def test_a_pt_and_a_named_data_set_come_back(tmp_path: Path) -> None:
-    from torch_geometric.data import Data
-
-    graph = some_graph()
-    masks = {f"{name}_mask": getattr(graph, name) for name in ("train", "val", "test")}
-    torch.save(Data(x=graph.x, edge_index=graph.edge_index, y=graph.y, **masks), tmp_path / "graph.pt")
+def test_every_source_in_memory_comes_back(tmp_path: Path) -> None:
+    graph, rng = some_graph(), np.random.default_rng(2)
+    torch.save(as_data(graph), tmp_path / "graph.pt")
     assert_same(folder(tmp_path, tmp_path / "graph.pt"), graph)
-    assert_same(folder(tmp_path / "named", "digits"), load("digits"))
     assert_same(folder(tmp_path / "again", tmp_path / "made"), graph)
-
-
-def test_undirected_adds_the_reverse_of_every_edge(tmp_path: Path) -> None:
-    graph = some_graph()
+    assert_same(folder(tmp_path / "named", "digits"), load("digits"))
+    targets = some_graph(y=rng.normal(size=(40, 2)), regression=True)
+    assert_same(folder(tmp_path / "regression", targets), targets)
+    arrays: dict[str, Any] = arrays_of(graph)
+    arrays |= {key: np.asfortranarray(arrays[key]) for key in ("edge_index", "x")}  # as of a transposed array
+    np.savez_compressed(tmp_path / "graph.npz", **arrays)
+    assert_same(folder(tmp_path / "npz", tmp_path / "graph.npz"), graph)
     both = torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1)
-    with small_steps():
-        made = folder(tmp_path, npz(graph, tmp_path / "graph.npz"), undirected=True)
+    made = folder(tmp_path / "both", tmp_path / "graph.npz", undirected=True)
     assert_same(made, some_graph(edge_index=both))
+    half = folder(tmp_path / "half", graph, dtype="float16")
+    assert torch.equal(half.x, graph.x.half())
 
 
 def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
@@ -134,10 +117,8 @@ def test_raw_files_of_ogb_in_text(tmp_path: Path) -> None:
 
 
 def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
-    graph, raw = (
-        some_graph(y=np.where(np.arange(40) < 30, np.arange(40) % 3, -1), train=[0, 1], val=[2], test=[3]),
-        tmp_path,
-    )
+    labels, raw = np.where(np.arange(40) < 30, np.arange(40) % 3, -1), tmp_path
+    graph = some_graph(y=labels, train=[0, 1], val=[2], test=[3])
     ogb(raw, "time", 20)  # for the form of the lists of nodes
     for name in ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list"):
         (raw / "raw" / f"{name}.csv.gz").unlink()
@@ -145,25 +126,10 @@ def test_raw_files_of_ogb_as_of_papers100m(tmp_path: Path) -> None:
         np.savetxt(raw / "split" / "time" / f"{file}.csv.gz", node, "%d")
     arrays = {"num_nodes_list": [40], "num_edges_list": [300], "node_year": np.full((40, 1), 2020)}
     np.savez(raw / "raw" / "data.npz", edge_index=graph.edge_index, node_feat=graph.x, **arrays)
-    labels = np.where(graph.y < 0, np.nan, graph.y.numpy()).astype(np.float32)
-    np.savez(raw / "raw" / "node-label.npz", node_label=labels[:, None])
+    stored = np.where(labels < 0, np.nan, labels).astype(np.float32)
+    np.savez(raw / "raw" / "node-label.npz", node_label=stored[:, None])
     with small_steps():
         assert_same(folder(tmp_path, raw, undirected=False), graph)
-
-
-def test_repeated_edges_of_a_table_are_dropped(tmp_path: Path) -> None:
-    graph = some_graph(edge_index=np.tile([[3, 4], [4, 3]], 500))
-    edges, nodes = csv_tables(graph, tmp_path)
-    edges.write_text("source,target\n" + "4,3\n3,4\n" * 500)
-    with small_steps():
-        assert folder(tmp_path, edges, nodes=nodes).edge_index.tolist() == [[4, 3], [3, 4]]
-
-
-def test_features_in_half_precision(tmp_path: Path) -> None:
-    graph = some_graph()
-    made = folder(tmp_path, graph, dtype="float16")
-    assert made.x.dtype == torch.float16
-    assert torch.equal(made.x, graph.x.half())
 
 
 def test_tensors_are_mapped_and_edge_index_is_built_on_request(tmp_path: Path) -> None:

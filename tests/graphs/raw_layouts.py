@@ -95,13 +95,28 @@ PYG: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
+OGB = {
+    "ogbn-arxiv": ("ogbn_arxiv", "time"),
+    "ogbn-products": ("ogbn_products", "sales_ranking"),
+    "amazon2m": ("ogbn_products", "sales_ranking"),
+}
+
+
 def write(name: str, root: Path) -> Path:
-    """Write the raw files of a data set of PyG below ``root``, and return their folder."""
+    """Write the raw files of a data set below ``root``, and return their folder; of OGB's the folder above it."""
+    if name in OGB:
+        return write_ogb(name, root)
     folder, writer = PYG[name]
     raw = root / folder
     raw.mkdir(parents=True)
     writer(raw)
     return raw
+
+
+def write_ogb(name: str, root: Path, nodes: int = 10) -> Path:
+    folder, split = OGB[name]
+    ogb(root / folder, split, nodes)
+    return root / folder
 
 
 def listing(root: Path) -> list[tuple[str, int, int]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from gistgnn.graphs import Graph
 
@@ -28,6 +29,20 @@ def arguments(**changes: Any) -> dict[str, Any]:
 def arrays_of(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a graph as a ``.npz`` holds them."""
     return {name: value.numpy().copy() for name, value in {**graph.tensors, "edge_index": graph.edge_index}.items()}
+
+
+def as_data(graph: Graph, **changes: Any) -> Data:
+    """The graph as PyG has it, with changes."""
+    masks = {f"{name}_mask": getattr(graph, name) for name in ("train", "val", "test")}
+    return Data(**{"x": graph.x, "edge_index": graph.edge_index, "y": graph.y, **masks, **changes})
+
+
+def tells_classes(graph: Graph) -> bool:
+    """Whether the labels alone say how many classes there are."""
+    if graph.multi_label:
+        return True
+    most = int(graph.y.max()) + 1
+    return len(graph.y[graph.y >= 0].unique()) > 1 and most == graph.num_classes <= graph.num_nodes
 
 
 def assert_equal(one: Graph, other: Graph) -> None:

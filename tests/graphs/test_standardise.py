@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gistgnn.graphs import Graph, Standardisation, load
 from gistgnn.graphs.conversion import convert
+from gistgnn.graphs.folder import verify
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
 
@@ -34,32 +35,41 @@ def test_other_nodes_do_not_count() -> None:
     other = replace(graph, x=torch.where(graph.train[:, None], graph.x, 1e3))
     assert torch.equal(Standardisation.of(graph).mean, Standardisation.of(other).mean)
     assert torch.equal(Standardisation.of(graph).std, Standardisation.of(other).std)
+    with refused("x has 6 features; the model was trained on 7"):
+        Standardisation.of(graph).features(torch.zeros(4, 6))
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, -7.3e-5, 1e9])
-def test_a_feature_that_is_constant_in_training_is_only_shifted(value: float) -> None:
+def test_a_feature_that_is_constant_in_training_is_only_shifted() -> None:
     """Through rounding, the mean of many 0.1 is not 0.1, and their deviation is not 0."""
     graph = tiny_graph(3000)
-    x = torch.where(graph.train, value, value + 1)[:, None].repeat(1, 2)
-    scale = Standardisation.of(graph_with(x))
-    assert scale.std.tolist() == [1, 1]
-    scaled = scale.features(x)
-    torch.testing.assert_close(scaled, x - value, rtol=1e-6, atol=abs(value) * 1e-6)
+    for value in (0.0, 0.1, -7.3e-5, 1e9):
+        x = torch.where(graph.train, value, value + 1)[:, None].repeat(1, 2)
+        scale = Standardisation.of(graph_with(x))
+        assert scale.std.tolist() == [1, 1]
+        torch.testing.assert_close(scale.features(x), x - value, rtol=1e-6, atol=abs(value) * 1e-6)
 
 
-def test_another_number_of_features_is_refused() -> None:
-    with refused("x has 6 features; the model was trained on 7"):
-        Standardisation.of(tiny_graph()).features(torch.zeros(4, 6))
-
-
-def test_scaled_features_in_a_folder_that_are_cut_short_are_made_again(tmp_path: Path) -> None:
-    convert(tiny_graph(), tmp_path / "made")
-    graph = load(tmp_path / "made")
-    scaled = Standardisation.of(graph).graph(graph).x.clone()
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_scaled_features_are_kept_in_the_folder(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_with(tiny_graph().x.half().float())
+    convert(graph, tmp_path / "made", dtype=dtype)
+    stored, expected = load(tmp_path / "made"), Standardisation.of(graph).graph(graph).x
+    with monkeypatch.context() as patch:  # a folder that cannot be written
+        patch.setattr("gistgnn.graphs.derived.os.access", lambda *_: False)
+        scaled = Standardisation.of(stored).graph(stored)
+        assert scaled.x.dtype == torch.float32
+        assert torch.equal(scaled.x, expected)
+        assert not list((tmp_path / "made").glob("x-*"))
+    assert torch.equal(Standardisation.of(stored).graph(stored).x, expected)
     (file,) = (tmp_path / "made").glob("x-standardised-*.npy")
-    for size in (0, 100, -1):
+    before = file.stat().st_mtime_ns
+    again = Standardisation.of(stored).graph(stored)
+    assert torch.equal(again.x, expected)
+    assert (file.stat().st_mtime_ns, again.folder) == (before, tmp_path / "made")
+    verify(tmp_path / "made")
+    for size in (0, 100, -1):  # one that is cut short is made again
         file.write_bytes(file.read_bytes()[:size])
-        assert torch.equal(Standardisation.of(graph).graph(graph).x, scaled)
+        assert torch.equal(Standardisation.of(stored).graph(stored).x, expected)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gistgnn.graphs.info import DATASETS
+from gistgnn.graphs.named import DATASETS
 from gistgnn.paper.experiment import Experiment
 from gistgnn.paper.figures4_5 import RATES, GridFigure
 from gistgnn.paper.groups import GroupedExperiment

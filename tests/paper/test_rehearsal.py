@@ -10,7 +10,7 @@ import torch
 
 from gistgnn import Training
 from gistgnn.graphs import find, load_file
-from gistgnn.graphs.info import DATASETS
+from gistgnn.graphs.named import DATASETS
 from gistgnn.paper import rehearsal
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.rehearsal import RehearsedRuns, setting_name, shortened, stand_in

@@ -39,10 +39,7 @@ class Resources:
 
     @classmethod
     def here(cls, device: str, out: Path | None = None, memory: int | None = None) -> Resources:
-        """Return what this process can have now; ``memory``, if given, takes the place of what the device has free.
-
-        ``out`` is the run's folder, which need not exist; None: this one.
-        """
+        """Return what this process can have now for a run in ``out``, with ``memory`` in place of what is free."""
         base, disk = held_bytes() + _LOADED, free_disk((out or Path()) / THETA)
         host = available_bytes(torch.device("cpu")) + base
         if torch.device(device).type == "cuda":
@@ -61,33 +58,24 @@ class Resources:
 
 
 class Memory:
-    """What a phase of a run takes with Θ in one store, in bytes.
-
-    Attributes:
-        peaks: the most that every place holds.
-        stage: the stage, such as "training", in which the device holds most.
-        home: the place of Θ.
-        together: whether all sub-GCNs take a step on a batch before the next batch; fused: in one pass.
-        activations: of a step, beyond what stays.
-        method: how the model is evaluated: "whole", "layers" or "parts".
-        evaluation: of an evaluation, beyond what stays.
-        blocks: how often an evaluation reads the edges.
-    """
+    """What a phase of a run takes with Θ in one store, in bytes; ``stage`` is where the device holds most."""
 
     def __init__(self, run: RunShape, phase: PhaseShape, store: str, resources: Resources) -> None:
-        self._run, self._phase, self._resources, self.blocks = run, phase, resources, 1
+        self._run, self._phase, self._resources = run, phase, resources
         self._device, self._streams = resources.device, STORES[store].streams
-        self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)
+        self.home = {"device": self._device, "host": "cpu"}.get(STORES[store].holds, DISK)  # the place of Θ
         half = self.home == DISK and run.config.store_precision == "bf16"
         self._theta = run.theta // 2 if half else run.theta
         several, runner = phase.trained > 1 and run.shares_batches, run.config.runner
         self.fused = several and runner == "fused"
+        # Whether all sub-GCNs take a step on a batch before the next batch.
         self.together = self.fused or (several and runner == "auto" and not self._streams)
         graph, loading = self._graph()
         held = graph + self._batches() + self._parameters()
         # Of a step: the activations, or, if they take more, the two parameters that Adam makes for a while.
         subs, matrix = range(phase.trained if self.fused else 1), max(p.numel() for p in phase.narrow.parameters())
         self.activations = max(sum(run.activations(phase, sub) for sub in subs), 8 * matrix * len(subs))
+        self.method, self.blocks = run.config.evaluation.method, 1  # of the evaluation; how often it reads the edges
         self.evaluation, files = self._evaluation(held)
         stages = {
             "loading": graph + Counter({self._device: loading}),
@@ -172,7 +160,6 @@ class Memory:
         places = dict.fromkeys(("cpu", self._device))
         left = [limits[place] - held[place] - self._resources.base * (place == "cpu") for place in places]
         budget = Budget(*(wanted.memory or max(room // 2, least) for room in left))
-        self.method = wanted.method
         if wanted.parts is not None:
             return scores + self._parts(model, shape, budget, left[-1]), 0
         fits = gnn and not stored and self._whole(model, shape) <= budget.compute

@@ -99,10 +99,9 @@ class Plan:
         """
         fitting = [total for total in self.totals if total.fits]
         fitting = [total for total in fitting if total.store == "memory"] or fitting
-        if not self.phased:
-            fitting.sort(key=lambda total: total.sub_gcns)
-        times = [total.seconds or 0.0 for total in fitting[: 1 if self.phased else None]]
-        return next((each for each, time in zip(fitting, times, strict=False) if time <= _CLEARLY * min(times)), None)
+        fitting = fitting[:1] if self.phased else sorted(fitting, key=lambda total: total.sub_gcns)
+        fastest = min((total.seconds or 0.0 for total in fitting), default=0.0)
+        return next((total for total in fitting if (total.seconds or 0.0) <= _CLEARLY * fastest), None)
 
     @property
     def advice(self) -> str:

@@ -21,17 +21,12 @@ _TRIED = (1, 2, 4, 8, 16, 32)
 
 
 def require_room(config: RunConfig, sizes: GraphSizes, resources: Resources) -> None:
-    """Refuse a run that cannot fit, and say what would. Of a run with phases it names the first that does not fit.
+    """Raise an `InputError` if a run cannot fit, which says what would. It names the first phase that does not fit.
 
     A run of a model of the user's own is not refused: what it holds in a step is not known.
-
-    Raises:
-        InputError: the run's peak is more than there is of memory or of the disk; or a setting or m is out of range.
     """
-    if config.model.own:
-        return
-    method, config = config.method, config.planned
-    option = next((option for option in plan_of(config, sizes, resources).options if option.lacking), None)
+    method, own, config = config.method, config.model.own, config.planned
+    option = None if own else next((each for each in plan_of(config, sizes, resources).options if each.lacking), None)
     if option is None:
         return
     short = option.lacking[0]

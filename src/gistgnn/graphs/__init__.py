@@ -1,10 +1,9 @@
 """Graphs for node classification: the class `Graph`, files, data sets by name, and clusters."""
 
 from gistgnn.graphs.csr import CSR
+from gistgnn.graphs.files import load_file, load_nodes, save_file
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.graph_files import load_file, load_nodes, save_file
-from gistgnn.graphs.info import DATASETS, DatasetInfo
-from gistgnn.graphs.named import clusters_of, find, is_file, load
+from gistgnn.graphs.named import DATASETS, DatasetInfo, clusters_of, find, is_file, load
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.graphs.standardise import Standardisation
 

@@ -28,18 +28,10 @@ def cache_folder() -> Path | None:
 def cached(name: str, key: str, build: Callable[[], Graph]) -> Graph:
     """Return the graph that ``build`` makes, from the cache if it was made before with this name and key.
 
-    A damaged folder in the cache is replaced. If the cache cannot be written, the graph is built every time.
-
-    Args:
-        name: of the graph.
-        key: everything that decides the graph, such as the `fingerprint` of raw files.
-        build: makes the graph, without edge data.
-
-    Raises:
-        InputError: from ``build``.
+    The key is everything that decides the graph, such as the `fingerprint` of raw files. A damaged folder in the cache
+    is replaced. If the cache cannot be written, the graph is built every time.
     """
-    folder = cache_folder()
-    if folder is None:
+    if (folder := cache_folder()) is None:
         return build()
     digest = hashlib.sha256(f"folder {key}".encode()).hexdigest()[:16]
     path = folder / f"{name.replace(':', '-')}-{digest}"  # Windows allows no colons in file names

@@ -16,6 +16,8 @@ from gistgnn.utils.process_memory import available_bytes
 
 ArrayLike: TypeAlias = Tensor | npt.NDArray[Any] | Sequence[Any]
 
+EDGE_DATA = ("edge_weight", "edge_attr", "edge_type")
+"""The names of edge data, in `Graph`, in PyG's `Data` and among the arguments of a model's forward."""
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few operations take them
 _DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED}
@@ -26,17 +28,11 @@ def check_room(needed: int, what: str = "") -> None:
     """Refuse ``needed`` bytes if this machine has fewer; the message begins with ``what`` takes them."""
     available = available_bytes(torch.device("cpu"))
     if needed > available:
-        text = f"takes {size(needed)} of memory, {size(available)} are available"
-        raise InputError(f"{what} {text}" if what else text)
+        raise InputError(f"{what} takes {size(needed)} of memory, {size(available)} are available".strip())
 
 
 def to_tensor(value: ArrayLike, name: str) -> Tensor:
-    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors.
-
-    Raises:
-        InputError: it is sparse, nested, ragged, complex, quantised or not numeric, has no values (the device meta),
-            or does not fit in memory where it has to be copied.
-    """
+    """Convert a tensor, an array or nested lists to a dense tensor of real numbers or bools; ``name`` is for errors."""
     if isinstance(value, Tensor):
         return _plain(value.detach(), name)
     try:
@@ -44,40 +40,34 @@ def to_tensor(value: ArrayLike, name: str) -> Tensor:
     except Exception as error:  # rows of different lengths, or an object whose own code fails
         raise InputError(f"{name} cannot be converted to an array; expected rows of equal length") from error
     # torch supports few operations on unsigned integers, and no long doubles, foreign byte orders or negative strides.
-    plain = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float32 if array.dtype == np.float32 else np.float64}
+    plain = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float32 if array.dtype == np.float32 else np.float64}
     if array.dtype.kind not in plain:
         raise InputError(f"{name} has dtype {array.dtype}; expected a dense array of real numbers")
-    if array.dtype == np.uint64 and array.size and array.max() >= 2**63:
-        raise InputError(f"{name} holds {array.max()}; expected integers below 2^63")
-    return torch.from_numpy(np.require(array, dtype=plain[array.dtype.kind], requirements=["C", "W"]))
+    return _plain(torch.from_numpy(np.require(array, dtype=plain[array.dtype.kind], requirements=["C", "W"])), name)
 
 
 def _plain(value: Tensor, name: str) -> Tensor:
     """Return a tensor that all of torch's operations take."""
     if value.is_nested or value.layout != torch.strided:
         kind = "nested" if value.is_nested else "sparse"
-        hint = "to_padded_tensor" if value.is_nested else "to_dense"
-        raise InputError(f"{name} is a {kind} tensor ({value.layout}); expected a dense one: call .{hint}() on it")
+        raise InputError(f"{name} is a {kind} tensor ({value.layout}); expected a dense one: call .to_dense() on it")
     if value.dtype not in _DTYPES:
-        raise InputError(
-            f"{name} has dtype {value.dtype}; expected real numbers: bools, integers, or floats of 16 bits up"
-        )
+        expected = "real numbers: bools, integers, or floats of 16 bits up"
+        raise InputError(f"{name} has dtype {value.dtype}; expected {expected}")
     if value.device.type == "meta":
         raise InputError(f"{name} is on the device meta, where tensors have no values; expected one with values")
     if value.nbytes > value.untyped_storage().nbytes():  # `expand` has made it: operations would copy it
         check_room(value.nbytes, f"{name} of shape {list(value.shape)}")
-    if value.dtype == torch.uint64 and bool((value.view(torch.int64) < 0).any()):
+    plain = value.to(torch.int64) if value.dtype in _UNSIGNED else value
+    if value.dtype == torch.uint64 and bool((plain < 0).any()):
         raise InputError(f"{name} holds a number of 2^63 or more; expected integers below that")
-    return value.to(torch.int64) if value.dtype in _UNSIGNED else value
+    return plain
 
 
 def check_features(value: ArrayLike, first: int = 0) -> Tensor:
     """Return ``x`` as [N, F] float32, finite, with N and F at least 1; without a copy if possible.
 
     ``first`` is the number of the first node, for messages.
-
-    Raises:
-        InputError: another shape, NaN or infinity; the message names the first wrong row.
     """
     x = to_tensor(value, "x")
     if x.ndim != 2 or 0 in x.shape:
@@ -85,36 +75,36 @@ def check_features(value: ArrayLike, first: int = 0) -> Tensor:
         raise InputError(f"x has shape {list(x.shape)}; expected {expected}")
     x = x.to(torch.float32).contiguous()
     if not torch.isfinite(torch.stack(x.aminmax())).all():  # in one pass; both are NaN if any value is
-        row, column = first_of(~torch.isfinite(x))
-        raise InputError(
-            f"x[{first + row}, {column}] is {x[row, column].item()}; expected finite float32 values: "
-            f"clean or impute the features of node {first + row} (the first such row)"
-        )
+        row, column = _first_of(~torch.isfinite(x))
+        hint = f"clean or impute the features of node {first + row} (the first such row)"
+        found = f"x[{first + row}, {column}] is {x[row, column].item()}"
+        raise InputError(f"{found}; expected finite float32 values: {hint}")
     return x
 
 
-def check_edges(value: ArrayLike, num_nodes: int) -> Tensor:
-    """Return ``edge_index`` as [2, E] int64, sorted by (target, source), without duplicates.
+def check_edges(
+    value: ArrayLike, num_nodes: int, data: Mapping[str, ArrayLike | None] | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return ``edge_index`` as [2, E] int64, sorted by (target, source), and the edge data in its order, by name.
 
-    Raises:
-        InputError: as `valid_edges`.
+    Repeated edges become one; with edge data they are kept, because they may differ in their data.
     """
-    edges = valid_edges(value, num_nodes)
+    edges = _valid_edges(value, num_nodes)
+    given = {name: own for name, own in (data or {}).items() if own is not None}
+    checked = {name: _check_edge_data(name, own, edges.shape[1]) for name, own in given.items()}
     key = edges[1] * num_nodes
     key += edges[0]
-    if bool((key[1:] > key[:-1]).all()):  # as in files of save_file: no sort of large graphs
-        return edges.contiguous()
+    if bool((key[1:] >= key[:-1] if checked else key[1:] > key[:-1]).all()):  # as in files: no sort of large graphs
+        return edges.contiguous(), checked
+    if checked:
+        order = torch.argsort(key, stable=True)
+        return edges[:, order].contiguous(), {name: own[order.to(own.device)] for name, own in checked.items()}
     key = torch.unique(key, sorted=True)
     target = torch.div(key, num_nodes, rounding_mode="floor")
-    return torch.stack([key - target * num_nodes, target])
+    return torch.stack([key - target * num_nodes, target]), {}
 
 
-def valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
-    """Return ``edge_index`` as [2, E] int64, in the order in which it is given.
-
-    Raises:
-        InputError: another shape or dtype, no edges, or an unknown node.
-    """
+def _valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     edges = to_tensor(value, "edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = ": transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
@@ -124,27 +114,41 @@ def valid_edges(value: ArrayLike, num_nodes: int) -> Tensor:
     if edges.is_floating_point() or edges.dtype == torch.bool:
         raise InputError(f"edge_index has dtype {edges.dtype}; expected integers (int64)")
     edges = edges.to(torch.int64)
-    lowest, highest = edges.aminmax()  # masks of all edges only for the error message
+    lowest, highest = edges.aminmax()  # a mask of all edges only for the error message
     if lowest < 0 or highest >= num_nodes:
-        row, column = first_of((edges < 0) | (edges >= num_nodes))
-        raise InputError(
-            f"edge_index[{row}, {column}] is {int(edges[row, column])}; "
-            f"expected node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
-        )
+        expected = f"node numbers from 0 to {num_nodes - 1} (x has {num_nodes} rows)"
+        _refuse((edges < 0) | (edges >= num_nodes), edges, "edge_index", expected)
     return edges
+
+
+def _check_edge_data(name: str, value: ArrayLike, edges: int) -> Tensor:
+    """Return edge data of one name: [E] or, for edge_attr, also [E, D]; float32, or int64 for integers."""
+    tensor, is_attr, is_type = to_tensor(value, name), name == "edge_attr", name == "edge_type"
+    if not is_attr and tensor.ndim == 2 and tensor.shape[1] == 1:
+        tensor = tensor[:, 0]
+    fits = tensor.ndim == 1 or (is_attr and tensor.ndim == 2 and tensor.shape[1] > 0)
+    if not fits or tensor.shape[0] != edges:
+        expected = f"[{edges}, features], one row" if is_attr else f"[{edges}], one number"
+        raise InputError(f"{name} has shape {list(tensor.shape)}; expected {expected} per edge")
+    if is_type and (tensor.is_floating_point() or tensor.dtype == torch.bool):
+        raise InputError(f"edge_type has dtype {tensor.dtype}; expected integers from 0 up")
+    is_integer = is_type or (is_attr and not tensor.is_floating_point())
+    tensor = tensor.to(torch.int64 if is_integer else torch.float32).contiguous()
+    bad, expected = (tensor < 0, "integers from 0 up") if is_type else (~tensor.isfinite(), "finite float32 values")
+    _refuse(bad, tensor, name, expected)
+    return tensor
+
+
+def edge_data_of(source: Any) -> dict[str, Any]:
+    """Return the edge data of an object, such as a `Data` or a `Graph`, by name."""
+    values = {name: getattr(source, name, None) for name in EDGE_DATA}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_labels(
     value: ArrayLike, num_nodes: int, num_classes: int | None, *, regression: bool = False
 ) -> tuple[Tensor, int]:
-    """Check the labels or targets of `Graph.build`.
-
-    Returns:
-        ``y``, [N] int64 or [N, K] float32; and the number of classes, or K.
-
-    Raises:
-        InputError: another shape, another number of nodes or classes, or a label out of range.
-    """
+    """Return labels or targets, [N] int64 or [N, K] float32, and the number of classes, or K."""
     y = to_tensor(value, "y")
     if y.ndim not in (1, 2) or y.numel() == 0:
         several = "[nodes, targets]" if regression else "[nodes, labels] for several labels per node"
@@ -158,54 +162,43 @@ def check_labels(
     y = y.reshape(num_nodes, -1)
     if num_classes not in (None, y.shape[1]):
         raise InputError(f"y has {y.shape[1]} columns and num_classes is {num_classes}; expected them to be equal")
-    if not regression and (at := first_of((y != 0) & (y != 1))):
-        raise InputError(f"y{at} is {y[tuple(at)].item()}; expected 0 or 1 in labels of shape [nodes, labels]")
+    if not regression:
+        _refuse((y != 0) & (y != 1), y, "y", "0 or 1 in labels of shape [nodes, labels]")
     return y.to(torch.float32).contiguous(), y.shape[1]
 
 
 def _single_label(y: Tensor, num_classes: int | None) -> tuple[Tensor, int]:
-    if y.is_floating_point() and (at := first_of(~torch.isfinite(y) | (y != torch.floor(y)))):
-        raise InputError(f"y{at} is {y[at].item()}; expected an integer label, or -1 for an unlabelled node")
+    if y.is_floating_point():
+        bad = ~torch.isfinite(y) | (y != torch.floor(y))
+        _refuse(bad, y, "y", "an integer label, or -1 for an unlabelled node")
     y = y.to(torch.int64).contiguous()
-    (lowest, low), (largest, node) = ((int(y[at]), at) for at in (int(y.argmin()), int(y.argmax())))
-    if lowest < -1:
-        raise InputError(f"y[{low}] is {lowest}; expected labels from 0 up, or -1 for an unlabelled node")
-    if num_classes is not None and largest >= num_classes:
-        raise InputError(f"y[{node}] is {largest}; expected labels below num_classes, which is {num_classes}")
+    _refuse(y < -1, y, "y", "labels from 0 up, or -1 for an unlabelled node")
     if num_classes is not None:
+        _refuse(y >= num_classes, y, "y", f"labels below num_classes, which is {num_classes}")
         return y, num_classes
-    if largest >= y.shape[0]:
-        raise InputError(
-            f"y[{node}] is {largest}, which makes more classes than the {y.shape[0]} nodes; expected labels "
-            "0, 1, ..., classes - 1: renumber them, or give num_classes"
-        )
+    expected = f"labels 0, 1, ..., classes - 1, with fewer classes than the {len(y)} nodes"
+    _refuse(y >= len(y), y, "y", f"{expected}: renumber them, or give num_classes")
     present = torch.unique(y[y >= 0]).tolist()
     if len(present) < 2:
         labels = f"only the label {present[0]}" if present else "no label but -1 (unlabelled)"
         raise InputError(f"y holds {labels}; expected at least 2 classes")
-    return y, largest + 1
+    return y, present[-1] + 1
 
 
 def check_splits(splits: Mapping[str, ArrayLike], y: Tensor) -> dict[str, Tensor]:
-    """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only.
-
-    Raises:
-        InputError: a split breaks one of these rules; the message names the first wrong node.
-    """
+    """Return one bool mask [N] per split. Splits must be disjoint, not empty, and contain labelled nodes only."""
     masks = {name: _mask(value, name, y.shape[0]).to(y.device) for name, value in splits.items()}
     for name, mask in masks.items():
         unusable = mask & (y == -1 if y.ndim == 1 else ~torch.isfinite(y).all(dim=1))
-        at = first_of(unusable)
+        at = _first_of(unusable)
         if at and y.ndim == 2:
             raise InputError(f"y[{at[0]}] is not finite, but {name} holds node {at[0]}: take it out of {name}")
         if at:
-            raise InputError(
-                f"{name} holds {int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}; "
-                f"expected labelled nodes only: take them out of {name}"
-            )
+            found = f"{int(unusable.sum())} unlabelled nodes (y = -1), the first is node {at[0]}"
+            raise InputError(f"{name} holds {found}; expected labelled nodes only: take them out of {name}")
     for one, other in combinations(masks, 2):
         both = masks[one] & masks[other]
-        if at := first_of(both):
+        if at := _first_of(both):
             shared = f"share {int(both.sum())} nodes, the first is node {at[0]}"
             raise InputError(f"{one} and {other} {shared}; expected disjoint splits")
     return masks
@@ -215,8 +208,8 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
     tensor = to_tensor(value, name)
     if tensor.ndim != 1:
         hint = f": choose one column, such as {name}[:, 0]" if tensor.ndim == 2 else ""
-        shape = list(tensor.shape)
-        raise InputError(f"{name} has shape {shape}; expected a mask [nodes] or a list of node numbers{hint}")
+        expected = f"a mask [nodes] or a list of node numbers{hint}"
+        raise InputError(f"{name} has shape {list(tensor.shape)}; expected {expected}")
     is_mask = tensor.dtype == torch.bool
     if is_mask and tensor.shape[0] != num_nodes:
         raise InputError(f"{name} is a mask of length {tensor.shape[0]}; expected {num_nodes}, one entry per node")
@@ -227,17 +220,21 @@ def _mask(value: ArrayLike, name: str, num_nodes: int) -> Tensor:
     if tensor.is_floating_point():
         raise InputError(f"{name} has dtype {tensor.dtype}; expected a bool mask or integer node numbers")
     indices = tensor.to(torch.int64)
-    if at := first_of((indices < 0) | (indices >= num_nodes)):
-        raise InputError(f"{name}{at} is {int(indices[at])}; expected node numbers from 0 to {num_nodes - 1}")
+    _refuse((indices < 0) | (indices >= num_nodes), indices, name, f"node numbers from 0 to {num_nodes - 1}")
     times = torch.bincount(indices, minlength=num_nodes)
-    if at := first_of(times > 1):
-        raise InputError(
-            f"{name} holds node {at[0]} more than once; expected distinct node numbers (if it is a mask, make it bool)"
-        )
+    if at := _first_of(times > 1):
+        hint = "expected distinct node numbers (if it is a mask, make it bool)"
+        raise InputError(f"{name} holds node {at[0]} more than once; {hint}")
     return times > 0
 
 
-def first_of(bad: Tensor) -> list[int]:
+def _first_of(bad: Tensor) -> list[int]:
     """Return the indices of the first True; none if all are False."""
     first: list[int] = bad.nonzero()[0].tolist() if bad.any() else []
     return first
+
+
+def _refuse(bad: Tensor, values: Tensor, name: str, expected: str) -> None:
+    """Raise an error that names the first value that is ``bad``, if there is one."""
+    if at := _first_of(bad):
+        raise InputError(f"{name}{at} is {values[tuple(at)].item()}; expected {expected}")

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,25 +26,18 @@ Part = npt.NDArray[np.integer]
 
 METHODS = ("metis", "stream", "random")
 
-# Part of the cache key: raise it when the same graph gets other clusters, or files get another form.
-_VERSION = 4
+_VERSION = 4  # part of the cache's key: raise it when the same graph gets other clusters, or files get another form
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """A partition of N nodes into clusters, none of them empty.
+    """A partition of N nodes into clusters, none of them empty."""
 
-    Attributes:
-        order: [N] int64, the nodes cluster by cluster, in ascending order inside a cluster.
-        ptr: [clusters + 1] int64; cluster k is ``order[ptr[k]:ptr[k + 1]]``.
-        path: their file in the cache, or None.
-    """
-
-    order: Tensor
-    ptr: Tensor
-    path: Path | None = None
+    order: Tensor  # [N] int64, the nodes cluster by cluster, in ascending order inside a cluster
+    ptr: Tensor  # [clusters + 1] int64; cluster k is ``order[ptr[k] : ptr[k + 1]]``
+    path: Path | None = None  # their file in the cache
 
     def __len__(self) -> int:
         return self.ptr.numel() - 1
@@ -74,8 +68,7 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
     assigns nodes at random, with sizes that differ by at most one.
 
     Empty clusters are dropped, so there may be fewer than ``count``. The result is cached, except of "random", which
-    takes no time (see `gistgnn.graphs.cache.cache_folder`); the key consists of the method, the structure, ``count``
-    and ``seed``. Two processes that need the same clusters at the same time both compute them.
+    takes no time. Two processes that need the same clusters at the same time both compute them.
 
     Args:
         edges: by target; or [2, E], row 0 the sources and row 1 the targets, from 0 to N - 1.
@@ -93,25 +86,25 @@ def cluster(edges: Tensor | CSR, num_nodes: int, count: int, method: str = "meti
         raise InputError(f"clusters is {count!r}, expected an integer from 1 to {num_nodes}, the nodes to be clustered")
     check_seed(seed)
     if method == "random":
-        part = np.empty(num_nodes, np.int64)
-        part[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
-        return _clusters(part, None, count)
+        dealt = np.empty(num_nodes, np.int64)
+        dealt[generator(seed, "clusters").permutation(num_nodes)] = np.arange(num_nodes) * count // num_nodes
+        return clusters_of_parts(dealt, count)
     if not isinstance(edges, CSR):
         source, target = edges.cpu()
-        key = torch.unique(target * num_nodes + source)
-        edges = CSR.of(torch.stack([key % num_nodes, key // num_nodes]), num_nodes)
+        keys = torch.unique(target * num_nodes + source)
+        edges = CSR.of(torch.stack([keys % num_nodes, keys // num_nodes]), num_nodes)
     narrow = torch.int32 if num_nodes < 2**31 else torch.int64
     edges = CSR(edges.rowptr.cpu().long(), edges.col.cpu().to(narrow))
     if method == "stream":
-        path = _path(method, edges.rowptr.numpy(), edges.col.numpy(), count, seed)
-        found = _read(path, num_nodes, count) or _write(path, streaming.partition(edges, count, seed), symmetric=True)
+        key = edges.rowptr.numpy(), edges.col.numpy()
+        part, symmetric, path = _kept(method, key, count, seed, lambda: (streaming.partition(edges, count, seed), True))
     else:
         structure = _without_loops(edges)
-        path = _path(method, structure.indptr, structure.indices, count, seed)
-        found = _read(path, num_nodes, count) or _write(path, *_by_metis(structure, count, seed))
-    if not found[1]:
+        key = structure.indptr, structure.indices
+        part, symmetric, path = _kept(method, key, count, seed, lambda: _by_metis(structure, count, seed))
+    if not symmetric:
         log.warning("the graph is not symmetric: METIS clusters it with every edge in both directions")
-    return _clusters(found[0], path if path and path.exists() else None, count)
+    return clusters_of_parts(part, count, path)
 
 
 def _by_metis(structure: sp.csr_matrix, count: int, seed: int) -> tuple[Part, bool]:
@@ -122,14 +115,13 @@ def _by_metis(structure: sp.csr_matrix, count: int, seed: int) -> tuple[Part, bo
         structure = (structure + reverse).tocsr()
     nodes, entries = structure.shape[0], structure.nnz
     del reverse
-    log.info(
-        f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: a separate process takes "
-        f"about {size(metis.metis_bytes(nodes, entries))} of memory"
-    )
+    takes = f"a separate process takes about {size(metis.metis_bytes(nodes, entries))} of memory"
+    log.info(f"METIS cuts {nodes:,} nodes and {entries // 2:,} edges into {count:,} clusters: {takes}")
     return metis.partition(structure, count, int(generator(seed, "metis").integers(2**31))), symmetric
 
 
-def _clusters(part: Part, path: Path | None, count: int) -> Clusters:
+def clusters_of_parts(part: Part, count: int, path: Path | None = None) -> Clusters:
+    """Return the clusters of a method's parts: [N], from 0 to ``count`` − 1, without the empty ones."""
     sizes = np.bincount(part)
     ptr = np.concatenate([[0], sizes[sizes > 0].cumsum()])
     if (made := len(ptr) - 1) < count:
@@ -138,47 +130,40 @@ def _clusters(part: Part, path: Path | None, count: int) -> Clusters:
 
 
 def _without_loops(edges: CSR) -> sp.csr_matrix:
-    """Return the graph as a scipy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
-    targets = edges.targets()
+    """Return the graph as a SciPy CSR matrix [targets, sources], sorted, without self-loops and duplicates."""
+    targets, size = edges.targets(), edges.num_nodes
     keep = edges.col != targets
-    loops = torch.zeros(edges.num_nodes, dtype=torch.int64)
-    loops.index_add_(0, edges.col[~keep], torch.ones(1, dtype=torch.int64).expand(int((~keep).sum())))
-    rowptr = edges.rowptr.long().clone()
-    rowptr[1:] -= loops.cumsum(0)
-    col, size = edges.col[keep].numpy(), edges.num_nodes
-    structure = sp.csr_matrix((np.ones(len(col), bool), col, rowptr.numpy()), (size, size))
+    ends = targets[keep].numpy(), edges.col[keep].numpy()
+    structure = sp.csr_matrix((np.ones(len(ends[0]), bool), ends), (size, size))
     structure.sum_duplicates()  # sorts, too
     return structure
 
 
-def _path(
-    method: str, rowptr: npt.NDArray[np.integer], col: npt.NDArray[np.integer], count: int, seed: int
-) -> Path | None:
-    folder = cache_folder()
-    digest = hashlib.sha256(f"{_VERSION} {method} {len(rowptr) - 1} {count} {seed}".encode())
-    for array in (rowptr, col):
+def _kept(
+    method: str, key: tuple[Part, Part], count: int, seed: int, cut: Callable[[], tuple[Part, bool]]
+) -> tuple[Part, bool, Path | None]:
+    """Return what ``cut`` returns, from the cache if it is there, and its file.
+
+    ``key`` is rowptr and col of the graph; ``cut`` returns every node's cluster and whether the graph is symmetric.
+    """
+    folder, nodes = cache_folder(), len(key[0]) - 1
+    if folder is None:
+        return *cut(), None
+    digest = hashlib.sha256(f"{_VERSION} {method} {nodes} {count} {seed}".encode())
+    for array in key:
         digest.update(np.ascontiguousarray(array).data)
-    return folder / f"clusters-{digest.hexdigest()[:16]}.npz" if folder else None
-
-
-def _read(path: Path | None, nodes: int, count: int) -> tuple[Part, bool] | None:
-    """Read every node's cluster, and whether the graph was symmetric."""
-    if path is None or not path.exists():
-        return None
+    path = folder / f"clusters-{digest.hexdigest()[:16]}.npz"
     try:
         with np.load(path) as arrays:
             part, symmetric = arrays["part"].astype(np.int64), bool(arrays["symmetric"])
         if part.shape != (nodes,) or part.min() < 0 or part.max() >= count:
             raise InputError("is of another graph")
-        return part, symmetric
+        return part, symmetric, path
+    except OSError:  # there is none
+        pass
     except Exception as error:  # damaged bytes raise anything
         log.warning("%s is damaged (%s): its clusters are computed again", path, reason(error))
-        return None
-
-
-def _write(path: Path | None, part: Part, symmetric: bool) -> tuple[Part, bool]:
-    """Write the clusters to the cache, if that is possible, and return them."""
-    if path:
-        with contextlib.suppress(InputError), replacing(path) as temporary:
-            np.savez(temporary, part=part.astype(np.int32), symmetric=symmetric)
-    return part, symmetric
+    part, symmetric = cut()
+    with contextlib.suppress(InputError), replacing(path) as temporary:
+        np.savez(temporary, part=part.astype(np.int32), symmetric=symmetric)
+    return part, symmetric, path if path.exists() else None

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import xxhash
 from torch import Tensor
@@ -56,19 +55,13 @@ class CSR:
     ) -> tuple[CSR, Tensor | None]:
         """Return the entries (row[k], col[k]), and the order that sorts them by row; None: they are sorted.
 
-        Entries of one row keep their order.
-
-        Args:
-            row: [nnz] integers.
-            col: [nnz] integers.
-            shape: (R, C).
-            names: of rows and columns in errors.
+        Entries of one row keep their order. Errors call the axes by their ``names``.
 
         Raises:
             InputError: the indices are not two integer vectors of one length, or do not fit the shape.
         """
-        _check_indices(row, shape[0], names[0])
-        _check_indices(col, shape[1], names[1])
+        for index, size, name in zip((row, col), shape, names, strict=True):
+            _check_indices(index, size, name)
         if row.shape != col.shape:
             raise InputError(f"{row.numel()} row and {col.numel()} column indices: give one of each per entry")
         dtype = index_dtype(*shape, row.numel())
@@ -80,7 +73,7 @@ class CSR:
 
     @classmethod
     def from_sorted(cls, row: Tensor, col: Tensor, shape: tuple[int, int]) -> CSR:
-        """Return valid entries that are sorted by row. ``row``, ``col``: [nnz]."""
+        """Return entries that are valid and sorted by row."""
         dtype = index_dtype(*shape, row.numel())
         rows = torch.arange(shape[0] + 1, dtype=row.dtype, device=row.device)
         rowptr = torch.searchsorted(row.contiguous(), rows, out_int32=dtype == torch.int32)
@@ -126,20 +119,15 @@ class CSR:
 
     def checksum(self, start: int = 0) -> int:
         """Return the checksum of `edge_index`, as `gistgnn.utils.checksums.checksum` does, without making it."""
-        hashed = xxhash.xxh32(seed=start)
+        hashed, rowptr = xxhash.xxh32(seed=start), self.rowptr.cpu().numpy()
         for begin in range(0, self.num_edges, _PIECE):
             hashed.update(bytes_of(self.col[begin : begin + _PIECE].long()))
-        for piece in self._targets_in_pieces():
-            hashed.update(piece.data)
-        return hashed.intdigest()
-
-    def _targets_in_pieces(self) -> Iterator[npt.NDArray[np.int64]]:
-        rowptr = self.rowptr.cpu().numpy()
         for begin in range(0, self.num_edges, _PIECE):
             end = min(begin + _PIECE, self.num_edges)
             first, last = np.searchsorted(rowptr, [begin, end - 1], side="right") - 1
             degrees = np.diff(np.clip(rowptr[first : last + 2], begin, end))
-            yield np.arange(first, last + 1).repeat(degrees)
+            hashed.update(np.arange(first, last + 1).repeat(degrees).data)
+        return hashed.intdigest()
 
     def to(self, device: torch.device | str) -> CSR:
         """Return the entries on another device."""
@@ -180,13 +168,10 @@ class CSR:
         return CSR(rowptr.to(dtype), col.to(dtype), self.shape[::-1]), order.long()
 
     def looped(self, own: Tensor | None = None) -> tuple[CSR, Tensor, Tensor]:
-        """Put one self-loop at the end of every row, and drop those that are given: the self-loops of Ā.
+        """Put one self-loop at the end of every row, and drop the self-loops that are given: the entries of Ā.
 
-        Args:
-            own: [R], the column of each row's self-loop; None: row i has (i, i).
-
-        Returns:
-            The entries, the index of those that stay (a mask, or places), and their new places.
+        ``own``: [R] is the column of each row's self-loop; None: row i has (i, i). Returns the entries, the index of
+        the given entries that stay (a mask, or places), and their new places.
         """
         size = self.shape[0]
         nodes = torch.arange(size, dtype=self.col.dtype, device=self.col.device)
@@ -222,8 +207,7 @@ class CSR:
     def rows(self, nodes: slice | Tensor) -> tuple[CSR, slice | Tensor]:
         """Return some rows, and the entries that they hold: a slice, or indices.
 
-        Args:
-            nodes: consecutive rows, which are a view; or [k] rows in any order, possibly repeated.
+        ``nodes``: consecutive rows, which are a view; or [k] rows in any order, possibly repeated.
         """
         if isinstance(nodes, slice):
             rowptr = self.rowptr[nodes.start : nodes.stop + 1]
@@ -247,24 +231,14 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 
 def check_sources(col: Tensor, nodes: int) -> None:
-    """Refuse sources of edges that are no nodes: a product would read memory that is not its own.
-
-    Raises:
-        InputError: a number is not from 0 to ``nodes`` - 1; so the file that they are mapped from is damaged.
-    """
-    low, high = map(int, col.aminmax()) if col.numel() else (0, 0)
-    if low < 0 or high >= nodes:
-        raise InputError(
-            f"an edge begins at node {low if low < 0 else high}, expected 0 to {nodes - 1}: the graph's folder is "
-            "damaged; convert the graph again"
-        )
+    """Refuse sources of edges that are no nodes, of a damaged file: a product would read memory that is not its own."""
+    if (wrong := _outside(col, nodes)) is not None:
+        hint = "the graph's folder is damaged; convert the graph again"
+        raise InputError(f"an edge begins at node {wrong}, expected 0 to {nodes - 1}: {hint}")
 
 
 def row_chunks(rowptr: Tensor, rows: int, entries: int | None) -> Iterator[slice]:
-    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a single row.
-
-    ``rowptr``: [R + 1], the start of every row's entries. ``entries`` None: any number.
-    """
+    """Yield consecutive rows: at most ``rows`` >= 1 rows with at most ``entries`` entries, or a single row."""
     count, start = len(rowptr) - 1, 0
     ends = rowptr.cpu().numpy()
     while start < count:
@@ -280,8 +254,11 @@ def _check_indices(index: Tensor, size: int, axis: str) -> None:
     if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
         kind = f"{index.dtype} of shape {list(index.shape)}"
         raise InputError(f"{axis} indices are {kind}: give an int64 or int32 vector [nnz]")
-    if index.numel():
-        low, high = map(int, index.aminmax())
-        if low < 0 or high >= size:
-            wrong = low if low < 0 else high
-            raise InputError(f"{axis} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")
+    if (wrong := _outside(index, size)) is not None:
+        raise InputError(f"{axis} index {wrong} is outside 0..{size - 1}: correct it, or the size {size}")
+
+
+def _outside(index: Tensor, size: int) -> int | None:
+    """Return a number that is not from 0 to ``size`` - 1; None: all are."""
+    low, high = map(int, index.aminmax()) if index.numel() else (0, 0)
+    return low if low < 0 else high if high >= size else None

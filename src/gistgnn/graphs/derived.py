@@ -22,12 +22,7 @@ from gistgnn.storage.whole_files import replacing
 
 
 def mapped(path: Path) -> Tensor:
-    """Map a `.npy` file: its values are read when they are used. Nothing may be written to the tensor.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no whole `.npy` file.
-    """
+    """Map a `.npy` file: its values are read when they are used. Nothing may be written to the tensor."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
@@ -55,27 +50,28 @@ def derived(
 
     Args:
         folder: of the graph. None, or a folder that cannot be written: a temporary file, gone with the process.
-        name: it must follow from everything that decides the values.
+        name: it must follow from everything that decides the values: the file has no digest.
         shape: of the array, float32.
         fill: called with the empty array; writes all of it.
 
     Raises:
         InputError: the disk is full.
     """
-    if folder is not None and (found := _found(folder / f"{name}.npy", shape)) is not None:
+    path = (folder or Path()) / f"{name}.npy"
+    if folder is not None and (found := _found(path, shape)) is not None:
         return found
     if folder is None or not os.access(folder, os.W_OK):
         array = temporary_tensors({name: (torch.Size(shape), torch.float32)})[name]
         fill(array.numpy())
         return array
     with FileLock(folder / ".gistgnn-derived.lock"):  # another process may compute the same
-        path = folder / f"{name}.npy"
         if (found := _found(path, shape)) is not None:
             return found
         with replacing(path) as unfinished:
             values = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
-            with unfinished.open("r+b") as file:
-                _reserve(file.fileno(), unfinished.stat().st_size)
+            if hasattr(os, "posix_fallocate"):  # writing to a mapped page ends the process when the disk is full
+                with unfinished.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, unfinished.stat().st_size)
             fill(values)
             values.flush()
         return mapped(path)
@@ -88,11 +84,3 @@ def _found(path: Path, shape: tuple[int, int]) -> Tensor | None:
         if found.shape == shape and found.dtype == torch.float32:
             return found
     return None
-
-
-def _reserve(handle: int, size: int) -> None:
-    """Give a file its space on the disk: writing to a mapped page ends the process when the disk is full."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-    else:
-        os.truncate(handle, size)

@@ -6,7 +6,8 @@ import numpy as np
 
 from gistgnn.graphs.files import read_npz
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.named import DatasetInfo
+from gistgnn.graphs.splits import undirected_graph
 
 FILE = Path(__file__).with_name("digits.npz")  # importing scikit-learn takes longer than the first run
 
@@ -19,7 +20,6 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     makes it anew from scikit-learn's images.
     """
     stored = read_npz(FILE, ("pixels", "y", "edges", "split"))
-    edges = stored["edges"].astype(np.int64)  # each in one direction
-    train, val, test = (stored["split"] == number for number in (1, 2, 3))
-    x, y, both = stored["pixels"] / 16.0, stored["y"].astype(np.int64), np.hstack((edges, edges[::-1]))
-    return Graph.build(x, both, y, train=train, val=val, test=test, name=info.name)
+    one, other = stored["edges"].astype(np.int64)
+    x, y = stored["pixels"] / 16.0, stored["y"].astype(np.int64)
+    return undirected_graph(x, one, other, y, stored["split"], name=info.name)

@@ -13,8 +13,9 @@ from typing import Any
 
 from gistgnn.errors import InputError, printable, reason
 
-_TEXT, _PARQUET = (".csv", ".csv.gz"), ".parquet"
-SUFFIXES = (*_TEXT, _PARQUET)
+_PARQUET, _TEXT_TYPE = ".parquet", ""
+SUFFIXES = (".csv", ".csv.gz", _PARQUET)
+_DIALECT = "delim=',', quote='\"', escape='\"'"
 _BLOCK = 2**24  # bytes of numbers that are read at once
 _PER_THREAD = 2**27  # bytes; DuckDB fails with much less
 _SPILL = "sorting"
@@ -27,17 +28,13 @@ def database(folder: Path | None = None, memory: int | None = None) -> Iterator[
     Args:
         folder: DuckDB puts what does not fit in memory into a folder in it; None: everything has to fit.
         memory: bytes of DuckDB's buffers; None: DuckDB decides.
-
-    Raises:
-        InputError: DuckDB is not installed; or an error of the block's queries.
     """
     try:
         import duckdb
         import pyarrow  # noqa: F401  (results come as Arrow's tables)
     except ImportError as error:
-        raise InputError(
-            f"{error.name} is not installed, which reads and sorts tables; run: pip install 'gistgnn[convert]'"
-        ) from error
+        advice = "run: pip install 'gistgnn[convert]'"
+        raise InputError(f"{error.name} is not installed, which reads and sorts tables; {advice}") from error
     config: dict[str, Any] = {"temp_directory": str(folder / _SPILL) if folder else ""}
     if memory is not None:
         config |= {"memory_limit": f"{memory >> 10}KiB"}
@@ -58,11 +55,7 @@ def is_table(path: Path) -> bool:
 
 
 def table_files(path: Path) -> list[Path]:
-    """Return the files of a table: the path itself, or the tables in a folder in the order of their names.
-
-    Raises:
-        InputError: there is no such file, or another kind of file.
-    """
+    """Return the files of a table: the path itself, or the tables in a folder in the order of their names."""
     files = sorted(file for file in path.iterdir() if is_table(file)) if path.is_dir() else [path]
     if not files or not is_table(files[0]):
         raise InputError(f"{path}: expected a table in a {', '.join(SUFFIXES)} file, or a folder of them")
@@ -75,11 +68,7 @@ def table_files(path: Path) -> list[Path]:
 
 
 def columns_of(connection: Any, files: list[Path], *, header: bool = True) -> dict[str, str]:
-    """Return the names of a table's columns, and their types; in text, where they have none, an empty text.
-
-    Raises:
-        InputError: a name occurs twice, or a file has other columns than the first.
-    """
+    """Return the names of a table's columns, and their types: in text, which has none, `_TEXT_TYPE`."""
     first, *others = ({row[0].strip(): row[1] for row in _described(connection, file, header)} for file in files)
     for file, columns in zip(files[1:], others, strict=True):
         if list(columns) != list(first):
@@ -88,12 +77,10 @@ def columns_of(connection: Any, files: list[Path], *, header: bool = True) -> di
 
 
 def table(files: list[Path], types: dict[str, str], *, header: bool = True) -> str:
-    """Return SQL for all rows of a table.
+    """Return SQL for all rows of the files of a table.
 
-    Args:
-        files: of `table_files`.
-        types: of all columns, by name, in the order of a text file. Parquet has its own.
-        header: whether a text file begins with the names of the columns.
+    ``types`` are those of all columns, in the order of a text file; Parquet has its own. ``header`` says whether a text
+    file begins with the names of the columns.
     """
     names = ", ".join(map(quoted, map(str, files)))
     if files[0].name.lower().endswith(_PARQUET):
@@ -110,10 +97,6 @@ def block_rows(columns: int) -> int:
 def quoted(text: str, by: str = "'") -> str:
     """Return a text as SQL quotes it; a name is quoted by double quotes."""
     return f"{by}{text.replace(by, by + by)}{by}"
-
-
-_TEXT_TYPE = ""
-_DIALECT = "delim=',', quote='\"', escape='\"'"
 
 
 def _described(connection: Any, file: Path, header: bool) -> Any:

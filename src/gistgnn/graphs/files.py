@@ -1,4 +1,4 @@
-"""Reads ``.npz`` and ``.pt`` files, and names the file in errors. Nothing is unpickled but plain tensors."""
+"""A user's graph in a ``.npz`` or ``.pt`` file; raw files of data sets. Nothing is unpickled but plain tensors."""
 
 import contextlib
 import io
@@ -13,18 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from gistgnn.errors import InputError, reason
-from gistgnn.graphs.checks import check_room
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.errors import InputError, printable, reason
+from gistgnn.graphs.checks import EDGE_DATA, check_edges, check_features, check_room
+from gistgnn.graphs.graph import DATA_KEYS, Graph
+from gistgnn.storage.whole_files import replacing
+
+SUFFIXES = (".npz", ".pt")
+_KEYS = ("edge_index", "x", "y", "train", "val", "test")
 
 
 @contextlib.contextmanager
 def reading_file(path: Path) -> Iterator[None]:
     """Turn whatever a parser raises in the block into one line that names the file. Warnings are not shown.
 
-    Raises:
-        InputError: the block raises anything; or the file is a pipe or a device, which a parser would wait for.
+    A pipe or a device is refused: a parser would wait for it.
     """
     try:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
@@ -46,34 +50,22 @@ def reading_file(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading_raw(info: DatasetInfo, folder: Path) -> Iterator[None]:
-    """Turn whatever a parser raises in the block into one line that names the data set. What it prints is not shown.
-
-    Raises:
-        InputError: the block raises anything.
-    """
+def reading_raw(name: str, folder: Path) -> Iterator[None]:
+    """Turn whatever a parser raises in the block into one line that names the data set. What it prints is not shown."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     except MemoryError:
         raise
     except Exception as error:  # parsers may raise anything on damaged bytes
-        raise InputError(
-            f"{info.name}: the raw files in {folder} cannot be read ({reason(error)}); delete them to download them "
-            "again"
-        ) from error
+        hint = "delete them to download them again"
+        raise InputError(f"{name}: the raw files in {folder} cannot be read ({reason(error)}); {hint}") from error
 
 
 def read_npz(path: Path, keys: Collection[str], optional: Collection[str] = ()) -> dict[str, npt.NDArray[Any]]:
-    """Read arrays by name. Call it in `reading_file`: damaged bytes raise anything.
+    """Read the arrays ``keys``, and those of ``optional`` that are there, from a file of `numpy.savez`.
 
-    Args:
-        path: a file as `numpy.savez` or `numpy.savez_compressed` writes it; other arrays in it are not read.
-        keys: the arrays that it must have.
-        optional: arrays that it may have.
-
-    Raises:
-        InputError: an array is missing, or they do not fit in memory.
+    Call it in `reading_file`: damaged bytes raise anything.
     """
     with zipfile.ZipFile(path) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -92,21 +84,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
             if file.read(1):  # at the member's end its checksum is compared
                 raise ValueError(f"it is longer than its shape {list(array.shape)}")
     except ValueError as error:
-        raise InputError(
-            f"{member.filename} is damaged, or not of numbers ({reason(error)}); write it again"
-        ) from error
+        what = f"{member.filename} is damaged, or not of numbers ({reason(error)})"
+        raise InputError(f"{what}; write it again") from error
     return array
 
 
 def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """Read attributes of a PyG `Data` by name; one that is missing or None is left out. Call it in `reading_file`.
+    """Read attributes of a PyG `Data`, by name, from a file of `torch.save`; their values are checked later.
 
-    Args:
-        path: a file that `torch.save` has written.
-        keys: the names of the attributes. Their values are checked later.
-
-    Raises:
-        InputError: the file is damaged, does not fit in memory, or holds something else.
+    An attribute that is missing or None is left out. Call it in `reading_file`.
     """
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
@@ -120,17 +106,82 @@ def read_pt(path: Path, keys: Collection[str]) -> dict[str, Any]:
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             data = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file all the same
-        raise InputError(
-            "holds Python objects other than a Data of plain tensors, which are never unpickled; write it with "
-            "torch.save(Data(...), path)"
-        ) from error
+        what = "holds Python objects other than a Data of plain tensors, which are never unpickled"
+        raise InputError(f"{what}; write it with torch.save(Data(...), path)") from error
     if type(data) is not Data:
         raise InputError(f"the data is a {type(data).__name__}; expected a torch_geometric.data.Data")
-    attributes = getattr(vars(data).get("_store"), "_mapping", None)
-    if not isinstance(attributes, dict):
-        raise InputError("the Data has no attributes; expected one that torch.save has written as a whole")
-    found = {key: attributes[key] for key in keys if attributes.get(key) is not None}
+    found = {key: value for key, value in data(*keys) if value is not None}
     for key, value in found.items():
-        if not isinstance(value, (torch.Tensor, list, tuple)):
+        if not isinstance(value, (Tensor, list, tuple)):
             raise InputError(f"{key} is a {type(value).__name__}; expected a tensor")
     return found
+
+
+def load_file(path: str | Path) -> Graph:
+    """Read a graph from a file. The graph's name is the file's name without the suffix.
+
+    Args:
+        path: a ``.npz`` with the arrays ``edge_index`` [2, E], ``x`` [N, F], ``y`` [N] or [N, K], ``train``, ``val``
+            and ``test`` (masks or node numbers) and optionally ``num_classes``, ``edge_weight``, ``edge_attr`` and
+            ``edge_type``; or a ``.pt`` with a `torch_geometric.data.Data` saved by `torch.save`. For the values see
+            `Graph.build` and `Graph.from_pyg`.
+
+    Raises:
+        InputError: the file is missing, damaged, of another kind, or has wrong values; the message names the file.
+    """
+    path = Path(path)
+    is_npz, name = _is_npz(path), printable(path.stem)
+    with reading_file(path):
+        if not is_npz:
+            from torch_geometric.data import Data
+
+            return Graph.from_pyg(Data(**read_pt(path, (*DATA_KEYS, *EDGE_DATA))), name=name)
+        arrays: dict[str, Any] = read_npz(path, _KEYS, ("num_classes", *EDGE_DATA))
+        if (count := arrays.get("num_classes")) is not None:
+            if count.size != 1 or count.dtype.kind not in "iu":
+                found = f"shape {list(count.shape)} and dtype {count.dtype}"
+                raise InputError(f"num_classes has {found}; expected one integer")
+            arrays["num_classes"] = int(count.item())
+        return Graph.build(**arrays, name=name)
+
+
+def load_nodes(path: str | Path) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Read ``x`` [N, F], ``edge_index`` [2, E] and edge data by name from a file as for `load_file`.
+
+    The file needs no labels and no splits. It raises what `load_file` raises.
+    """
+    path, keys = Path(path), ("edge_index", "x")
+    is_npz = _is_npz(path)
+    with reading_file(path):
+        found: dict[str, Any] = read_npz(path, keys, EDGE_DATA) if is_npz else read_pt(path, (*keys, *EDGE_DATA))
+        if missing := [key for key in keys if key not in found]:
+            raise InputError(f"has no {missing[0]}; expected x [nodes, features] and edge_index [2, edges]")
+        x = check_features(found.pop("x"))
+        edges, data = check_edges(found.pop("edge_index"), len(x), found)
+        return x, edges.to(x.device), {name: value.to(x.device) for name, value in data.items()}
+
+
+def _is_npz(path: Path) -> bool:
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected a graph in a .npz or a .pt file")
+    return path.suffix.lower() == ".npz"
+
+
+def save_file(graph: Graph, path: str | Path) -> None:
+    """Write a graph as a ``.npz`` for `load_file`. An existing file is replaced in one step.
+
+    Args:
+        graph: the graph; its name is not stored.
+        path: ends in ``.npz``, in a writable folder.
+
+    Raises:
+        InputError: another suffix, or the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise InputError(f"{path}: the suffix is {path.suffix!r}; expected .npz")
+    if graph.regression:
+        raise InputError(f"{path}: the graph is one of a regression; expected classes or labels: keep it as a Data")
+    arrays = {key: getattr(graph, key).cpu().numpy() for key in (*_KEYS, *graph.edge_data)}
+    with replacing(path) as temporary:
+        np.savez(temporary, num_classes=np.asarray(graph.num_classes), **arrays)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -14,14 +12,14 @@ import xxhash
 from torch import Tensor
 
 from gistgnn.errors import InputError, reason
+from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.derived import mapped
-from gistgnn.graphs.edge_data import EDGE_DATA
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.splits import SPLITS, masks_of
+from gistgnn.storage.whole_files import sync
 
 MANIFEST = "manifest.json"
-SPLITS = {"train": 1, "val": 2, "test": 3}
-"""The numbers in `split.npy`; 0 is in no split."""
 
 HEADER = 128
 """Bytes before the values of a `.npy` file that gistgnn writes."""
@@ -34,13 +32,7 @@ Task = Literal["single-label", "multi-label", "regression"]
 
 
 class ArrayEntry(msgspec.Struct, frozen=True):
-    """One array of a folder.
-
-    Attributes:
-        dtype: NumPy's name of the type of its numbers.
-        shape: of the array.
-        xxh3: the digest of its values and, after them, of its header.
-    """
+    """What the manifest says of one array; ``xxh3`` is the digest of its values and, after them, of its header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -48,19 +40,7 @@ class ArrayEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `manifest.json` says.
-
-    Attributes:
-        name: of the graph.
-        task: "single-label", "multi-label" or "regression".
-        nodes: N.
-        edges: E, directed.
-        features: F.
-        classes: C, or K labels or targets of a node.
-        arrays: by name; the array ``x`` lies in ``x.npy``.
-        xxh3: the digest of all entries but this one.
-        version: of the format.
-    """
+    """What `manifest.json` says: docs/reference/graph-folder.md lists its entries."""
 
     name: str
     task: Task
@@ -83,24 +63,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.arrays["cluster_ptr"].shape[0] - 1 if "cluster_ptr" in self.arrays else None
 
     def write(self, folder: Path) -> None:
-        """Write `manifest.json` into a folder.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write `manifest.json` into a folder, or raise an OSError."""
         record = msgspec.structs.replace(self, xxh3=self._digest())
-        with (folder / MANIFEST).open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
+        (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+        sync(folder / MANIFEST)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the `manifest.json` of a folder.
-
-        Raises:
-            InputError: the folder has none, or it is damaged.
-        """
+        """Read the `manifest.json` of a folder; an `InputError` if there is none, or if it is damaged."""
         path = folder / MANIFEST
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=cls)
@@ -122,11 +92,7 @@ _OF_SOME = {*EDGE_DATA, "node", "cluster_ptr"}
 
 
 def open_arrays(folder: Path) -> tuple[Manifest, dict[str, Tensor]]:
-    """Read the manifest of a graph folder, and map its arrays.
-
-    Raises:
-        InputError: a file is damaged, missing, cut short or another array.
-    """
+    """Read the manifest of a graph folder, and map its arrays, if each file is whole and the array that it says."""
     manifest = Manifest.read(folder)
     return manifest, {name: _opened(folder / f"{name}.npy", entry) for name, entry in manifest.arrays.items()}
 
@@ -150,7 +116,7 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
     Nothing may be written into a mapped tensor: the system ends a process that does.
 
     Args:
-        folder: that `gistgnn convert` or `gistgnn partition --out` has made.
+        folder: one that `gistgnn convert` or `gistgnn partition --out` has made.
         in_memory: read all tensors. Features in float16 become float32 then.
 
     Raises:
@@ -158,21 +124,19 @@ def load_folder(folder: Path, *, in_memory: bool = False) -> Graph:
     """
     manifest, arrays = open_arrays(folder)
     _check_values(folder, manifest, arrays)
-    y, split, ptr = arrays["y"].clone(), arrays["split"], arrays.get("cluster_ptr")
-    if in_memory:
-        arrays = {name: array.clone() for name, array in arrays.items()}
-        arrays["x"] = arrays["x"].float()
+    small = ("y", "cluster_ptr")
+    arrays = {name: array.clone() if in_memory or name in small else array for name, array in arrays.items()}
     return Graph(
-        arrays["x"],
+        arrays["x"].float() if in_memory else arrays["x"],
         CSR(arrays["rowptr"], arrays["col"]),
-        y,
-        **{name: split == number for name, number in SPLITS.items()},
+        arrays["y"],
+        **masks_of(arrays["split"]),
         num_classes=manifest.classes,
         name=manifest.name,
         regression=manifest.task == "regression",
         **{name: arrays[name] for name in EDGE_DATA if name in arrays},
         folder=None if in_memory else folder.absolute(),
-        cluster_ptr=None if ptr is None else ptr.clone(),
+        cluster_ptr=arrays.get("cluster_ptr"),
     )
 
 
@@ -197,11 +161,7 @@ def _rises(bounds: Tensor, last: int, least: int) -> bool:
 
 
 def original_nodes(graph: Graph) -> Tensor | None:
-    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they are the same.
-
-    Raises:
-        InputError: they are damaged.
-    """
+    """Return the numbers that the nodes of a folder of clusters had before: [N], mapped. None: they are the same."""
     if graph.folder is None or graph.cluster_ptr is None:
         return None
     node = open_arrays(graph.folder)[1]["node"]
@@ -213,12 +173,8 @@ def original_nodes(graph: Graph) -> Tensor | None:
     return node
 
 
-def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> int:
+def verify(folder: Path) -> int:
     """Read every array of a graph folder, and compare it with its digest; check the values of small arrays.
-
-    Args:
-        folder: of a graph.
-        seen: called with the share of the bytes that has been read.
 
     Returns:
         The bytes of the arrays.
@@ -227,16 +183,14 @@ def verify(folder: Path, seen: Callable[[float], None] = lambda share: None) -> 
         InputError: a file is damaged; the message names it.
     """
     load_folder(folder)
-    manifest, done = Manifest.read(folder), 0
+    manifest = Manifest.read(folder)
     for name, entry in manifest.arrays.items():
         path, hashed = folder / f"{name}.npy", xxhash.xxh3_64()
         with path.open("rb") as file:
             header = file.read(HEADER)
             while piece := file.read(_PIECE):
                 hashed.update(piece)
-                done += len(piece)
-                seen(done / manifest.nbytes)
         hashed.update(header)
         if hashed.hexdigest() != entry.xxh3:
             raise InputError(f"{path} is damaged: its digest does not fit; {_ADVICE}")
-    return done
+    return manifest.nbytes

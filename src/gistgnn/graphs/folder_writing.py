@@ -15,8 +15,9 @@ import numpy.typing as npt
 import xxhash
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.folder import HEADER, SPLITS, ArrayEntry, Manifest, Task
+from gistgnn.graphs.folder import HEADER, ArrayEntry, Manifest, Task
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.splits import SPLITS
 from gistgnn.storage.folder_lock import locked
 from gistgnn.storage.whole_files import TEMPORARY, unwritable
 
@@ -27,27 +28,15 @@ X_DTYPES = ("float32", "float16")
 
 
 class ArrayWriter:
-    """Writes the rows of an array to the file ``folder/name.npy``.
-
-    Args:
-        folder: where the file lies.
-        name: of the array.
-        dtype: of its numbers.
-        columns: the shape of a row.
-    """
+    """Writes the rows of an array to the file ``folder/name.npy``; ``columns`` is the shape of a row."""
 
     def __init__(self, folder: Path, name: str, dtype: npt.DTypeLike, columns: tuple[int, ...] = ()) -> None:
-        self.name, self.dtype, self.columns, self.rows = name, np.dtype(dtype), columns, 0
-        self._hashed = xxhash.xxh3_64()
-        self._file = (folder / f"{name}.npy").open("wb")
-        self._write_header()
+        self.dtype, self.columns, self.rows = np.dtype(dtype), columns, 0
+        self._hashed, self._file = xxhash.xxh3_64(), (folder / f"{name}.npy").open("wb")
+        self._file.write(self._header())
 
     def append(self, values: Array) -> None:
-        """Write more rows.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Write more rows, or raise an OSError."""
         data = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
         self._file.write(data)
         self._hashed.update(data)
@@ -56,22 +45,20 @@ class ArrayWriter:
     def finish(self) -> ArrayEntry:
         """Write the header with the number of rows, wait for the disk, and return the manifest's entry."""
         self._file.seek(0)
-        self._hashed.update(self._write_header())
+        self._file.write(self._header())
+        self._hashed.update(self._header())
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        shape = (self.rows, *self.columns)
-        return ArrayEntry(self.dtype.name, shape, self._hashed.hexdigest())
+        return ArrayEntry(self.dtype.name, (self.rows, *self.columns), self._hashed.hexdigest())
 
-    def _write_header(self) -> bytes:
-        """Write a header of `HEADER` bytes: NumPy leaves room for the number of rows to grow."""
+    def _header(self) -> bytes:
+        """Return a header of `HEADER` bytes: NumPy leaves room for the number of rows to grow."""
         facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.columns)}
         buffer = io.BytesIO()
         np.lib.format.write_array_header_1_0(buffer, facts)
-        header = buffer.getvalue()
-        assert len(header) == HEADER
-        self._file.write(header)
-        return header
+        assert buffer.tell() == HEADER
+        return buffer.getvalue()
 
 
 def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
@@ -82,37 +69,24 @@ def write_array(folder: Path, name: str, values: Array) -> ArrayEntry:
 
 
 def stored_features(x: Array, dtype: str, first: int = 0) -> Array:
-    """Return features [n, F] in the type of the folder; ``first`` is the number of the first node, for messages.
-
-    Raises:
-        InputError: float16 does not hold a value.
-    """
+    """Return features [n, F] in the type of the folder; ``first`` is the number of the first node, for messages."""
     with np.errstate(over="ignore"):
         stored: Array = x.astype(dtype, copy=False)
     if dtype == "float16" and not np.isfinite(stored).all():
         row, column = np.argwhere(~np.isfinite(stored))[0]
-        raise InputError(
-            f"x[{first + row}, {column}] is {x[row, column]}, which float16 does not hold (at most 65,504): choose "
-            "--dtype float32"
-        )
+        what = f"x[{first + row}, {column}] is {x[row, column]}, which float16 does not hold (at most 65,504)"
+        raise InputError(f"{what}: choose --dtype float32")
     return stored
 
 
 def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
-    """Write a graph in memory, with its manifest, into a folder that is empty.
-
-    Raises:
-        InputError: a feature does not fit ``dtype``, one of `X_DTYPES`.
-    """
+    """Write a graph in memory, with its manifest, into a folder that is empty; features in ``dtype`` of `X_DTYPES`."""
     graph = graph.to("cpu")
-    split = np.zeros(graph.num_nodes, np.uint8)
-    for name, number in SPLITS.items():
-        split[getattr(graph, name).numpy()] = number
-    values = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
-    arrays = {name: write_array(folder, name, tensor.numpy()) for name, tensor in values.items()}
-    arrays["x"] = write_array(folder, "x", stored_features(graph.x.numpy(), dtype))
-    arrays["y"] = write_array(folder, "y", graph.y.numpy())
-    arrays["split"] = write_array(folder, "split", split)
+    split = sum(number * getattr(graph, name).numpy().astype(np.uint8) for name, number in SPLITS.items())
+    tensors = {"rowptr": graph.edges.rowptr.long(), "col": graph.edges.col.int(), **graph.edge_data}
+    values = {name: tensor.numpy() for name, tensor in tensors.items()}
+    values |= {"x": stored_features(graph.x.numpy(), dtype), "y": graph.y.numpy(), "split": split}
+    arrays = {name: write_array(folder, name, value) for name, value in values.items()}
     task: Task = "regression" if graph.regression else "multi-label" if graph.multi_label else "single-label"
     sizes = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes
     Manifest(graph.name, task, *sizes, arrays).write(folder)
@@ -122,13 +96,8 @@ def write_graph(graph: Graph, folder: Path, dtype: str = "float32") -> None:
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder beside ``target``. It becomes ``target`` if the block ends without an error, or it goes.
 
-    What a killed process left is removed first.
-
-    Args:
-        target: must not exist, or be an empty folder. A link stands for the place that it leads to.
-
-    Raises:
-        InputError: the target exists, is being made by another process, or cannot be written.
+    What a killed process left is removed first. ``target`` must not exist, or be an empty folder; a link stands for the
+    place that it leads to.
     """
     target = Path(os.path.realpath(target))
     try:

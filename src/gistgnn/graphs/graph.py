@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from gistgnn.errors import InputError
-from gistgnn.graphs.checks import ArrayLike, check_features, check_labels, check_splits
+from gistgnn.graphs.checks import ArrayLike, check_edges, check_features, check_labels, check_splits, edge_data_of
 from gistgnn.graphs.csr import CSR
-from gistgnn.graphs.edge_data import check_edge_data, edge_data_of
 from gistgnn.utils.checks import check_flag, check_kind
 from gistgnn.utils.checksums import checksum
 
@@ -28,8 +27,7 @@ class Graph:
     Attributes:
         x: [N, F] float32, the features; float32 or float16 if they are mapped from a folder.
         edges: the sources of the edges into each node, ascending, without duplicates. Self-loops are kept. An
-            undirected edge is stored in both directions. A graph with edge data may have duplicates, whose data may
-            differ.
+            undirected edge is stored in both directions. With edge data there may be duplicates.
         y: [N] int64, −1 for an unlabelled node; or [N, K] float32 in {0, 1} if nodes have several labels; or [N, K]
             float32 of any values, the targets of a regression.
         train: [N] bool.
@@ -43,8 +41,8 @@ class Graph:
         edge_type: [E] int64, the number of each edge's type, from 0; or None.
         folder: the graph folder from which x, edges and edge data are mapped; None: they are in memory. Nothing may be
             written into a mapped tensor.
-        cluster_ptr: [c + 1] int64, where the nodes are in the order of c clusters: cluster k is the nodes
-            ``cluster_ptr[k] : cluster_ptr[k + 1]``; or None.
+        cluster_ptr: [c + 1] int64: cluster k is the nodes ``cluster_ptr[k] : cluster_ptr[k + 1]``; None: the nodes are
+            not in the order of clusters.
     """
 
     x: Tensor
@@ -104,7 +102,7 @@ class Graph:
         features = check_features(x)
         labels, classes = check_labels(y, features.shape[0], num_classes, regression=regression)
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}
-        sorted_edges, data = check_edge_data(edge_index, given, features.shape[0])
+        sorted_edges, data = check_edges(edge_index, features.shape[0], given)
         edges = CSR.of(sorted_edges, features.shape[0])
         if len(features) < 2**31:
             edges = CSR(edges.rowptr, edges.col.to(torch.int32, memory_format=torch.contiguous_format))
@@ -175,9 +173,13 @@ class Graph:
     @property
     def held_bytes(self) -> int:
         """Bytes of the tensors in memory: all of them, or those that are not mapped from a folder."""
-        if self.folder is not None:
-            return sum(tensor.nbytes for tensor in (self.y, self.train, self.val, self.test))
-        return self.edges.nbytes + sum(tensor.nbytes for tensor in self.tensors.values())
+        held = sum(getattr(self, name).nbytes for name in self._in_memory)
+        return held if self.folder else held + self.edges.nbytes
+
+    @property
+    def _in_memory(self) -> tuple[str, ...]:
+        """The names of the tensors that are not mapped from a folder, without the edges."""
+        return ("y", "train", "val", "test") if self.folder else tuple(self.tensors)
 
     @property
     def multi_label(self) -> bool:
@@ -202,8 +204,7 @@ class Graph:
 
         Mapped tensors stay where they are: batches move when they are used.
         """
-        names = ("y", "train", "val", "test") if self.folder else tuple(self.tensors)
-        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in self._in_memory}
         return replace(self, edges=self.edges if self.folder else self.edges.to(device), **moved)
 
     def __repr__(self) -> str:

@@ -1,18 +1,132 @@
-"""Data sets by name."""
+"""The named data sets, what is known about each one before it is loaded, and graphs by name or path."""
 
 import difflib
 import importlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from gistgnn.errors import InputError
+from gistgnn.graphs.files import SUFFIXES, load_file
 from gistgnn.graphs.folder import MANIFEST, Manifest, load_folder
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.graph_files import SUFFIXES, load_file
-from gistgnn.graphs.info import DATASETS, DatasetInfo
 
 # Fewest nodes per class in a fraction of a synthetic graph: with fewer there are no communities, and splits are empty.
 _NODES_PER_CLASS = 20
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A named data set, with its published figures.
+
+    Attributes:
+        name: the name for `gistgnn.graphs.load`.
+        description: what its nodes, edges and classes are, and where it comes from.
+        nodes: number of nodes N.
+        edges: number of directed edges E after loading. An undirected edge counts twice, a duplicate once.
+        features: number of features F.
+        classes: number of classes, or of labels per node if ``task`` is ``"multi-label"``.
+        train: number of training nodes.
+        split: how train, val and test were chosen.
+        task: ``"single-label"`` or ``"multi-label"``.
+        row_normalised: True: every row of features is divided by its sum. False: features are as in the source.
+        standardise: whether `gistgnn train` scales the features unless told otherwise: see "Defaults" in RESULTS.md.
+        reader: the module of `gistgnn.graphs` that reads it.
+        nonzero: share of the features that are not 0; 1 if unknown.
+        source: where the reader finds it: the class of PyG and its ``name`` argument, or the name in OGB.
+    """
+
+    name: str
+    description: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    train: int
+    split: str
+    task: Literal["single-label", "multi-label"] = "single-label"
+    row_normalised: bool = False
+    standardise: bool = True
+    reader: str = "pyg"
+    nonzero: float = 1.0
+    source: tuple[str, ...] = ()
+
+
+_PUBLIC = "public (20 training nodes per class, 500 val, 1,000 test)"
+_DRAWN = "random with a fixed seed (60 % train, 20 % val, 20 % test)"
+
+# A table: one data set per entry, its figures on one line.
+# fmt: off
+_ALL = (
+    DatasetInfo("cora", "citations among machine learning papers, by topic; words as features (Planetoid)",
+        nodes=2_708, edges=10_556, features=1_433, classes=7, train=140, split=_PUBLIC,
+        source=("Planetoid", "Cora"), row_normalised=True, nonzero=0.0127, standardise=False),
+    DatasetInfo("citeseer", "citations among computer science papers, by topic; words as features (Planetoid)",
+        nodes=3_327, edges=9_104, features=3_703, classes=6, train=120, split=_PUBLIC,
+        source=("Planetoid", "CiteSeer"), row_normalised=True, nonzero=0.0085, standardise=False),
+    DatasetInfo("pubmed", "citations among papers on diabetes, by type; TF-IDF words as features (Planetoid)",
+        nodes=19_717, edges=88_648, features=500, classes=3, train=60, split=_PUBLIC,
+        source=("Planetoid", "PubMed"), row_normalised=True, nonzero=0.1002, standardise=False),
+    DatasetInfo(
+        "amazon-computers", "computers bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        nodes=13_752, edges=491_722, features=767, classes=10, train=8_251, split=_DRAWN,
+        source=("Amazon", "Computers"), row_normalised=True, nonzero=0.3484),
+    DatasetInfo(
+        "amazon-photo", "photo goods bought together on Amazon, by category; words of reviews (Shchur et al., 2018)",
+        nodes=7_650, edges=238_162, features=745, classes=8, train=4_590, split=_DRAWN,
+        source=("Amazon", "Photo"), row_normalised=True, nonzero=0.3474),
+    DatasetInfo(
+        "coauthor-cs", "joint papers in computer science, by field of the author; keywords (Shchur et al., 2018)",
+        nodes=18_333, edges=163_788, features=6_805, classes=15, train=11_000, split=_DRAWN,
+        source=("Coauthor", "CS"), row_normalised=True, nonzero=0.0088, standardise=False),
+    DatasetInfo("coauthor-physics", "joint papers in physics, by field of the author; keywords (Shchur et al., 2018)",
+        nodes=34_493, edges=495_924, features=8_415, classes=5, train=20_696, split=_DRAWN,
+        source=("Coauthor", "Physics"), row_normalised=True, nonzero=0.0039, standardise=False),
+    DatasetInfo("reddit", "posts with a commenter in common, by community; raw text features (GraphSAGE)",
+        nodes=232_965, edges=114_615_892, features=602, classes=41, train=153_431, split="public (by day of the post)",
+        source=("Reddit",)),
+    DatasetInfo("flickr", "images with properties in common, by tag; raw word features (GraphSAINT)",
+        nodes=89_250, edges=899_756, features=500, classes=7, train=44_625, split="public",
+        source=("Flickr",)),
+    DatasetInfo("ppi", "protein interactions in 24 tissues as one block-diagonal graph; raw gene features (GraphSAGE)",
+        nodes=56_944, edges=1_587_264, features=50, classes=121, train=44_906,
+        split="public (20, 2 and 2 of the 24 graphs)",
+        source=("PPI",), task="multi-label"),
+    DatasetInfo("ogbn-arxiv",
+        "citations among computer science papers of arXiv, made undirected, by subject; raw features (OGB)",
+        nodes=169_343, edges=2_315_598, features=128, classes=40, train=90_941, split="public (by year)",
+        source=("ogbn-arxiv",), reader="ogb"),
+    DatasetInfo("ogbn-products", "goods bought together on Amazon, by category; raw features (OGB)",
+        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=196_615, split="public (by sales rank)",
+        source=("ogbn-products",), reader="ogb"),
+    DatasetInfo("amazon2m", "the graph of ogbn-products with the split sizes of Cluster-GCN; raw features (OGB)",
+        nodes=2_449_029, edges=123_718_152, features=100, classes=47, train=1_670_674,
+        split="random with a fixed seed (1,670,674 train, 39,323 val, 739,032 test)",
+        source=("ogbn-products",), reader="ogb"),
+    DatasetInfo("digits", "8×8 images of handwritten digits joined to their 10 nearest; pixels / 16 (bundled)",
+        nodes=1_797, edges=24_678, features=64, classes=10, train=179,
+        split="stratified draw with a fixed seed (10 % train, 20 % val, 70 % test)",
+        reader="digits"),
+    DatasetInfo("synthetic:reddit",
+        "random, in the size of Reddit: planted communities, power-law degrees; any fraction as NAME@0.1",
+        nodes=232_965, edges=2 * 11_606_919, features=602, classes=41, train=153_431,
+        split="random with a fixed seed (65.9 % train, 10.2 % val, 23.9 % test)",
+        reader="synthetic"),
+    DatasetInfo("synthetic:amazon2m",
+        "random, in the size of Amazon2M: planted communities, power-law degrees; any fraction as NAME@0.1",
+        nodes=2_449_029, edges=2 * 61_859_140, features=100, classes=47, train=1_670_674,
+        split="random with a fixed seed (68.2 % train, 1.6 % val, 30.2 % test)",
+        reader="synthetic"),
+    DatasetInfo("synthetic:papers100m",
+        "random, in the size of ogbn-papers100M: planted communities, few labels; any fraction as NAME@0.1",
+        nodes=111_059_956, edges=1_615_685_872, features=128, classes=172, train=1_207_179,
+        split="random with a fixed seed (1.1 % train, 0.1 % val, 0.2 % test; the others have no label)",
+        reader="synthetic_blocks"),
+)
+# fmt: on
+
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
+"""The data sets by name."""
 
 
 def find(name: str) -> DatasetInfo | None:
@@ -53,11 +167,7 @@ def is_file(name_or_path: str | Path) -> bool:
 
 
 def clusters_of(name_or_path: str | Path) -> int | None:
-    """Return the number of clusters of a folder that `gistgnn partition --out` has made; None: it is something else.
-
-    Raises:
-        InputError: the folder's manifest is damaged.
-    """
+    """Return the number of clusters of a folder that `gistgnn partition --out` has made; None: it is something else."""
     path = Path(name_or_path).expanduser()
     if find(str(name_or_path)) or not (path / MANIFEST).exists():
         return None

@@ -17,10 +17,9 @@ from gistgnn.graphs.cache import cached, fingerprint
 from gistgnn.graphs.checks import check_splits
 from gistgnn.graphs.duck import block_rows, columns_of, database, table
 from gistgnn.graphs.files import read_npz, reading_file, reading_raw
-from gistgnn.graphs.folder import SPLITS
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
-from gistgnn.graphs.splits import draw_split
+from gistgnn.graphs.named import DatasetInfo
+from gistgnn.graphs.splits import SPLITS, draw_split, undirected_graph
 
 Array = npt.NDArray[Any]
 
@@ -34,19 +33,15 @@ _URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files.
+    """Read ogbn-arxiv, ogbn-products or amazon2m from OGB's raw files; they are made undirected, and cached.
 
     The files are where OGB keeps them, such as ``ogbn_arxiv/raw`` and ``ogbn_arxiv/split/time`` in ``data_root``, which
-    may be read-only. All graphs are made undirected. Parsing takes a while, so the result is cached (see
-    `gistgnn.graphs.cache.cached`).
+    may be read-only.
 
     amazon2m is the graph of ogbn-products with the split sizes of Cluster-GCN: 1,709,997 nodes for training and
     validation, 739,032 for test. OGB does not publish the original nodes, so they are drawn uniformly at random with a
     fixed seed. That split has no validation nodes: 39,323 (as in ogbn-products) of the 1,709,997 are held out for
     validation. For a graph of another size the counts are scaled in proportion.
-
-    Raises:
-        InputError: DuckDB is not installed, or raw files are missing or damaged.
     """
     (name,) = info.source
     folder = data_root / name.replace("-", "_")
@@ -55,7 +50,7 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
     except InputError as error:
         url = _URL.format(name.removeprefix("ogbn-"))
         raise InputError(f"{info.name}: {error}; unpack {url} as the folder {folder}") from error
-    with reading_raw(info, folder):
+    with reading_raw(info.name, folder):
         graph = cached(name, fingerprint(files.paths), partial(files.graph, info.classes))
     if info.name != "amazon2m":
         return replace(graph, name=info.name)
@@ -73,13 +68,7 @@ class OgbFiles:
     """The raw files of a node classification data set of OGB, such as in `data/ogbn_arxiv`.
 
     They are `edge.csv.gz` and others, without names of columns; or `data.npz` and `node-label.npz`, as of
-    ogbn-papers100M. A label that is NaN means unlabelled.
-
-    Args:
-        folder: with `raw`, and with one folder in `split`.
-
-    Raises:
-        InputError: files are missing.
+    ogbn-papers100M, in ``folder/raw``; and one folder in ``folder/split``. A label that is NaN means unlabelled.
     """
 
     classes, undirected = None, True
@@ -101,25 +90,15 @@ class OgbFiles:
                 raise InputError(f"{path}: {'expected a regular file' if path.exists() else 'no such file'}")
 
     def graph(self, classes: int) -> Graph:
-        """Return the graph in memory, with every edge in both directions.
-
-        Raises:
-            InputError: damaged files or wrong values.
-        """
+        """Return the graph in memory, with every edge in both directions."""
         x, y, split = (np.concatenate(part) for part in zip(*self.node_blocks(), strict=True))
         with database() as connection:
             found = connection.sql(self.edges(connection)).fetchnumpy()
         one, other = (np.asarray(found[name], np.int64) for name in ("source", "target"))
-        edges = np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
-        masks: dict[str, Any] = {name: split == number for name, number in SPLITS.items()}
-        return Graph.build(x, edges, y, **masks, num_classes=classes, name=self.name)
+        return undirected_graph(x, one, other, y, split, num_classes=classes, name=self.name)
 
     def node_blocks(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes.
-
-        Raises:
-            InputError: damaged files.
-        """
+        """Yield features [n, F], labels [n] or [n, K] and splits [n] of all nodes."""
         if self.is_text:
             y, blocks = self._table(self._raw["node-label"], "DOUBLE"), self._blocks(self._raw["node-feat"])
         else:
@@ -132,9 +111,8 @@ class OgbFiles:
             yield block, y[part], split[part]
             start = part.stop
         if start != len(y):
-            raise InputError(
-                f"there are {start} rows of features and {len(y)} of labels; expected one of each per node"
-            )
+            found = f"{start} rows of features and {len(y)} of labels"
+            raise InputError(f"there are {found}; expected one of each per node")
 
     def _split(self, nodes: int) -> Array:
         parts: dict[str, Any] = {name: self._table(path, "BIGINT")[:, 0] for name, path in self._splits.items()}
@@ -165,9 +143,8 @@ class OgbFiles:
     def _blocks(self, path: Path, kind: str = "DOUBLE") -> Iterator[Array]:
         with database() as connection:
             types = dict.fromkeys(columns_of(connection, [path], header=False), kind)
-            for batch in connection.sql(f"FROM {table([path], types, header=False)}").to_arrow_reader(
-                block_rows(len(types))
-            ):
+            rows = connection.sql(f"FROM {table([path], types, header=False)}")
+            for batch in rows.to_arrow_reader(block_rows(len(types))):
                 yield np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
 
 

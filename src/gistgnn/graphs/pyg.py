@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch_geometric.transforms import NormalizeFeatures
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.files import reading_raw
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.splits import draw_split
 
 
@@ -31,12 +31,13 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
     Data sets without a split (amazon-*, coauthor-*) get a random one with a fixed seed: 60 % train, 20 % val and 20 %
     test. The 24 graphs of PPI become one block-diagonal graph.
-
-    Raises:
-        InputError: raw files are missing and cannot be downloaded, or are damaged.
     """
-    graphs = _read(info, data_root)
-    with reading_raw(info, data_root / info.source[0]):
+    kind, *arguments = info.source
+    graphs: list[list[Data]] = []  # one list for every processed file that PyG would write
+    with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
+        fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
+        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
+    with reading_raw(info.name, data_root / kind):
         data = _join(graphs) if info.name == "ppi" else graphs[0][0]
         if info.row_normalised:
             data = NormalizeFeatures()(data)
@@ -45,16 +46,6 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
             split = draw_split(nodes, train=round(0.6 * nodes), val=round(0.2 * nodes))
             data.train_mask, data.val_mask, data.test_mask = split
         return Graph.from_pyg(data, name=info.name)
-
-
-def _read(info: DatasetInfo, data_root: Path) -> list[list[Data]]:
-    """Return one list of graphs for every processed file that PyG would write."""
-    kind, *arguments = info.source
-    graphs: list[list[Data]] = []
-    with tempfile.TemporaryDirectory(prefix="gistgnn-") as scratch:
-        fields = {"info": info, "graphs": graphs, "processed_dir": scratch}
-        type(kind, (_FromRaw, getattr(datasets, kind)), fields)(str((data_root / kind).absolute()), *arguments)
-    return graphs
 
 
 def _join(splits: Sequence[list[Data]]) -> Data:
@@ -75,7 +66,7 @@ class _FromRaw(InMemoryDataset):
     """
 
     info: DatasetInfo
-    graphs: list[list[Data]]  # receives one list of graphs for every processed file
+    graphs: list[list[Data]]
     root: str
 
     def save(self, data_list: Sequence[Data], path: str) -> None:
@@ -85,7 +76,7 @@ class _FromRaw(InMemoryDataset):
         pass  # self.graphs has the result
 
     def process(self) -> None:
-        with reading_raw(self.info, Path(self.raw_dir)):
+        with reading_raw(self.info.name, Path(self.raw_dir)):
             if odd := [path for path in map(Path, self.raw_paths) if not path.is_file()]:  # a pipe would be waited for
                 raise InputError(f"{odd[0].name} is no regular file")
             super().process()
@@ -95,47 +86,31 @@ class _FromRaw(InMemoryDataset):
         super()._process()
 
     def _download(self) -> None:
-        with _downloading(self.info, Path(self.raw_dir), [Path(path).name for path in self.raw_paths]):
-            super()._download()
-
-    def download(self) -> None:
-        """Download to a temporary folder first, so that an interrupted download does not look complete next time."""
-        root, target = self.root, Path(self.raw_dir)
-        with tempfile.TemporaryDirectory(dir=target, prefix=".download-") as staging:
-            self.root = staging
-            try:
+        """Download missing files to a temporary folder first: an interrupted download must not look complete."""
+        root, raw, names = self.root, Path(self.raw_dir), [Path(path).name for path in self.raw_paths]
+        if all((raw / name).exists() for name in names):
+            return
+        created = [place for place in (raw, *raw.parents) if not place.exists()]
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
+        try:
+            raw.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=raw, prefix=".download-") as self.root:
                 os.makedirs(self.raw_dir)
-                super().download()
-                shutil.copytree(self.raw_dir, target, copy_function=_move_missing, dirs_exist_ok=True)
-            finally:
-                self.root = root
+                with contextlib.redirect_stdout(sys.stderr):
+                    self.download()
+                shutil.copytree(self.raw_dir, raw, copy_function=_move_missing, dirs_exist_ok=True)
+        except Exception as error:  # HTTP, archives and file systems each have their own errors
+            what = f"raw files are missing in {raw} and cannot be downloaded ({reason(error)})"
+            raise InputError(f"{self.info.name}: {what}; put {', '.join(names)} there") from error
+        finally:
+            self.root = root
+            socket.setdefaulttimeout(before)
+            for place in created:
+                with contextlib.suppress(OSError):  # it is not empty: something was downloaded
+                    place.rmdir()
 
 
 def _move_missing(one: str, other: str) -> None:
     if not os.path.exists(other):
         os.replace(one, other)
-
-
-@contextlib.contextmanager
-def _downloading(info: DatasetInfo, folder: Path, files: Sequence[str]) -> Iterator[None]:
-    """Download missing ``files`` of a folder inside the block; new folders that stay empty are removed.
-
-    Raises:
-        InputError: any error of the block; the message says which files to put where.
-    """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(30.0)  # seconds; PyG sets none
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    except Exception as error:  # HTTP, archives and file systems each have their own errors
-        raise InputError(
-            f"{info.name}: raw files are missing in {folder} and cannot be downloaded ({reason(error)}); "
-            f"put {', '.join(files)} there"
-        ) from error
-    finally:
-        socket.setdefaulttimeout(before)
-        for place in missing:
-            with contextlib.suppress(OSError):  # it is not empty: something was downloaded
-                place.rmdir()

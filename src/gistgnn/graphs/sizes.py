@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.standardise import sample_of
 
 _LOOKED_AT = 50  # clusters whose edges are read
@@ -15,19 +15,12 @@ _LOOKED_AT = 50  # clusters whose edges are read
 
 @dataclass(frozen=True)
 class StoredSizes:
-    """The sizes of a graph that is mapped from a folder of clusters, in bytes.
-
-    Attributes:
-        folder: where its files lie.
-        clusters: c, a number.
-        inside: the share of the edges that lie inside clusters, of some clusters.
-        size: of the features, the edges and their data.
-    """
+    """The sizes of a graph that is mapped from a folder of clusters."""
 
     folder: str
-    clusters: int
-    inside: float
-    size: int
+    clusters: int  # c
+    inside: float  # the share of the edges that lie inside clusters, of some clusters
+    size: int  # bytes of the features, the edges and their data
 
     @classmethod
     def of(cls, graph: Graph) -> StoredSizes | None:
@@ -45,45 +38,27 @@ class StoredSizes:
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """The sizes of a graph.
+    """The sizes of a graph."""
 
-    Attributes:
-        nodes: N.
-        edges: E, directed.
-        train: training nodes.
-        name: of the graph, for messages.
-        features: F.
-        classes: C, or labels per node.
-        multi_label: whether a node has several labels.
-        nonzero: share of the features that are not 0.
-        reader: the module that reads a named data set; "file" for a user's graph.
-        scored: validation and test nodes; None: all nodes that are not training nodes.
-        stored: of a graph in a folder of clusters, the sizes of its files; None: the graph is in memory.
-    """
-
-    nodes: int
-    edges: int
-    train: int
+    nodes: int  # N
+    edges: int  # E, directed
+    train: int  # training nodes
     name: str = ""
-    features: int = 0
-    classes: int = 0
+    features: int = 0  # F
+    classes: int = 0  # C, or labels per node
     multi_label: bool = False
-    nonzero: float = 1.0
-    reader: str = "file"
-    scored: int | None = None
-    stored: StoredSizes | None = None
+    nonzero: float = 1.0  # share of the features that are not 0
+    reader: str = "file"  # the module that reads a named data set; "file" for a user's graph
+    scored: int | None = None  # validation and test nodes; None: all nodes that are not training nodes
+    stored: StoredSizes | None = None  # of a graph in a folder of clusters; None: the graph is in memory
 
     @classmethod
     def of_graph(cls, graph: Graph) -> GraphSizes:
         """Return the sizes of a graph."""
-        sample = sample_of(graph.x)
-        return cls(
-            nodes=graph.num_nodes,
-            edges=graph.num_edges,
-            train=int(graph.train.sum()),
-            name=graph.name,
-            features=graph.num_features,
-            classes=graph.num_classes,
+        sample, train = sample_of(graph.x), int(graph.train.sum())
+        sizes = cls(graph.num_nodes, graph.num_edges, train, graph.name, graph.num_features, graph.num_classes)
+        return replace(
+            sizes,
             multi_label=graph.multi_label,
             nonzero=int(torch.count_nonzero(sample)) / sample.numel(),
             scored=int(graph.val.sum()) + int(graph.test.sum()),
@@ -93,17 +68,9 @@ class GraphSizes:
     @classmethod
     def of_dataset(cls, info: DatasetInfo) -> GraphSizes:
         """Return the published sizes of a named data set."""
-        return cls(
-            info.nodes,
-            info.edges,
-            info.train,
-            info.name,
-            info.features,
-            info.classes,
-            info.task == "multi-label",
-            info.nonzero,
-            info.reader,
-        )
+        multi_label = info.task == "multi-label"
+        sizes = cls(info.nodes, info.edges, info.train, info.name, info.features, info.classes, multi_label)
+        return replace(sizes, nonzero=info.nonzero, reader=info.reader)
 
     @property
     def scored_nodes(self) -> int:

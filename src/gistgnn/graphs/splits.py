@@ -1,11 +1,26 @@
-"""Splits for data sets without one: drawn with a fixed seed, the same for every seed of a run."""
+"""Splits as numbers; drawn splits for data sets without one; graphs of which each edge is given once."""
+
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gistgnn.graphs.graph import Graph
+
+Array = npt.NDArray[Any]
+
+SPLITS = {"train": 1, "val": 2, "test": 3}
+"""The numbers of the splits in files; 0 is in no split."""
+
 # The seed belongs to the split, not to a run: results of different seeds are on the same nodes.
 SPLIT_SEED = 2020
+
+
+def masks_of(split: Any) -> dict[str, Any]:
+    """Return the mask of every split: [N], by name, for the numbers of `SPLITS`: [N], a tensor or an array."""
+    return {name: split == number for name, number in SPLITS.items()}
 
 
 def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -16,3 +31,9 @@ def draw_split(num_nodes: int, train: int, val: int) -> tuple[Tensor, Tensor, Te
     for mask, nodes in zip(masks, order.tensor_split([train, train + val]), strict=True):
         mask[nodes] = True
     return masks[0], masks[1], masks[2]
+
+
+def undirected_graph(x: Array, one: Array, other: Array, y: Array, split: Array, **facts: Any) -> Graph:
+    """Build a graph of edges that are given once, by their ends ``one`` and ``other``: [E / 2]; see `Graph.build`."""
+    edges = np.stack([np.concatenate([one, other]), np.concatenate([other, one])])
+    return Graph.build(x, edges, y, **masks_of(split), **facts)

@@ -15,9 +15,8 @@ from gistgnn.storage.tensors import read_tensors, write_tensors
 from gistgnn.storage.whole_files import replacing
 from gistgnn.utils.checksums import checksum
 
-WORDS_BELOW = 0.1  # share of features that are not 0
-_ROWS = 2**16  # nodes that are read at once
-_SAMPLE = 2**16
+_WORDS_BELOW = 0.1  # share of features that are not 0
+_ROWS = _SAMPLE = 2**16  # nodes that are read at once, or looked at
 
 
 def sample_of(x: Tensor) -> Tensor:
@@ -50,20 +49,12 @@ class Standardisation:
 
     @staticmethod
     def suits(x: Tensor) -> bool:
-        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative.
-
-        Of a large graph some nodes decide, evenly spaced.
-        """
+        """Whether features, [N, F], should be scaled: all but words, which are few in each row and never negative."""
         x = sample_of(x)
-        words = int(torch.count_nonzero(x)) < WORDS_BELOW * x.numel() and float(x.min()) >= 0
-        return not words
+        return int(torch.count_nonzero(x)) >= _WORDS_BELOW * x.numel() or float(x.min()) < 0
 
     def features(self, x: Tensor) -> Tensor:
-        """Return scaled features: [N, F].
-
-        Raises:
-            InputError: ``x`` has another number of features.
-        """
+        """Return scaled features: [N, F]; another number of features is an `InputError`."""
         if x.shape[1] != len(self.mean):
             raise InputError(f"x has {x.shape[1]} features; the model was trained on {len(self.mean)}")
         return ((x - self.mean.to(x.device)) / self.std.to(x.device)).contiguous()
@@ -93,11 +84,7 @@ class Standardisation:
 
     @classmethod
     def load(cls, path: Path) -> "Standardisation":
-        """Read a file that `save` wrote.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
+        """Read a file that `save` wrote; one that is missing or damaged is an `InputError`."""
         tensors = read_tensors(path, "train the run again")
         if missing := {"mean", "std"} - tensors.keys():
             raise InputError(f"{path} has no '{min(missing)}'; train the run again")

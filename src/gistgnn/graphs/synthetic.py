@@ -3,7 +3,6 @@
 docs/explanation/synthetic-graphs.md says which properties of the real graphs they have, and which they lack.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.named import DatasetInfo
 from gistgnn.graphs.splits import draw_split
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
@@ -24,15 +23,9 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
-log = logging.getLogger(__name__)
-
-# The seed belongs to the graph, not to a run: every run sees the same graph.
-SEED = 2020
-
-# Part of the cache's key: raise it when the same recipe makes another graph.
-_VERSION = 2
-
-_LARGE = 5_000_000  # edges from which on the user is told that drawing takes minutes
+SEED = 2020  # it belongs to the graph, not to a run: every run sees the same graph
+_VERSION = 2  # part of the cache's key: raise it when the same recipe makes another graph
+_LARGE = 5_000_000  # edges from which on the user sees that drawing takes a while
 
 # Weights fall with the place r in (0, 1] in a community as r^(-7/11), so their density falls as w^(-18/7). The place
 # is then v^(11/4) for a uniform v: squares and square roots, which are rounded in the same way on every machine.
@@ -83,18 +76,12 @@ RECIPES = {
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Draw a graph, or read it from the cache (see `gistgnn.graphs.cache.cached`).
-
-    ``info`` is of the graph or of a fraction of it; ``data_root`` is not used.
-    """
+    """Draw a graph or a fraction of it, or read it from the cache; ``data_root`` is not used."""
     recipe = RECIPES[info.name.split("@")[0]]
     key = f"{_VERSION} {recipe} {info.nodes} {info.edges} {info.features} {info.classes}"
 
     def build() -> Graph:
-        if info.edges > _LARGE:
-            sizes = f"{info.nodes:,} nodes and {info.edges // 2:,} edges"
-            log.info(f"drawing {info.name}: {sizes}; this takes minutes once, then the graph is in the cache")
-        with spinner("drawing", shown=info.edges > _LARGE):
+        with spinner(f"drawing {info.name}, once", shown=info.edges > _LARGE):
             return draw(info, recipe)
 
     return cached(info.name, key, build)
@@ -102,9 +89,8 @@ def load(info: DatasetInfo, data_root: Path) -> Graph:
 
 def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     """Draw a graph: ``info`` gives its name and sizes, ``recipe`` everything else."""
-    part = info.nodes / recipe.nodes
-    communities = max(info.classes, round(recipe.communities * part ** (2 / 3)))
-    bounds = community_bounds(info.nodes, communities)
+    bounds = community_bounds(info, recipe)
+    communities, part = len(bounds) - 1, info.nodes / recipe.nodes
     of_community = community_classes(communities, info.classes)
     place = generator(SEED, "synthetic places").permutation(info.nodes)  # node numbers, community by community
     community = np.empty(info.nodes, np.int64)
@@ -119,31 +105,23 @@ def draw(info: DatasetInfo, recipe: Recipe) -> Graph:
     for start in range(0, len(x), _ROWS):
         rows = slice(start, start + _ROWS)
         draw_features(rng, recipe, centres[community[rows]], views, x[rows])
-    return Graph.build(
-        x,
-        edges,
-        draw_labels(generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes),
-        train=train,
-        val=val,
-        test=test,
-        num_classes=info.classes,
-        name=info.name,
-    )
+    y = draw_labels(generator(SEED, "synthetic labels"), recipe, of_community[community], info.classes)
+    return Graph.build(x, edges, y, train=train, val=val, test=test, num_classes=info.classes, name=info.name)
 
 
-def community_bounds(nodes: int, communities: int) -> Ints:
+def community_bounds(info: DatasetInfo, recipe: Recipe) -> Ints:
     """Return the bounds of communities with 0.5 to 1.5 times the mean size: [communities + 1]."""
+    communities = max(info.classes, round(recipe.communities * (info.nodes / recipe.nodes) ** (2 / 3)))
     sizes = 0.5 + generator(SEED, "synthetic communities").random(communities)
     cumulated = cumulate(sizes)
-    return np.rint(cumulated / cumulated[-1] * nodes).astype(np.int64)
+    return np.rint(cumulated / cumulated[-1] * info.nodes).astype(np.int64)
 
 
 def _levels(recipe: Recipe, bounds: Ints) -> list[Level]:
     nodes = int(bounds[-1])
     weights = power_law(generator(SEED, "synthetic weights"), nodes, cap=1000.0)
     wide = cumulate(weights)
-    # A hub's edges leave its community, which has too few nodes for them.
-    inside = cumulate(np.minimum(weights, 8.0))
+    inside = cumulate(np.minimum(weights, 8.0))  # a hub's edges leave its community, which has too few nodes for them
     groups = np.append(bounds[:-1][:: recipe.group], nodes)
     anywhere = Level(1 - recipe.inside - recipe.nearby, np.array([0, nodes]), wide)
     return [Level(recipe.inside, bounds, inside), Level(recipe.nearby, groups, wide), anywhere]
@@ -212,19 +190,15 @@ def power_law(rng: np.random.Generator, count: int, cap: float) -> Floats:
 
 
 def weighted_place(uniform: Floats, cap: float) -> Floats:
-    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), at most ``cap``.
+    """Return places in [0, 1], drawn by weight: the weight at place r is r^(-7/11), from 1 to ``cap``.
 
-    Args:
-        uniform: [n] uniform in [0, 1).
-        cap: the largest weight; 1 is the least.
+    ``uniform`` is [n], uniform in [0, 1).
     """
     power = 1 - 1 / _POWER  # 7/11
     flat = cap ** (-1 / power)  # places up to here have the largest weight
-    root = flat ** (1 - power)
-    in_flat = flat * cap
+    root, in_flat = flat ** (1 - power), flat * cap
     mass = uniform * (in_flat + (1 - root) * _POWER)
-    base = root + (mass - in_flat) / _POWER
-    base = np.maximum(base, 0)
+    base = np.maximum(root + (mass - in_flat) / _POWER, 0)
     fourth = np.sqrt(base)
     steep = base * base * fourth * np.sqrt(fourth)
     return np.where(mass < in_flat, mass / cap, np.minimum(steep, 1.0))
@@ -238,17 +212,21 @@ def cumulate(weights: Floats) -> Floats:
 
 
 def draw_edges(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw distinct undirected edges without self-loops.
+    """Draw distinct undirected edges without self-loops; return their lower and higher ends, ascending: [count] each.
 
     Every edge draws a level by share, one end by weight among all nodes, and the other end by weight among the nodes
     in the same part of this level. An edge that exists already is drawn again, level included: so the share of a full
     part goes to wider levels. ``count`` is well below N (N − 1) / 2.
-
-    Returns:
-        The lower and the higher end of every edge, in ascending order: [count] each.
     """
-    nodes = len(levels[0].cumulated) - 1
-    keys = distinct_edges(lambda size: _draw(rng, levels, size), count, nodes)
+    nodes, shares = len(levels[0].cumulated) - 1, [level.share for level in levels]
+
+    def draw(size: int) -> tuple[Ints, Ints]:
+        counts = rng.multinomial(size, shares)
+        ends = [_draw_level(rng, level, int(n)) for level, n in zip(levels, counts, strict=True)]
+        one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
+        return one, other
+
+    keys = distinct_edges(draw, count, nodes)
     return keys // nodes, keys % nodes
 
 
@@ -263,14 +241,6 @@ def distinct_edges(draw: Callable[[int], tuple[Ints, Ints]], count: int, nodes: 
         keys.sort(kind="stable")  # fast on sorted runs
         keys = keys[np.diff(keys, prepend=-1) > 0]
     return keys
-
-
-def _draw(rng: np.random.Generator, levels: Sequence[Level], count: int) -> tuple[Ints, Ints]:
-    """Draw both ends of ``count`` edges, level by level."""
-    counts = rng.multinomial(count, [level.share for level in levels])
-    ends = [_draw_level(rng, level, int(n)) for level, n in zip(levels, counts, strict=True)]
-    one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
-    return one, other
 
 
 def _draw_level(rng: np.random.Generator, level: Level, count: int) -> tuple[Ints, Ints]:

@@ -8,9 +8,11 @@ own edges; few nodes have a label. docs/explanation/synthetic-graphs.md describe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,8 @@ import numpy.typing as npt
 from gistgnn.graphs.cache import cached
 from gistgnn.graphs.checks import check_room
 from gistgnn.graphs.graph import Graph
-from gistgnn.graphs.info import DatasetInfo
+from gistgnn.graphs.named import DatasetInfo
+from gistgnn.graphs.splits import undirected_graph
 from gistgnn.graphs.synthetic import (
     SEED,
     Floats,
@@ -39,63 +42,49 @@ from gistgnn.graphs.synthetic import (
 from gistgnn.utils.console import spinner
 from gistgnn.utils.random_streams import generator
 
-VERSION = 1
-"""Raise it when the same recipe makes another graph."""
-
-ROWS = 2**16
-"""Nodes that share a random stream for their features, labels and splits."""
-
+VERSION = 1  # raise it when the same recipe makes another graph
+ROWS = 2**16  # nodes that share a random stream for their features, labels and splits
 _CAPS = {"inside": 8.0, "wide": 1000.0}
 _FULL = 0.4  # share of all pairs in a part that may be edges; what is beyond goes to the wider level
 
 RECIPE = Recipe(111_059_956, train=1_207_179, val=125_265, communities=131_072, mislabelled=0.06)
-TEST = 214_338
-"""Test nodes of the whole graph; other nodes have no label."""
+TEST = 214_338  # test nodes of the whole graph; other nodes have no label
 
 
 def load(info: DatasetInfo, data_root: Path) -> Graph:
-    """Draw a graph in memory, or read it from the cache; ``data_root`` is not used.
-
-    Raises:
-        InputError: it does not fit in memory; `gistgnn convert` writes it to a disk.
-    """
+    """Draw a graph in memory, or read it from the cache; ``data_root`` is not used."""
     check_room(12 * info.nodes * info.features + 64 * info.edges, f"{info.name} in memory (convert it to a folder)")
     blocks = Blocks(info)
 
     def build() -> Graph:
         with spinner("drawing", shown=True):
-            return _in_memory(blocks)
+            x, y, split = (np.concatenate(part) for part in zip(*blocks.node_blocks(), strict=True))
+            one, other = (np.concatenate(side) for side in zip(*blocks.all_edges(), strict=True))
+            return undirected_graph(x, one, other, y, split, num_classes=info.classes, name=info.name)
 
     return cached(info.name, blocks.key, build)
 
 
-def _in_memory(blocks: Blocks) -> Graph:
-    nodes = [blocks.nodes(block) for block in range(blocks.node_blocks)]
-    ends = [blocks.edges(group) for group in range(blocks.groups)]
-    one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
-    x, y, split = (np.concatenate(part) for part in zip(*nodes, strict=True))
-    info = blocks.info
-    return Graph.build(
-        x,
-        np.stack([np.concatenate([one, other]), np.concatenate([other, one])]),
-        y,
-        **{name: split == number for number, name in enumerate(("train", "val", "test"), 1)},
-        num_classes=info.classes,
-        name=info.name,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The parts of a graph, each of which is drawn alone.
+    """The parts of a graph, each of which is drawn alone. It is a source of `gistgnn.graphs.conversion`.
 
-    Args:
-        info: its name and sizes, of the whole graph or of a fraction.
-        recipe: everything else.
+    ``info`` has its name and sizes, of the whole graph or of a fraction; ``recipe`` decides everything else.
     """
 
     info: DatasetInfo
     recipe: Recipe = RECIPE
+    undirected, nodes_in, edges_in = True, "", ""
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self.info.name
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.info.classes
 
     @property
     def key(self) -> str:
@@ -103,13 +92,29 @@ class Blocks:
         info = self.info
         return f"blocks {VERSION} {self.recipe} {TEST} {info.nodes} {info.edges} {info.features} {info.classes}"
 
+    def node_blocks(self) -> Iterator[tuple[Singles, Ints, npt.NDArray[np.uint8]]]:
+        """Draw all nodes, block by block."""
+        return map(self.nodes, range(-(-self.info.nodes // ROWS)))
+
+    def all_edges(self) -> Iterator[tuple[Ints, Ints]]:
+        """Draw all edges, each in one direction, group by group."""
+        return map(self.group_edges, range(self.groups))
+
+    def edges(self, connection: Any, folder: Path) -> str:
+        """Draw all edges into a file, and return SQL for one direction of each."""
+        ends = np.lib.format.open_memmap(folder / "drawn.npy", "w+", np.int32, (2, self.info.edges // 2))
+        start = 0
+        for one, other in self.all_edges():
+            stop = start + len(one)
+            ends[0, start:stop], ends[1, start:stop] = one, other
+            start = stop
+        connection.register("drawn", {"source": ends[0], "target": ends[1]})
+        return "SELECT source, target FROM drawn"
+
     @cached_property
     def bounds(self) -> Ints:
         """The bounds of the communities, by place: [communities + 1]."""
-        part = self.info.nodes / self.recipe.nodes
-        return community_bounds(
-            self.info.nodes, max(self.info.classes, round(self.recipe.communities * part ** (2 / 3)))
-        )
+        return community_bounds(self.info, self.recipe)
 
     @property
     def groups(self) -> int:
@@ -120,12 +125,7 @@ class Blocks:
     def _group_bounds(self) -> Ints:
         return np.append(self.bounds[:-1][:: self.recipe.group], self.bounds[-1])
 
-    @property
-    def node_blocks(self) -> int:
-        """The number of blocks of nodes."""
-        return -(-self.info.nodes // ROWS)
-
-    def edges(self, group: int) -> tuple[Ints, Ints]:
+    def group_edges(self, group: int) -> tuple[Ints, Ints]:
         """Draw the undirected edges that a group owns: both ends of each, [n] numbers of nodes.
 
         No other group owns one of them: an edge between two groups is owned by the one from which the other is at most
@@ -133,13 +133,9 @@ class Blocks:
         """
         rng, nodes = generator(SEED, "block edges", group), self.info.nodes
         inside, nearby, anywhere = self._counts(group)
-        keys = [
-            distinct_edges(lambda count: self._within_community(rng, group, count), inside, nodes),
-            distinct_edges(lambda count: self._within_group(rng, group, count), nearby, nodes),
-            distinct_edges(lambda count: self._to_other_groups(rng, group, count), anywhere, nodes),
-        ]
-        all_keys = np.concatenate(keys)
-        return self._number(all_keys // nodes), self._number(all_keys % nodes)
+        draws = ((self._within_community, inside), (self._within_group, nearby), (self._to_other_groups, anywhere))
+        keys = np.concatenate([distinct_edges(partial(draw, rng, group), count, nodes) for draw, count in draws])
+        return self._number(keys // nodes), self._number(keys % nodes)
 
     def nodes(self, block: int) -> tuple[Singles, Ints, npt.NDArray[np.uint8]]:
         """Draw the features [n, F], labels [n] and splits [n] of a block of nodes."""
@@ -157,24 +153,19 @@ class Blocks:
         """Return how many edges a group owns inside communities, between its own, and to other groups."""
         info, recipe = self.info, self.recipe
         total = self._share(info.edges // 2, group)
-        sizes = self._sizes(group)
+        first = group * recipe.group
+        sizes = np.diff(self.bounds[first : first + recipe.group + 1])  # of its communities
         nodes = int(sizes.sum())
         pairs = int((sizes * (sizes - 1) // 2).sum())
         inside = min(round(recipe.inside * total), int(_FULL * pairs))
-        both = min(
-            round((recipe.inside + recipe.nearby) * total), inside + int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
-        )
+        nearby = int(_FULL * (nodes * (nodes - 1) // 2 - pairs))
+        both = min(round((recipe.inside + recipe.nearby) * total), inside + nearby)
         return inside, both - inside, total - both
 
     def _share(self, total: int, group: int) -> int:
         """Return a group's part of ``total``; the parts of all groups sum to it."""
         first, last = self._group_bounds[group : group + 2].tolist()
         return total * last // self.info.nodes - total * first // self.info.nodes
-
-    def _sizes(self, group: int) -> Ints:
-        """Return the sizes of a group's communities."""
-        first = group * self.recipe.group
-        return np.diff(self.bounds[first : first + self.recipe.group + 1])
 
     def _within_community(self, rng: np.random.Generator, group: int, count: int) -> tuple[Ints, Ints]:
         community = self._drawn(rng, group, count)
@@ -214,9 +205,8 @@ class Blocks:
         """Draw a node of each community by weight; return its place."""
         start = self.bounds[community]
         size = self.bounds[community + 1] - start
-        return start + np.minimum(
-            (weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64), size - 1
-        )
+        place = (weighted_place(rng.random(len(community)), _CAPS[level]) * size).astype(np.int64)
+        return start + np.minimum(place, size - 1)
 
     def _splits(self, rng: np.random.Generator, numbers: Ints) -> npt.NDArray[np.uint8]:
         """Draw which nodes of a block are in which split. Over all blocks the counts are those of the graph."""
@@ -250,12 +240,8 @@ class Blocks:
             stride += 1
         return stride
 
-    @cached_property
-    def _inverse(self) -> int:
-        return pow(self._stride, -1, self.info.nodes)
-
     def _number(self, place: Ints) -> Ints:
         return place * self._stride % self.info.nodes
 
     def _place(self, number: Ints) -> Ints:
-        return number * self._inverse % self.info.nodes
+        return number * pow(self._stride, -1, self.info.nodes) % self.info.nodes

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
-from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.ensemble_model import members_of
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.nn.pyg_layers import sparse_layers

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.graphs.checks import EDGE_DATA
 from gistgnn.nn.pyg_layers import Products, multiplies, sparse_layers
 from gistgnn.sampling.call import signature
 

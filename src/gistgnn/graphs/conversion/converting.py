@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,27 +15,26 @@ import torch
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.checks import check_edges, check_features, check_labels, check_splits
-from gistgnn.graphs.conversion.memory import room_within
 from gistgnn.graphs.conversion.sorted_edges import sorted_keys
 from gistgnn.graphs.conversion.sources import Source, find_source
 from gistgnn.graphs.csr import CSR
 from gistgnn.graphs.duck import database
-from gistgnn.graphs.folder import SPLITS, ArrayEntry, Manifest
+from gistgnn.graphs.folder import ArrayEntry, Manifest
 from gistgnn.graphs.folder_writing import X_DTYPES, ArrayWriter, stored_features, whole_folder, write_array, write_graph
 from gistgnn.graphs.graph import Graph
+from gistgnn.graphs.splits import masks_of
+from gistgnn.utils.checks import check_number
+from gistgnn.utils.formats import size
+from gistgnn.utils.process_memory import held_bytes
 from gistgnn.utils.progress import TaskProgress
 
 _MOST_NODES = 2**31 - 1  # sources are int32
+_DEFAULT, _LEAST = 2**31, 2**28  # bytes: of the process, and beside what it takes already
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What `convert` has made.
-
-    Attributes:
-        manifest: of the folder.
-        seconds: of each part of the work, by name.
-    """
+    """What `convert` has made: the folder's ``manifest``, and the ``seconds`` of each part of the work, by name."""
 
     manifest: Manifest
     seconds: dict[str, float]
@@ -75,19 +74,29 @@ def convert(
     """
     if dtype not in X_DTYPES:
         raise InputError(f"dtype is {dtype!r:.80}, expected one of {', '.join(X_DTYPES)}")
-    target = Path(folder).expanduser()
-    found = (
-        source if isinstance(source, Graph) else find_source(source, None if nodes is None else Path(nodes), data_root)
-    )
-    room = room_within(memory)
-    label, steps = f"converting {found.name}" if progress else None, 1 if isinstance(found, Graph) else 2
-    with whole_folder(target) as made, TaskProgress(label, steps) if label else contextlib.nullcontext() as shown:
+    target, nodes = Path(folder).expanduser(), None if nodes is None else Path(nodes)
+    found = source if isinstance(source, Graph) else find_source(source, nodes, data_root)
+    steps = 1 if isinstance(found, Graph) else 2
+    room, shown = room_within(memory), TaskProgress(f"converting {found.name}", steps) if progress else None
+    with whole_folder(target) as made, shown or contextlib.nullcontext():
         work = _Conversion(made, dtype, room, shown)
         if isinstance(found, Graph):
             work.timed("graph", lambda: write_graph(_both_ways(found) if undirected else found, made, dtype))
         else:
             work.run(found, found.undirected if undirected is None else undirected)
     return Converted(Manifest.read(target), work.seconds)
+
+
+def room_within(memory: int | None) -> int:
+    """Return the bytes that are left of ``memory``; None: of 2 GiB, or of 1 GiB more than the process takes already."""
+    held = held_bytes()
+    if memory is None:
+        return max(_DEFAULT - held, _DEFAULT // 2)
+    check_number("memory", memory, above=True)
+    if memory < held + _LEAST:
+        least = f"expected at least {size(held + _LEAST)}: the process takes {size(held)} already"
+        raise InputError(f"memory is {size(memory)}; {least}")
+    return memory - held
 
 
 class _Conversion:
@@ -105,7 +114,7 @@ class _Conversion:
         sizes = nodes, arrays["col"].shape[0], arrays["x"].shape[1], classes
         Manifest(source.name, task, *sizes, arrays).write(self._folder)
 
-    def timed(self, name: str, work: Any) -> Any:
+    def timed(self, name: str, work: Callable[[], Any]) -> Any:
         start = time.perf_counter()
         result = work()
         self.seconds[name] = time.perf_counter() - start
@@ -120,9 +129,8 @@ class _Conversion:
             features = check_features(x, 0 if file is None else file.rows).numpy()
             file = file or ArrayWriter(self._folder, "x", self._dtype, features.shape[1:])
             if features.shape[1:] != file.columns:
-                raise InputError(
-                    f"x has {features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
-                )
+                wrong = f"{features.shape[1]} columns from node {file.rows} on, before {file.columns[0]}"
+                raise InputError(f"x has {wrong}")
             file.append(stored_features(features, self._dtype, file.rows))
             labels.append(y)
             splits.append(split)
@@ -132,7 +140,7 @@ class _Conversion:
             raise InputError(f"there are {file.rows:,} nodes; expected at most {_MOST_NODES:,}")
         checked, classes = check_labels(np.concatenate(labels), file.rows, source.classes)
         split = np.concatenate(splits)
-        check_splits({name: split == number for name, number in SPLITS.items()}, checked)
+        check_splits(masks_of(split), checked)
         arrays = {"x": file.finish(), "y": write_array(self._folder, "y", checked.numpy())}
         arrays["split"] = write_array(self._folder, "split", split)
         return arrays, file.rows, classes, "multi-label" if checked.ndim == 2 else "single-label"
@@ -160,7 +168,7 @@ def _both_ways(graph: Graph) -> Graph:
     """Return a graph in memory with the reverse of every edge."""
     if graph.edge_data:
         raise InputError(f"{graph.name} has edge data: its edges cannot be made undirected; leave --undirected out")
-    both = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
+    both, _ = check_edges(torch.cat([graph.edge_index, graph.edge_index.flip(0)], dim=1), graph.num_nodes)
     return replace(graph, edges=CSR.of(both, graph.num_nodes))
 
 

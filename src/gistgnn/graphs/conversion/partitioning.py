@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+import torch
 
 from gistgnn.errors import InputError
 from gistgnn.graphs import metis, streaming
-from gistgnn.graphs.clustering import METHODS, cluster
-from gistgnn.graphs.conversion.memory import room_within
-from gistgnn.graphs.csr import CSR, check_sources
-from gistgnn.graphs.edge_data import EDGE_DATA
+from gistgnn.graphs.checks import EDGE_DATA
+from gistgnn.graphs.clustering import METHODS, Clusters, cluster, clusters_of_parts
+from gistgnn.graphs.conversion.converting import room_within
+from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.graphs.folder import ArrayEntry, Manifest, load_folder, open_arrays
 from gistgnn.graphs.folder_writing import ArrayWriter, whole_folder, write_array
-from gistgnn.graphs.streaming.rows import row_blocks
+from gistgnn.graphs.graph import Graph
 from gistgnn.utils.checks import check_count
 from gistgnn.utils.formats import size
 from gistgnn.utils.progress import TaskProgress
@@ -37,21 +35,16 @@ _NODE, _EDGE = 24, 12  # bytes of this process beside METIS's: the edges, and th
 _RENUMBERED = 24  # bytes of a node while nodes get new numbers
 _ENTRY = 64  # bytes of an edge of a block, with copies
 _LEAST, _MOST = 2**22, 2**28  # bytes of a block
-_EDGES = 2**21  # edges that are counted at once
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """What `partition_folder` has made.
+    """What `partition_folder` has made: the folder's ``manifest``, and facts.
 
-    Attributes:
-        manifest: of the folder.
-        method: "metis", "stream" or "random".
-        sizes: [clusters] nodes of every cluster.
-        edges_inside: the share of the edges with both ends in one cluster.
-        seconds: of each part of the work, by name.
+    ``method`` is "metis", "stream" or "random", ``sizes``: [clusters] the nodes of every cluster, ``edges_inside`` the
+    share of the edges with both ends in one cluster, and ``seconds`` has those of each part of the work, by name.
     """
 
     manifest: Manifest
@@ -89,38 +82,35 @@ def partition_folder(
     Raises:
         InputError: bad input, too little memory, or a folder that cannot be written.
     """
+    source, target = Path(folder).expanduser(), Path(out).expanduser()
+    graph = _checked(source, clusters, method, seed)
+    room = room_within(memory)
+    shown = TaskProgress(f"partitioning {graph.name}", 2) if progress else None
+    with whole_folder(target) as made, shown or nullcontext():
+        method, start = _chosen(method, graph.edges, room), time.perf_counter()
+        parts = _cut(graph.edges, clusters, method, seed, shown)
+        found = time.perf_counter()
+        manifest, inside = _Renumbering(source, parts, room).write(made)
+        if shown:
+            shown.advance()
+        seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
+        return Partitioned(manifest, method, parts.sizes.numpy(), inside, seconds)
+
+
+def _checked(source: Path, clusters: int, method: str, seed: int) -> Graph:
     if method not in FOLDER_METHODS:
         raise InputError(f"method is {method!r:.80}, expected one of {', '.join(FOLDER_METHODS)}")
     check_seed(seed)
-    source, target = Path(folder).expanduser(), Path(out).expanduser()
     graph = load_folder(source)  # checks the values of nodes
     check_sources(graph.edges.col, graph.num_nodes)
     check_count("clusters", clusters, most=graph.num_nodes)
     if graph.cluster_ptr is not None:
         raise InputError(f"{source} is in clusters already: give the folder from which it was made")
-    room, label = room_within(memory), f"partitioning {graph.name}"
-    with whole_folder(target) as made, TaskProgress(label, 2) if progress else nullcontext() as shown:
-        method, start = _chosen(method, graph.edges, room), time.perf_counter()
-        part = _clusters_of(graph.edges, clusters, method, seed, shown)
-        found, inside = time.perf_counter(), _inside(graph.edges, part)
-        sizes = np.bincount(part)
-        sizes = sizes[sizes > 0]
-        order, ptr = np.argsort(part, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
-        manifest, arrays = open_arrays(source)
-        block = min(max((room - _RENUMBERED * len(order)) // 4, _LEAST), _MOST)
-        manifest = _Renumbering(arrays, order, block).write(made, manifest, ptr)
-        if shown:
-            shown.advance()
-        seconds = {"clusters": found - start, "renumbering": time.perf_counter() - found}
-        return Partitioned(manifest, method, sizes, inside, seconds)
+    return graph
 
 
 def _chosen(method: str, edges: CSR, room: int) -> str:
-    """Return the method for a graph, and say why.
-
-    Raises:
-        InputError: the method needs more than ``room`` bytes.
-    """
+    """Return the method for a graph, and say why; an error if it needs more than ``room`` bytes."""
     nodes, count = edges.num_nodes, edges.num_edges
     needs = {
         "metis": metis.metis_bytes(nodes, count) + _NODE * nodes + _EDGE * count,
@@ -132,62 +122,49 @@ def _chosen(method: str, edges: CSR, room: int) -> str:
         fits = "fits" if method == "metis" else "does not fit"
         log.info(f"METIS needs about {size(needs['metis'])} for {count:,} edges, which {fits}, as {has}: {method}")
     if (needed := needs.get(method, 0)) > room:
+        of = f"{nodes:,} nodes and {count:,} edges"
         less = "" if method == "stream" else ", or --method stream"
-        raise InputError(
-            f"{method} needs about {size(needed)} of memory for {nodes:,} nodes and {count:,} edges, and {has}: give "
-            f"more{less}"
-        )
+        raise InputError(f"{method} needs about {size(needed)} of memory for {of}, and {has}: give more{less}")
     return method
 
 
-def _clusters_of(edges: CSR, clusters: int, method: str, seed: int, shown: TaskProgress | None) -> npt.NDArray[Any]:
-    """Return the cluster of every node: [N]."""
+def _cut(edges: CSR, count: int, method: str, seed: int, shown: TaskProgress | None) -> Clusters:
     if method == "stream":
-        part: npt.NDArray[Any] = streaming.partition(edges, clusters, seed, shown.within if shown else lambda _: None)
+        part = streaming.partition(edges, count, seed, shown.within if shown else lambda _: None)
+        clusters = clusters_of_parts(part, count)
     else:
-        part = cluster(edges, edges.num_nodes, clusters, method, seed).assignment.numpy()
+        clusters = cluster(edges, edges.num_nodes, count, method, seed)
     if shown:
         shown.advance()
-    return part
-
-
-def _inside(edges: CSR, part: npt.NDArray[Any]) -> float:
-    """Return the share of the edges with both ends in one cluster."""
-    same = 0
-    for rows in row_blocks(edges, _EDGES, _EDGES, edges.num_edges):
-        same += int((part[rows.source] == part[rows.nodes].repeat(np.diff(rows.rowptr))).sum())
-    return same / edges.num_edges
+    return clusters
 
 
 class _Renumbering:
     """Writes the arrays of a folder in another order of the nodes, in blocks of new nodes.
 
-    The rows of a block are read from the mapped arrays in ascending order of the old numbers.
-
-    Args:
-        arrays: of the folder, mapped.
-        order: [N] the old number of every new node.
-        block: bytes of rows that are in memory at once.
+    The rows of a block are read from the mapped arrays in ascending order of the old numbers. The work may take
+    ``room`` bytes.
     """
 
-    def __init__(self, arrays: dict[str, Tensor], order: Ints, block: int) -> None:
+    def __init__(self, source: Path, clusters: Clusters, room: int) -> None:
+        self._manifest, arrays = open_arrays(source)
         self._arrays = {name: array.numpy() for name, array in arrays.items()}
-        self._order, self._block = order, block
-        self._place = np.empty(len(order), self._arrays["col"].dtype)
-        self._place[order] = np.arange(len(order), dtype=self._place.dtype)
+        self._edges = CSR(arrays["rowptr"], arrays["col"])
+        self._order, self._ptr = clusters.order.numpy(), clusters.ptr.numpy()
+        left = room - _RENUMBERED * len(self._order)
+        self._block = min(max(left // 4, _LEAST), _MOST)  # bytes in memory at once
 
-    def write(self, folder: Path, manifest: Manifest, ptr: Ints) -> Manifest:
-        """Write the new folder; ``ptr``: [c + 1] bounds of the clusters. Return its manifest."""
-        arrays = {name: self._nodes(folder, name) for name in ("x", "y", "split")} | self._edges(folder)
-        arrays |= {
-            "node": write_array(folder, "node", self._order),
-            "cluster_ptr": write_array(folder, "cluster_ptr", ptr),
-        }
-        made = msgspec.structs.replace(manifest, arrays=arrays)
+    def write(self, folder: Path) -> tuple[Manifest, float]:
+        """Write the new folder; return its manifest, and the share of the edges inside clusters."""
+        arrays = {name: self._write_nodes(folder, name) for name in ("x", "y", "split")}
+        edges, inside = self._write_edges(folder)
+        whole = {"node": self._order, "cluster_ptr": self._ptr}
+        arrays |= edges | {name: write_array(folder, name, values) for name, values in whole.items()}
+        made = msgspec.structs.replace(self._manifest, arrays=arrays)
         made.write(folder)
-        return made
+        return made, inside / made.edges
 
-    def _nodes(self, folder: Path, name: str) -> ArrayEntry:
+    def _write_nodes(self, folder: Path, name: str) -> ArrayEntry:
         array = self._arrays[name]
         file = ArrayWriter(folder, name, array.dtype, array.shape[1:])
         rows = max(self._block // array[:1].nbytes, 1)
@@ -199,33 +176,23 @@ class _Renumbering:
             file.append(block)
         return file.finish()
 
-    def _edges(self, folder: Path) -> dict[str, ArrayEntry]:
-        data = {name: self._arrays[name] for name in EDGE_DATA if name in self._arrays}
-        written = {"col": self._arrays["col"], **data}
-        files = {name: ArrayWriter(folder, name, array.dtype, array.shape[1:]) for name, array in written.items()}
-        degree = np.diff(self._arrays["rowptr"])[self._order]
-        rowptr = np.concatenate([[0], np.cumsum(degree)])
-        for nodes in self._edge_blocks(rowptr):
-            entries = self._entries(nodes, degree[nodes])
-            source = self._place[self._arrays["col"][entries]]
-            target = np.arange(nodes.start, nodes.stop).repeat(degree[nodes])
+    def _write_edges(self, folder: Path) -> tuple[dict[str, ArrayEntry], int]:
+        """Return the arrays of the edges, and how many edges are inside clusters."""
+        names = ["col", *(name for name in EDGE_DATA if name in self._arrays)]
+        old = {name: self._arrays[name] for name in names}
+        files = {name: ArrayWriter(folder, name, array.dtype, array.shape[1:]) for name, array in old.items()}
+        place = np.empty(len(self._order), old["col"].dtype)
+        place[self._order] = np.arange(len(place), dtype=place.dtype)
+        cluster_of = np.arange(len(self._ptr) - 1, dtype=np.int32).repeat(np.diff(self._ptr))
+        rowptr = np.concatenate([[0], np.cumsum(np.diff(self._arrays["rowptr"])[self._order])])
+        most, inside = self._block // _ENTRY, 0
+        for nodes in row_chunks(torch.from_numpy(rowptr), most, most):
+            edges, held = self._edges.rows(torch.from_numpy(self._order[nodes]))
+            source, target = place[edges.col.numpy()], edges.targets().numpy() + nodes.start
+            inside += int((cluster_of[source] == cluster_of[target]).sum())
             order = np.lexsort((source, target))  # equal edges keep their order, as their data may differ
             files["col"].append(source[order])
-            for name, array in data.items():
-                files[name].append(array[entries[order]])
+            for name in names[1:]:
+                files[name].append(old[name][np.asarray(held)[order]])
         entries_of = {name: file.finish() for name, file in files.items()}
-        return entries_of | {"rowptr": write_array(folder, "rowptr", rowptr)}
-
-    def _edge_blocks(self, rowptr: Ints) -> Iterator[slice]:
-        """Yield ranges of new nodes with about as many edges as a block holds."""
-        start, most = 0, self._block // _ENTRY
-        while start < len(self._order):
-            fits = int(np.searchsorted(rowptr, rowptr[start] + most, "right")) - 1
-            stop = min(max(fits, start + 1), start + most)
-            yield slice(start, stop)
-            start = stop
-
-    def _entries(self, nodes: slice, degree: Ints) -> Ints:
-        """Return the places of the edges into some new nodes in the old arrays."""
-        begin = np.cumsum(degree) - degree
-        return np.arange(int(degree.sum())) + (self._arrays["rowptr"][self._order[nodes]] - begin).repeat(degree)
+        return entries_of | {"rowptr": write_array(folder, "rowptr", rowptr)}, inside

@@ -30,20 +30,14 @@ def metis_bytes(nodes: int, edges: int) -> int:
 def partition(
     graph: sp.csr_matrix, count: int, seed: int, weight: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Assign every node to a part, with few edges between parts and parts of about equal size.
+    """Return the part of every node: [N], from 0 to count − 1. Few edges are between parts; some parts may be empty.
 
     Args:
         graph: [N, N], symmetric, without self-loops.
         count: of the parts.
         seed: from 0 to 2^31 − 1.
         weight: [N] positive integers: the size of a part is the sum of its nodes' weights, and the values of ``graph``
-            are the weights of its edges. None: all weights are 1.
-
-    Returns:
-        The part of every node, from 0 to count − 1: [N]. METIS may leave some parts empty.
-
-    Raises:
-        InputError: METIS failed, for example for lack of memory, or there is no space for its files.
+            are the weights of its edges. None: all weights are 1, and the parts have about as many nodes.
     """
     with tempfile.TemporaryDirectory(prefix="gistgnn-metis-") as name:
         folder = Path(name)
@@ -57,11 +51,9 @@ def partition(
         # A session of its own: Ctrl-C reaches this process only, which then ends the other.
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, start_new_session=True)
         if done.returncode:
-            error_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160]
             nodes, edges = graph.shape[0], graph.nnz
-            raise InputError(
-                f"METIS failed on {nodes:,} nodes and {edges:,} edges ({error_line[:160]}): it needs about "
-                f"{size(metis_bytes(nodes, edges))} of free memory; the random method needs none"
-            )
+            needs = f"it needs about {size(metis_bytes(nodes, edges))} of free memory; the random method needs none"
+            raise InputError(f"METIS failed on {nodes:,} nodes and {edges:,} edges ({said}): {needs}")
         part: npt.NDArray[np.int64] = np.load(folder / "part.npy", allow_pickle=False)
         return part

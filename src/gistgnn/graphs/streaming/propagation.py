@@ -1,38 +1,69 @@
 """Label propagation under a bound on the sizes of clusters, block by block.
 
-Every node moves to the cluster that most of its neighbours are in, among those that have room. The nodes of a block
+Every node moves to the cluster that most of its neighbours are in, among the clusters with room. The nodes of a block
 move at once; the next block sees where they went.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gistgnn.graphs.streaming.rows import Rows
+from gistgnn.graphs.csr import CSR, row_chunks
 
 Ints = npt.NDArray[np.int64]
 
 _PLACE, _RANDOM = 22, 18  # bits of a score below the number of edges
-PLACES = 2**_PLACE
-"""Edges that a block may have."""
+PLACES = 2**_PLACE  # edges that a block may have
+
+_POINTERS = 2**16  # nodes whose places in `col` are looked at at once; another number would change the clusters
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A block of edges: the edges into consecutive nodes."""
+
+    first: int  # the number of the first node
+    rowptr: Ints  # [n + 1], from 0: node ``first + i`` has the edges ``rowptr[i]`` to ``rowptr[i + 1] - 1``
+    source: npt.NDArray[Any]  # [edges of these nodes]
+
+    @property
+    def nodes(self) -> slice:
+        """The numbers of the nodes."""
+        return slice(self.first, self.first + len(self.rowptr) - 1)
+
+    def targets(self) -> Ints:
+        """Return the target of every edge, counted from ``first``: [edges]."""
+        return np.arange(len(self.rowptr) - 1).repeat(np.diff(self.rowptr))
+
+
+def row_blocks(edges: CSR, most_edges: int, most_nodes: int, longest: int) -> Iterator[Rows]:
+    """Yield all edges in blocks of at most so many edges and nodes. A node with more edges has its own block.
+
+    Of a node with more than ``most_edges`` edges, the edges beyond ``longest`` are left out.
+    """
+    col = edges.col.numpy()
+    for begin in range(0, edges.num_nodes, _POINTERS):
+        ptr = edges.rowptr[begin : begin + _POINTERS + 1]
+        for rows in row_chunks(ptr, most_nodes, most_edges):
+            bounds = ptr[rows.start : rows.stop + 1].numpy().astype(np.int64)
+            start, bounds = bounds[0], bounds - bounds[0]
+            if len(bounds) == 2:
+                bounds = np.minimum(bounds, max(longest, most_edges))
+            yield Rows(begin + rows.start, bounds, col[start : start + bounds[-1]])
 
 
 @dataclass
 class Labels:
-    """The cluster of every node, and how many nodes each cluster has.
+    """The cluster of every node, and how many nodes each cluster has."""
 
-    Attributes:
-        of: [N] int32.
-        sizes: [clusters] int64.
-        most: nodes that a cluster may have. Clusters may have more at first; nodes never move to those.
-    """
-
-    of: npt.NDArray[np.int32]
-    sizes: Ints
-    most: int
+    of: npt.NDArray[np.int32]  # [N]
+    sizes: Ints  # [clusters]
+    most: int  # nodes that a cluster may have; clusters may have more at first, but nodes never move to those
 
     @classmethod
     def counted(cls, of: npt.NDArray[np.int32], clusters: int, most: int) -> Labels:
@@ -40,13 +71,10 @@ class Labels:
         return cls(of, np.bincount(of, minlength=clusters), most)
 
     def propagate(self, rows: Rows, rng: np.random.Generator, least: int, loss: int = 0) -> None:
-        """Let the nodes of a block move to where most of their neighbours are.
+        """Let the nodes of a block move to where most of their neighbours are; ``rng`` breaks ties.
 
-        Args:
-            rows: edges into these nodes.
-            rng: breaks ties between clusters.
-            least: edges inside clusters that a move must gain.
-            loss: edges that may be lost by a move out of a cluster that has too many nodes.
+        A move gains at least ``least`` edges inside clusters; out of a cluster with too many nodes, it may lose
+        ``loss`` edges.
         """
         node, label, count = self._counted(rows)
         if not len(node):
@@ -126,10 +154,8 @@ class Labels:
 def packed(part: npt.NDArray[np.int32], most: int, clusters: int) -> npt.NDArray[np.int32]:
     """Put the smallest clusters together until there are few enough, and number them from 0 without gaps.
 
-    Args:
-        part: [N] the cluster of every node.
-        most: nodes that clusters have together, at most.
-        clusters: that there may be; there may be about 2 N / ``most`` in any case.
+    Clusters that are put together have at most ``most`` nodes. There may be ``clusters`` of them, or about 2 N /
+    ``most`` if that is more.
     """
     part, small = _renumbered(part), 0
     sizes = np.bincount(part)

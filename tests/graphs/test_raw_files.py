@@ -1,0 +1,206 @@
+"""Data sets of PyG and OGB, read from raw files in their formats."""
+
+import contextlib
+import gzip
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+import torch
+from torch_geometric import datasets
+
+from gistgnn.graphs import load
+from gistgnn.graphs.ogb import OgbFiles
+from tests.helpers.refusals import refused
+
+from .raw_layouts import OGB, PYG, listing, write, write_ogb
+from .samples import Malicious, assert_equal
+
+
+def pyg_class(name: str) -> Any:
+    return getattr(datasets, PYG[name][0].split("/")[0])
+
+
+def fail(self: Any) -> None:
+    assert socket.getdefaulttimeout() is not None
+    raise URLError("offline")
+
+
+# name: nodes, edges, features, classes, train, val, test
+SIZES = {
+    "pubmed": (526, 1052, 4, 3, 6, 500, 20),
+    "amazon-photo": (20, 38, 4, 4, 12, 4, 4),
+    "coauthor-cs": (20, 38, 4, 4, 12, 4, 4),
+    "reddit": (12, 22, 5, 3, 4, 4, 4),
+    "flickr": (12, 22, 5, 3, 4, 2, 6),
+    "ppi": (78, 156, 3, 6, 60, 8, 10),
+    "ogbn-arxiv": (10, 19, 3, 40, 5, 3, 2),
+    "ogbn-products": (10, 19, 3, 47, 5, 3, 2),
+}
+
+
+@pytest.mark.parametrize(("name", "sizes"), SIZES.items())
+def test_raw_files_are_read_and_nothing_is_written(
+    name: str, sizes: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root"
+    write(name, root)
+    before = listing(root)
+    graph = load(name.upper(), root)
+    assert listing(root) == before
+    assert capfd.readouterr().out == ""
+    splits = (int(graph.train.sum()), int(graph.val.sum()), int(graph.test.sum()))
+    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes, *splits) == sizes
+    assert graph.name == name
+    assert graph.multi_label == (name == "ppi")
+    torch.manual_seed(1)
+    assert_equal(load(name, root), graph)  # a drawn split is always the same
+    if name == "pubmed":
+        assert torch.allclose(graph.x.sum(1), torch.tensor(1.0))
+    elif name == "reddit":
+        assert graph.x.min() < 0
+    elif name == "ppi":  # no edge joins two of its graphs
+        source, target = graph.edge_index
+        assert all(torch.equal(split[source], split[target]) for split in (graph.train, graph.val, graph.test))
+        assert torch.equal(source[source < 60] // 3, target[source < 60] // 3)
+        assert graph.train.nonzero().flatten().tolist() == list(range(60))
+    elif name == "ogbn-arxiv":
+        assert graph.x[3].tolist() == [1.5, -3.0, 0.25]
+        assert graph.y.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+        assert graph.test.nonzero().flatten().tolist() == [8, 9]
+
+
+def test_amazon2m_has_the_split_sizes_of_cluster_gcn_in_proportion(tmp_path: Path) -> None:
+    write_ogb("amazon2m", tmp_path, nodes=2449)
+    graph, again, products = (load(name, tmp_path) for name in ("amazon2m", "amazon2m", "ogbn-products"))
+    assert graph.name == "amazon2m"
+    assert (int(graph.train.sum()), int(graph.val.sum()), int(graph.test.sum())) == (1671, 39, 739)
+    assert int((graph.train | graph.val | graph.test).sum()) == 2449
+    assert torch.equal(graph.train, again.train)
+    assert torch.equal(graph.edge_index, products.edge_index)
+
+
+@pytest.mark.parametrize("name", PYG)
+def test_missing_files_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyg_class(name), "download", fail)
+    with refused(f"{name}: raw files are missing in {tmp_path / PYG[name][0]}", "offline", "; put ", " there"):
+        load(name, tmp_path)
+    assert socket.getdefaulttimeout() is None
+    (tmp_path / "file").touch()
+    with refused(f"{name}: raw files are missing in "):
+        load(name, tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", OGB)
+def test_missing_files_of_ogb_are_named_with_their_source(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / OGB[name][0]
+    with refused(f"{name}: {folder}/raw/edge.csv.gz: no such file; unpack http", f".zip as the folder {folder}"):
+        load(name, tmp_path)
+    (write_ogb(name, tmp_path) / "raw" / "node-label.csv.gz").unlink()
+    with refused("node-label.csv.gz: no such file"):
+        load(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", [*PYG, "ogbn-arxiv"])
+def test_damaged_files(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(name, tmp_path)
+    files = [path for path in sorted(tmp_path.rglob("*")) if path.is_file() and "list" not in path.name]
+    whole = {path: path.read_bytes() for path in files}
+    for damaged in [files] if name in PYG else [[file] for file in files]:
+        for path in damaged:
+            path.write_bytes(whole[path][: min(40, len(whole[path]) // 2)])
+        with refused(f"{name}: the raw files in ", "cannot be read"):
+            load(name, tmp_path)
+        for path in damaged:
+            path.write_bytes(whole[path])
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_wrong_values_in_raw_files(tmp_path: Path) -> None:
+    (write("flickr", tmp_path) / "class_map.json").write_text("{}")
+    with refused("flickr: the raw files in ", "Flickr cannot be read (InputError: y holds no label"):
+        load("flickr", tmp_path)
+    labels = write("ogbn-arxiv", tmp_path) / "raw" / "node-label.csv.gz"
+    labels.write_bytes(gzip.compress(b"40\n" * 10))
+    with refused("ogbn-arxiv: the raw files", "y[0] is 40; expected labels below num_classes"):
+        load("ogbn-arxiv", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["pubmed", "amazon-photo", "reddit"])
+def test_missing_files_are_downloaded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(self: Any) -> None:
+        PYG[name][1](Path(self.raw_dir))
+        print("Downloading")
+
+    monkeypatch.setattr(pyg_class(name), "download", download)
+    assert load(name, tmp_path).name == name
+    raw = tmp_path / PYG[name][0]
+    assert not [path for path in raw.iterdir() if path.name.startswith(".")]
+    first = sorted(raw.iterdir())[0]
+    first.unlink()
+    before = listing(raw)
+    assert load(name, tmp_path).name == name
+    assert set(before) < set(listing(raw))  # files that are there are not replaced
+    monkeypatch.setattr(pyg_class(name), "download", fail)
+    assert load(name, tmp_path).name == name
+    first.unlink()
+    os.mkfifo(first)
+    with refused(f"{first.name} is no regular file"):
+        load(name, tmp_path)
+
+
+def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(self: Any) -> None:
+        (Path(self.raw_dir) / "reddit_data.npz").write_bytes(b"half of it")
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(pyg_class("reddit"), "download", download)
+    with refused("TimeoutError: timed out"):
+        load("reddit", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_processed_files_in_the_root_are_not_loaded(tmp_path: Path) -> None:
+    marker, root = tmp_path / "unpickled", tmp_path / "root"
+    processed = write("cora", root).parent / "processed"
+    processed.mkdir()
+    for file in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
+        torch.save(Malicious(marker), processed / file)
+    assert load("cora", root).num_nodes == 526
+    assert not marker.exists()
+    with contextlib.suppress(Exception):  # PyG may raise anything
+        datasets.Planetoid(str(root / "Planetoid"), "Cora")
+    assert marker.exists()  # the check above can fail
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_ogb_s_files_are_parsed_once(tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_ogb("ogbn-arxiv", tmp_path)
+    first = load("ogbn-arxiv", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(OgbFiles, "graph", lambda *_: 1 / 0)
+        assert_equal(load("ogbn-arxiv", tmp_path), first)
+    write_ogb("ogbn-arxiv", tmp_path, nodes=12)
+    assert load("ogbn-arxiv", tmp_path).num_nodes == 12
+    os.utime(folder / "raw" / "edge.csv.gz", ns=(0, 0))
+    assert load("ogbn-arxiv", tmp_path).num_nodes == 12
+    assert len(list(cache_folder.iterdir())) == 3
+    monkeypatch.delenv("GISTGNN_CACHE")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert load("ogbn-arxiv", tmp_path).num_nodes == 12
+
+
+def test_without_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ogb("amazon2m", tmp_path)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with refused("duckdb is not installed", "pip install 'gistgnn[convert]'"):
+        load("amazon2m", tmp_path)
