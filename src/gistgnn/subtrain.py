@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gistgnn.nn.cross_entropy import cross_entropy, rows
+from gistgnn.nn.functional import cross_entropy, rows
 from gistgnn.sampling import Batch, forward
 from gistgnn.settings import Training
 from gistgnn.training.loss import Criterion

@@ -8,10 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from gistgnn.baselines import DataParallel
-from gistgnn.evaluation.predictions import Predictions
-from gistgnn.evaluation.scores import Scores, evaluate, score_predictions
+from gistgnn.evaluation.scores import Predictions, Scores, evaluate, score_predictions
 from gistgnn.layout.axes import named_tensors
-from gistgnn.nn.ensemble_model import EnsembleModel
+from gistgnn.nn.gnn import EnsembleModel
 from gistgnn.sampling import Batch, forward, whole_graph
 
 from .cases import GRAPH, LOCAL, LR, STEPS, batches, fit, make

@@ -15,11 +15,7 @@ from tests.nn.strategies import examples, widths
 from .cases import random_batch, random_model, whole
 
 
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=20),
-    st.integers(1, 25),
-    st.none() | st.integers(0, 30),
-)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(1, 25), st.none() | st.integers(0, 30))
 def test_row_chunks(degrees: list[int], rows: int, entries: int | None) -> None:
     rowptr = torch.tensor([0, *degrees]).cumsum(0)
     chunks = list(row_chunks(rowptr, rows, entries))
@@ -37,13 +33,11 @@ def test_the_stated_memory_suffices(name: str, widths: list[int], sparse: bool, 
     least = Costs(model, batch, 0).least
     with refused("layer by layer this model needs"):
         plan_layers(model, batch, Budget(least - 1))
-    plan = plan_layers(model, batch, Budget(least + more))
-    assert plan.columns >= 1
-    assert plan.work >= 0
-    assert plan.in_file == (plan.disk > 0)
-    gpu = plan_layers(model, batch, Budget(more, least))
-    assert gpu.columns >= 1
-    assert gpu.in_file or more >= 0
+    for budget in (Budget(least + more), Budget(more, least)):
+        plan = plan_layers(model, batch, budget)
+        assert plan.columns >= 1
+        assert plan.work >= 0
+        assert plan.in_file == (plan.disk > 0)
 
 
 def test_more_memory_needs_no_file() -> None:
@@ -91,9 +85,7 @@ done = True
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "share"), [("gcn", 0.5), ("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1), ("gin", 0.5)]
-)
+@pytest.mark.parametrize(("name", "share"), [("graphsage", 0.5), ("gat", 0.5), ("gatv2", 2.1)])
 def test_the_budget_is_kept(name: str, share: float) -> None:
     """Pages of the temporary file are the system's. GATv2 holds the messages as sources and as targets."""
     one_layer = 30_000 * 512 * 4

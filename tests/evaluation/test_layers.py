@@ -1,12 +1,11 @@
 """Evaluation layer by layer equals the whole graph's forward pass for pieces of any size."""
 
+import errno
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +16,12 @@ from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, Costs, Plan, plan_layers
-from gistgnn.evaluation.by_layers import ByLayers
-from gistgnn.evaluation.node_features import NodeFeatures
+from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures
 from gistgnn.evaluation.required_nodes import required_nodes
-from gistgnn.evaluation.scores import predict
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch
+from gistgnn.utils.transfer import column_blocks
 from tests.helpers.refusals import refused
 from tests.nn.strategies import examples, widths
 
@@ -57,21 +55,6 @@ def test_any_pieces_give_the_whole(data: st.DataObject, name: str, widths: list[
     torch.testing.assert_close(by_layers(model, batch, **pieces), whole(model, batch), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-@pytest.mark.parametrize("sparse", [False, True])
-def test_any_budget_gives_the_whole(name: str, sparse: bool) -> None:
-    batch, model = random_batch(60, 150, sparse=sparse), random_model(name, [6, 9, 4], "layer")
-    expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
-    least, plans = Costs(model, batch, 0).least, []
-    for memory in (least, least + 2_000, 2 * least, 4 * least, 2**24):
-        plans.append(plan_layers(model, batch, Budget(memory)))
-        actual = predict(model, batch, Evaluation("layers", memory))
-        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
-    assert plans[0].in_file
-    assert plans[0].columns == Costs(model, batch, 0).narrowest
-    assert not plans[-1].in_file
-
-
 def test_the_cached_product_is_used() -> None:
     batch, model = random_batch(), random_model("gcn", [4])
     expected = whole(model, batch)
@@ -92,22 +75,7 @@ def test_nothing_constant_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(inference.logits(other), whole(other, batch), rtol=1e-10, atol=1e-10)
 
 
-def test_a_graph_that_does_not_fit_the_model() -> None:
-    batch, model = random_batch(), random_model("gcn", [4])
-    with refused("x has shape [30, 5]: the model expects [N, 7]"):
-        predict(model, replace(batch, x=batch.x[:, :5]), Evaluation("layers"))
-
-
-def test_too_little_room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "total used free")
-    batch, model = random_batch(400), random_model("gcn", [16, 16])
-    plan = replace(plan_layers(model, batch, PLENTY), in_file=True, disk=2**31)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**30))
-    with refused("take 2 GiB", tempfile.gettempdir(), "has 1 GiB free", "TMPDIR"):
-        everything(model, batch, plan)
-
-
-def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_budget_gives_the_whole_and_uses_the_announced_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting(NodeFeatures):
         held = most = size = 0
 
@@ -126,13 +94,16 @@ def test_the_announced_disk_space_is_used(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("gistgnn.evaluation.by_layers.NodeFeatures", Counting)
     for name in MODELS:
         for sizes in ([8, 8, 8], [4, 12], [12, 4], [5]):
-            batch, model = random_batch(40), random_model(name, sizes)
-            whole(model, batch)
-            for memory in (Costs(model, batch, 0).least, 3 * Costs(model, batch, 0).least):
+            batch, model = random_batch(40, sparse=sizes == [5]), random_model(name, sizes, "layer")
+            expected = whole(model, batch)  # computes the operators, so they need no memory of the budget
+            costs = Costs(model, batch, 0)
+            for memory in (costs.least, 3 * costs.least, 2**24):
                 plan = plan_layers(model, batch, Budget(memory))
+                assert plan.columns >= costs.narrowest
                 Counting.most = 0
                 with torch.no_grad():
-                    everything(model, batch, plan).logits(model)
+                    actual = everything(model, batch, plan).logits(model)
+                torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
                 assert Counting.held == 0
                 assert Counting.most <= plan.disk
                 assert plan.disk <= 2 * Counting.most
@@ -165,3 +136,27 @@ def test_no_file_is_left_when_it_is_killed(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert list(tmp_path.iterdir()) == []
+
+
+@given(st.integers(1, 100), st.integers(1, 120))
+def test_column_blocks(width: int, most: int) -> None:
+    blocks = column_blocks(width, most)
+    assert [c for block in blocks for c in range(width)[block]] == list(range(width))
+    sizes = [block.stop - block.start for block in blocks]
+    assert max(sizes) <= most
+    assert max(sizes) - min(sizes) <= 1
+    assert len(blocks) == -(-width // most)
+
+
+def test_a_folder_that_cannot_be_written_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, model = random_batch(400), random_model("gcn", [16, 16])
+    with monkeypatch.context() as patch, refused("missing", "No such file or directory", "TMPDIR"):
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        by_layers(model, batch, in_file=True)
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with refused("No space left on device", "TMPDIR", "allow more memory"):
+        by_layers(model, batch, in_file=True)

@@ -2,33 +2,28 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.nn import GCNConv
 
 from gistgnn import GIST
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation import by_parts as parts_module
-from gistgnn.evaluation.budget import Budget
-from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
+from gistgnn.evaluation.by_parts import ByParts
 from gistgnn.evaluation.scores import evaluate, predict
 from gistgnn.graphs.clustering import cluster
-from gistgnn.nn import GCN
 from gistgnn.nn import MODELS as OURS
 from gistgnn.sampling import whole_graph
 from gistgnn.training.metric import NAMED
 from tests.helpers.fitting import fit, gcn
 from tests.helpers.models import C, Features, Stack, tiny_graph
 from tests.helpers.refusals import refused
-from tests.nn.strategies import examples
 
 from .cases import random_model, whole
 
 GRAPH = tiny_graph(nodes=60)
+SPLITS = {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}
 MODELS = {
     "ours": lambda: random_model("graphsage", [6], "batch").float(),
     "PyG's": lambda: Stack((6,), GCNConv).eval(),
@@ -63,39 +58,18 @@ def test_edges_between_parts_are_left_out() -> None:
     torch.testing.assert_close(predict(model, whole_graph(GRAPH), inference), expected)
 
 
-def test_metis_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = GCN(GRAPH.num_features, (4,), C)
-    inference = Evaluation("parts", parts=3).prepare(model, whole_graph(GRAPH))
-    monkeypatch.setattr(parts_module, "cluster", None)
-    for _ in range(2):
-        inference.logits(model)
-
-
-def test_several_labels() -> None:
-    graph = tiny_graph(nodes=60, multi_label=True)
-    model = nn.Linear(graph.num_features, C)
-    actual = evaluate(model, graph, evaluation=Evaluation("parts", parts=7))
-    assert all(scores.pop("f1_parts") <= 1.0 for scores in actual.values())
-    assert actual == evaluate(model, graph)
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_the_f1_of_the_parts_is_averaged(several: bool) -> None:
     graph = tiny_graph(nodes=60, multi_label=several)
     model, chosen = nn.Linear(graph.num_features, C), Evaluation("parts", parts=7)
     logits = predict(model, whole_graph(graph), chosen)
     parts = cluster(graph.edge_index, 60, 7, "metis", 0).assignment
+    found, whole_graph_s = evaluate(model, graph, evaluation=chosen), evaluate(model, graph)
     for split, mask in {"train": graph.train, "validation": graph.val, "test": graph.test}.items():
-        each = [NAMED["f1_micro"](logits[inside], graph.y[inside]) for inside in _nodes_by_part(mask, parts)]
-        found = evaluate(model, graph, [split], evaluation=chosen)[split]
-        assert found["f1_parts"] == pytest.approx(sum(each) / len(each))
-    assert "f1_parts" not in evaluate(model, graph)["test"]
-
-
-def _nodes_by_part(mask: torch.Tensor, parts: torch.Tensor) -> list[torch.Tensor]:
-    """The nodes of a split, as one mask for each part that has any."""
-    every = [mask & (parts == part) for part in parts.unique()]
-    return [inside for inside in every if inside.any()]
+        inside = [nodes for part in parts.unique() if (nodes := mask & (parts == part)).any()]
+        each = [NAMED["f1_micro"](logits[nodes], graph.y[nodes]) for nodes in inside]
+        assert found[split].pop("f1_parts") == pytest.approx(sum(each) / len(each))
+    assert found == whole_graph_s  # the model looks at no edge
 
 
 def test_more_parts_than_nodes() -> None:
@@ -130,25 +104,6 @@ def test_parts_together_are_parts_alone(name: str) -> None:
         torch.testing.assert_close(together, alone)
 
 
-@examples
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(1, 12))
-def test_groups_are_as_large_as_they_may_be(sizes: list[int], most: int) -> None:
-    chosen = np.arange(len(sizes))
-    groups = parts_module._groups(chosen, np.array(sizes), most)
-    assert [part for group in groups for part in group] == chosen.tolist()
-    held = [sum(sizes[part] for part in group) for group in groups]
-    assert all(nodes <= most or len(group) == 1 for nodes, group in zip(held, groups, strict=True))
-    assert all(nodes + sizes[after[0]] > most for nodes, after in zip(held, groups[1:], strict=False))
-
-
-def test_how_many_nodes_go_at_once() -> None:
-    batch, ours, theirs = whole_graph(GRAPH), random_model("graphsage", [64]).float(), Stack((64,), GCNConv)
-    plenty = Budget(2**40)
-    assert nodes_at_once(theirs, batch, plenty) == 1
-    assert 100 < nodes_at_once(ours, batch, plenty) < 10**6
-    assert Evaluation("parts", memory=2**20, parts=6).prepare(ours, batch).describe()["parts"] == 6
-
-
 BATCH = whole_graph(GRAPH)
 SAMPLE = Evaluation("parts", parts=6, sample=3)
 
@@ -163,39 +118,19 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     torch.testing.assert_close(actual[nodes], all_parts[nodes])
     assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
-    for split, mask in {"train": GRAPH.train, "validation": GRAPH.val, "test": GRAPH.test}.items():
+    for split, mask in SPLITS.items():
         found = dict(scored[split])
         assert found.pop("f1_parts") <= 1.0
         for name, value in found.items():
             assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
-    assert inference.describe() == {
-        "method": "parts",
-        "exact": False,
-        "parts": 6,
-        "sample": 3,
-        "nodes": {
-            "train": int((GRAPH.train & nodes).sum()),
-            "validation": int((GRAPH.val & nodes).sum()),
-            "test": int((GRAPH.test & nodes).sum()),
-        },
-    }
+    counted = {split: int((mask & nodes).sum()) for split, mask in SPLITS.items()}
+    assert inference.describe() == {"method": "parts", "exact": False, "parts": 6, "sample": 3, "nodes": counted}
     assert SAMPLE.approximation == {"parts": 6, "sample": 3}
-
-
-def test_the_sample_follows_from_the_seed() -> None:
-    model = random_model("gcn", [6]).float()
-    clusters = cluster(GRAPH.edge_index, 60, 6, "metis", 0)
-    chosen = [SAMPLE.prepare(model, BATCH, seed).nodes for seed in (0, 0, 1)]
-    assert torch.equal(chosen[0], chosen[1])
-    assert not torch.equal(chosen[0], chosen[2])
-    assert clusters.assignment[chosen[0]].unique().numel() == 3
-    assert clusters.assignment[~chosen[0]].unique().numel() == 3
-
-
-def test_a_sample_of_all_parts_is_all_nodes() -> None:
-    model = random_model("gcn", [6]).float()
-    all_parts = evaluate(model, GRAPH, evaluation=Evaluation("parts", parts=6))
-    assert evaluate(model, GRAPH, evaluation=Evaluation("parts", parts=6, sample=6)) == all_parts
+    chosen = [SAMPLE.prepare(model, BATCH, seed).nodes for seed in (0, 1)]
+    assert torch.equal(chosen[0], nodes)
+    assert not torch.equal(chosen[1], nodes)
+    parts = cluster(GRAPH.edge_index, 60, 6, "metis", 0).assignment
+    assert parts[nodes].unique().numel() == parts[~nodes].unique().numel() == 3
 
 
 def test_every_node_is_not_predicted_from_a_sample() -> None:
@@ -205,8 +140,7 @@ def test_every_node_is_not_predicted_from_a_sample() -> None:
 
 def test_a_sample_without_a_node_to_score() -> None:
     model = random_model("gcn", [6]).float()
-    none = torch.zeros(60, dtype=torch.bool)
-    lonely = none.clone()
+    lonely = torch.zeros(60, dtype=torch.bool)
     nodes = SAMPLE.prepare(model, BATCH).nodes
     lonely[(~nodes).nonzero()[0]] = True
     for split, name in (("val", "validation"), ("test", "test")):

@@ -5,34 +5,21 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 from torch import Tensor, nn
 
-from gistgnn.evaluation.scores import evaluate, mean_f1, predict
+from gistgnn.evaluation.scores import evaluate, mean_f1
 from gistgnn.graphs import Graph
-from gistgnn.sampling import whole_graph
-from gistgnn.training.metric import NAMED, predicted_labels
-from tests.helpers.models import C, F, tiny_graph
+from gistgnn.training.metric import NAMED
+from tests.helpers.models import tiny_graph
 
 
 class Constant(nn.Module):
-    """Returns the same scores for every input, and records the mode of every call."""
+    """Returns the same scores for every input."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
         self.logits = logits
-        self.modes: list[bool] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        self.modes.append(self.training)
         return self.logits
-
-
-def f1(kind: str, logits: Tensor, truth: Tensor) -> float:
-    return NAMED[f"f1_{kind}"](logits, truth)
-
-
-def test_nothing_predicted_and_nothing_there() -> None:
-    nothing = torch.zeros(3, 2)
-    assert NAMED["accuracy"](nothing, nothing) == 1.0
-    assert f1("micro", nothing, nothing) == f1("macro", nothing, nothing) == 0.0
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.booleans(), st.integers(0, 2**16))
@@ -45,7 +32,9 @@ def test_scores_are_those_of_scikit_learn(nodes: int, classes: int, several: boo
     for kind in ("micro", "macro"):
         if several and classes == 1:  # scikit-learn takes one column for two classes
             continue
-        assert f1(kind, logits, truth) == pytest.approx(f1_score(truth, guess, average=kind, zero_division=0))
+        assert NAMED[f"f1_{kind}"](logits, truth) == pytest.approx(
+            f1_score(truth, guess, average=kind, zero_division=0)
+        )
 
 
 @given(
@@ -63,21 +52,9 @@ def test_the_mean_over_parts_is_that_of_the_parts_scores(nodes: list[tuple[int, 
     assert mean_f1(guess, truth, parts) == pytest.approx(sum(each) / len(each))
 
 
-def test_predicted_labels() -> None:
-    logits = torch.tensor([[0.1, -2.0, 0.2], [-1.0, -0.5, -3.0]])
-    assert predicted_labels(logits, False).tolist() == [2, 1]
-    assert predicted_labels(logits, True).tolist() == [[1, 0, 1], [0, 0, 0]]
-
-
 def test_each_split_is_scored_on_its_own_nodes() -> None:
-    graph = Graph.build(
-        torch.zeros(6, 2),
-        torch.tensor([[0, 1], [1, 0]]),
-        torch.tensor([0, 1, 2, 0, 1, -1]),
-        train=[0],
-        val=[1, 2],
-        test=[3, 4],
-    )
+    edges, y = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1, 2, 0, 1, -1])
+    graph = Graph.build(torch.zeros(6, 2), edges, y, train=[0], val=[1, 2], test=[3, 4])
     model = Constant(nn.functional.one_hot(torch.tensor([0, 1, 1, 1, 1, 0]), 3).float())
     result = evaluate(model, graph)
     assert {split: s.accuracy for split, s in result.items()} == {"train": 1.0, "validation": 0.5, "test": 0.5}
@@ -92,18 +69,3 @@ def test_multi_label_graph() -> None:
     one_class_wrong = evaluate(Constant((graph.y * 2 - 1) * torch.tensor([1.0, 1.0, -1.0])), graph)
     assert one_class_wrong["test"].f1_macro == pytest.approx(2 / 3)
     assert one_class_wrong["test"].accuracy == 0.0
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_predict_switches_dropout_off_and_the_mode_back(training: bool) -> None:
-    model = Constant(torch.zeros(24, C)).train(training)
-    assert not predict(model, whole_graph(tiny_graph())).requires_grad
-    assert model.modes == [False]
-    assert model.training is training
-
-
-def test_predict_puts_the_mode_back_after_an_error() -> None:
-    model = nn.Linear(F + 1, C)
-    with pytest.raises(RuntimeError):
-        predict(model, whole_graph(tiny_graph()))
-    assert model.training

@@ -1,9 +1,12 @@
-"""Random graphs for the tests of gistgnn.nn."""
+"""Random graphs for the tests of gistgnn.nn, and a comparison of two functions, of their gradients, and under vmap."""
+
+from collections.abc import Callable, Sequence
 
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.func import vmap
 
 
 def random_graph(nodes: int, edges: int, seed: int) -> Tensor:
@@ -22,3 +25,33 @@ def graphs(draw: st.DrawFn) -> tuple[Tensor, int]:
 widths = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
 examples = settings(max_examples=50, deadline=None)  # the first call of a product can be slow
+
+K = 3  # sub-GCNs
+
+
+def agree(
+    ours: Callable[..., Tensor],
+    plain: Callable[..., Tensor],
+    sizes: Sequence[tuple[int, ...]],
+    dims: Sequence[int | None],
+) -> None:
+    """Check that ours gives what the plain function does, and its gradients, for random inputs of these sizes.
+
+    ``dims`` is for vmap: where the sub-GCNs are in an input, None where all share it. All None: without vmap.
+    """
+    stacked = any(dim is not None for dim in dims)
+    shapes = [size if dim is None else (*size[:dim], K, *size[dim:]) for size, dim in zip(sizes, dims, strict=True)]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    out = vmap(ours, in_dims=tuple(dims))(*inputs) if stacked else ours(*inputs)
+    each = [
+        plain(*(x if dim is None else x.select(dim, i) for x, dim in zip(inputs, dims, strict=True))) for i in range(K)
+    ]
+    expected = torch.stack(each) if stacked else each[0]
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    torch.testing.assert_close(torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad))
+
+
+def places(count: int) -> st.SearchStrategy[tuple[int | None, ...]]:
+    """Where the sub-GCNs are in so many matrices."""
+    return st.tuples(*[st.sampled_from([None, 0, 1, 2])] * count)

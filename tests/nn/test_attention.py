@@ -10,11 +10,7 @@ from gistgnn.graphs import CSR
 from gistgnn.nn import Adjacency, attention
 from gistgnn.nn.attention import attend, dynamic_scores, edge_scores
 
-from .strategies import examples, graphs, random_graph
-
-
-def double(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+from .strategies import agree, examples, graphs, places, random_graph
 
 
 def plain_scores(source: Tensor, target: Tensor, pattern: CSR) -> Tensor:
@@ -34,25 +30,35 @@ def plain_attend(features: Tensor, scores: Tensor, pattern: CSR, factors: Tensor
     return features.new_zeros(pattern.shape[0], features.shape[1]).index_add(0, row, messages.flatten(1))
 
 
-def agree(outs: tuple[Tensor, Tensor], inputs: tuple[Tensor, ...]) -> None:
-    """Check that two outputs are equal, and so are their gradients."""
-    torch.testing.assert_close(*outs)
-    grad = torch.randn_like(outs[0])
-    torch.testing.assert_close(*(torch.autograd.grad(out, inputs, grad) for out in outs))
-
-
 @pytest.mark.parametrize("together", [2**22, 1])
 @examples
-@given(graphs())
-def test_attention_and_its_gradients_equal_the_plain_ones(together: int, graph: tuple[Tensor, int]) -> None:
-    """Also where only one head fits into a product."""
-    pattern = Adjacency(*graph).attention
-    inputs = double(3, graph[1]), double(3, graph[1]), double(graph[1], 6)
-    source, target, features = inputs
+@given(graphs(), places(3))
+def test_attention_is_the_plain_one(together: int, graph: tuple[Tensor, int], dims: tuple[int | None, ...]) -> None:
+    """Also where only one head fits into a product, and for many sub-GCNs."""
+    pattern, nodes = Adjacency(*graph).attention, graph[1]
+
+    def ours(source: Tensor, target: Tensor, features: Tensor) -> Tensor:
+        return attend(features, edge_scores(source, target, pattern, 0.2), pattern)
+
+    def plain(source: Tensor, target: Tensor, features: Tensor) -> Tensor:
+        return plain_attend(features, plain_scores(source, target, pattern), pattern)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "TOGETHER", together)
-        out = attend(features, edge_scores(source, target, pattern, 0.2), pattern)
-        agree((out, plain_attend(features, plain_scores(source, target, pattern), pattern)), inputs)
+        agree(ours, plain, [(3, nodes), (3, nodes), (nodes, 6)], dims)
+
+
+@pytest.mark.parametrize("piece", [2**20, 8, 1])
+@examples
+@given(graphs(), places(3))
+def test_dynamic_scores_are_the_plain_ones(piece: int, graph: tuple[Tensor, int], dims: tuple[int | None, ...]) -> None:
+    pattern, nodes = Adjacency(*graph).attention, graph[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "PIECE", piece)
+        agree(
+            lambda *inputs: dynamic_scores(*inputs, pattern, 0.2), lambda *inputs: plain_dynamic(*inputs, pattern),
+            [(nodes, 6), (nodes, 6), (3, 2)], dims,
+        )  # fmt: skip
 
 
 @examples
@@ -62,9 +68,11 @@ def test_rows_without_entries_and_rectangles(rows: int, more: int, entries: int,
     shape = rows, rows + more
     row, col = (torch.randint(max(n, 1), (entries if rows else 0,)) for n in shape)
     pattern, _ = CSR.from_entries(row, col, shape)
-    scores, features = double(2, pattern.num_edges), double(shape[1], 6)
-    out = attend(features, size * scores, pattern)
-    agree((out, plain_attend(features, size * scores, pattern)), (features, scores))
+    agree(
+        lambda features, scores: attend(features, size * scores, pattern),
+        lambda features, scores: plain_attend(features, size * scores, pattern),
+        [(shape[1], 6), (2, pattern.num_edges)], [None, None],
+    )  # fmt: skip
 
 
 def test_dropout_of_weights() -> None:
@@ -72,7 +80,7 @@ def test_dropout_of_weights() -> None:
     torch.manual_seed(0)
     nodes = 60
     pattern = Adjacency(torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t(), nodes).attention
-    scores = double(2, pattern.num_edges)
+    scores = torch.randn(2, pattern.num_edges, dtype=torch.float64, requires_grad=True)
     one_hot = torch.eye(nodes, dtype=torch.float64).repeat(1, 2).requires_grad_()
     out = attend(one_hot, scores, pattern, 0.3)  # its columns are the weights of a head
     found = out.view(nodes, 2, nodes).transpose(0, 1)
@@ -87,28 +95,10 @@ def test_dropout_of_weights() -> None:
     )
 
 
-def test_half_of_all_draws_are_kept_exactly() -> None:
-    torch.manual_seed(0)
-    words = torch.empty(2, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    torch.manual_seed(0)
-    assert torch.equal(attention._kept(torch.empty(8), 0.5), (words >= 0).float())
-
-
-@pytest.mark.parametrize("piece", [2**20, 8, 1])
-@examples
-@given(graphs())
-def test_dynamic_attention_and_its_gradients_equal_the_plain_ones(piece: int, graph: tuple[Tensor, int]) -> None:
-    pattern = Adjacency(*graph).attention
-    inputs = double(graph[1], 6), double(graph[1], 6), double(3, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gistgnn.nn.attention.PIECE", piece)
-        agree((dynamic_scores(*inputs, pattern, 0.2), plain_dynamic(*inputs, pattern)), inputs)
-
-
 def test_more_repeated_edges_than_places() -> None:
     pattern = Adjacency(torch.tensor([[0] * 20, [1] * 20]), 2).attention
-    inputs = double(2, 6), double(3, pattern.num_edges)
-    agree((attend(*inputs, pattern), plain_attend(*inputs, pattern)), inputs)
+    sizes = [(2, 6), (3, pattern.num_edges)]
+    agree(lambda *given: attend(*given, pattern), lambda *given: plain_attend(*given, pattern), sizes, [None, None])
 
 
 @pytest.mark.parametrize("size", [39.9, -39.9])

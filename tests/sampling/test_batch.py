@@ -1,12 +1,20 @@
+"""What a step sees of the graph; how a model's forward is called, and which forwards are refused."""
+
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
-from gistgnn.nn import Adjacency, SparseMatrix
-from gistgnn.sampling import Batch, FullGraph, check_fits, forward, whole_graph
+from gistgnn.nn import GAT, GCN, Adjacency, SparseMatrix
+from gistgnn.nn.gnn import EnsembleModel
+from gistgnn.sampling import Batch, FullGraph, arguments, check_fits, forward, whole_graph
+from tests.helpers.edges import MODELS, D, edge_graph, only
+from tests.helpers.logs import logged
 from tests.helpers.models import OURS, C, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
@@ -15,56 +23,6 @@ GRAPH = tiny_graph()
 
 def batch(x: Tensor = GRAPH.x) -> Batch:
     return whole_graph(replace(GRAPH, x=x))
-
-
-class Noting(nn.Module):
-    """Notes what it is called with."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: list[object] = []
-
-
-class TakesAdj(Noting):
-    def forward(self, x: object, adj: object) -> Tensor:
-        self.got += [x, adj]
-        return torch.zeros(24, C)
-
-
-class TakesEdges(Noting):
-    def forward(self, x: object, edge_index: object, edge_weight: object = None) -> Tensor:
-        self.got += [x, edge_index, edge_weight]
-        return torch.zeros(24, C)
-
-
-class TakesFeatures(Noting):
-    def forward(self, x: object, *, scale: float = 1.0) -> Tensor:
-        self.got += [x]
-        return torch.zeros(24, C)
-
-
-def test_a_model_is_called_by_the_names_of_its_arguments() -> None:
-    b, adj, edges, features = batch(), TakesAdj(), TakesEdges(), TakesFeatures()
-    for model in (adj, edges, features):
-        forward(model, b)
-        forward(model, b)
-    assert adj.got == [b.features, b.adj] * 2
-    assert isinstance(adj.got[1], Adjacency)
-    assert edges.got[0] is b.x
-    assert edges.got[1] is b.edge_index
-    assert edges.got[2] is None
-    assert features.got == [b.x, b.x]
-
-
-def test_mostly_zero_features_are_sparse_for_our_models_only() -> None:
-    x = torch.zeros(24, 50)
-    x[torch.arange(24), torch.arange(24)] = 2.0
-    b, adj, edges = batch(x), TakesAdj(), TakesEdges()
-    forward(adj, b)
-    forward(edges, b)
-    assert isinstance(adj.got[0], SparseMatrix)
-    assert edges.got[0] is x
-    assert batch().features is GRAPH.x
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -100,15 +58,6 @@ def test_edges_may_be_an_edge_index() -> None:
     assert listed.edge_index.dtype == torch.int64
     for model in (OURS["gcn"]((6,)), Stack((6,), SAGEConv)):
         assert torch.equal(forward(model, held), forward(model, listed))
-
-
-def test_the_same_model_class_in_two_forms() -> None:
-    """The names are looked up per model, not per class."""
-    one = TakesFeatures()
-    two = TakesFeatures()
-    two.forward = lambda x, edge_index: torch.ones(24, C)  # type: ignore[method-assign,assignment,misc]
-    assert forward(one, batch()).sum() == 0
-    assert forward(two, batch()).sum() == 24 * C
 
 
 @pytest.mark.parametrize(
@@ -151,8 +100,133 @@ def test_the_full_graph_sampler() -> None:
     assert b.adj.pattern is sampler.batch.adj.pattern
 
 
-def test_the_whole_graph_is_one_batch() -> None:
-    b = whole_graph(GRAPH)
-    assert b.x is GRAPH.x
-    assert b.y is GRAPH.y
-    assert b.loss_nodes.tolist() == [i for i in range(24) if GRAPH.train[i]]
+EDGE_GRAPH = edge_graph()
+BATCH = whole_graph(EDGE_GRAPH)
+
+
+class Module(nn.Module):
+    """A module that returns a number for each node, whatever it takes."""
+
+    out = torch.zeros(EDGE_GRAPH.num_nodes, C)
+
+
+def test_a_model_is_called_by_the_names_of_its_arguments() -> None:
+    class Edges(Module):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+            assert x is bags
+            assert edge_index is one.edge_index
+            assert edge_weight is None
+            return torch.zeros(24, C)
+
+    class Structure(Module):
+        def forward(self, x: SparseMatrix, adj: Adjacency) -> Tensor:
+            assert isinstance(x, SparseMatrix)  # features that are mostly 0, for our models only
+            assert adj is one.adj
+            return torch.zeros(24, C)
+
+    class Features(Module):
+        def forward(self, x: Tensor, *, scale: float = 1.0) -> Tensor:
+            assert x is bags
+            return torch.zeros(24, C)
+
+    bags = torch.zeros(24, 50)
+    bags[torch.arange(24), torch.arange(24)] = 2.0
+    one = batch(bags)
+    for model in (Edges(), Structure(), Features()):
+        forward(model, one)
+    assert batch().features is GRAPH.x
+
+
+def test_edge_data_is_given_by_name_wherever_it_stands() -> None:
+    class Keywords(Module):
+        def forward(
+            self, x: Tensor, edge_index: Tensor, scale: float = 1.0, *, edge_type: Tensor, **other: Any
+        ) -> Tensor:
+            assert edge_type is BATCH.edge_data["edge_type"]
+            assert not other
+            return self.out
+
+    class Prepared(Module):
+        def forward(self, x: Tensor, adj: Adjacency, edge_attr: Tensor | None = None) -> Tensor:
+            assert torch.equal(edge_attr, BATCH.edge_data["edge_attr"])
+            assert torch.equal(adj.edge_weight, BATCH.edge_data["edge_weight"])
+            return self.out
+
+    class Optional(Module):
+        def forward(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+            assert batch is None
+            return self.out
+
+    for model in (Keywords(), Prepared(), Optional()):
+        forward(model, BATCH)
+    assert arguments(pyg.models.GraphSAGE(F, 4, 2, C), BATCH).by_name == {}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_members_of_an_ensemble_get_edge_data(name: str) -> None:
+    members = [MODELS[name]((4,)) for _ in range(2)]
+    expected = (forward(members[0], BATCH) + forward(members[1], BATCH)) / 2
+    torch.testing.assert_close(forward(EnsembleModel(members), BATCH), expected)
+
+
+def test_forwards_that_are_refused() -> None:
+    class OfData(nn.Module):
+        def forward(self, data: Data) -> Tensor:
+            return data.x
+
+    class Typed(nn.Module):
+        def forward(self, g: Data) -> Tensor:
+            return g.x
+
+    class OfTypes(nn.Module):
+        def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+            return x_dict
+
+    class Positions(nn.Module):
+        def forward(self, x: Tensor, pos: Tensor, edge_index: Tensor) -> Tensor:
+            return x
+
+    class Needs(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, time: Tensor) -> Tensor:
+            return x
+
+    for model in (OfData(), Typed()):
+        with refused("takes a whole graph as", "write forward(self, x, edge_index)"):
+            forward(model, BATCH)
+    for model in (OfTypes(), pyg.HeteroConv({})):
+        with refused("dictionaries of types", "to_homogeneous()", "edge_type"):
+            forward(model, BATCH)
+    for model, name in ((Positions(), "pos"), (Needs(), "time"), (pyg.GCN2Conv(F, 0.5), "x_0")):
+        with refused(f"takes '{name}', which gistgnn does not give"):
+            forward(model, BATCH)
+    with refused("Relational.forward needs edge_type, and the graph has none", "set edge_type on the Data"):
+        forward(MODELS["RGCN"]((4,)), whole_graph(only(EDGE_GRAPH, "edge_weight")))
+
+
+def warnings(model: nn.Module, *names: str) -> list[str]:
+    batch = whole_graph(only(EDGE_GRAPH, *names))
+    with logged() as messages:
+        check_fits(model, batch, C)
+    return messages
+
+
+def test_edge_data_that_is_not_used_is_told() -> None:
+    assert warnings(GCN(F, (4,), C), "edge_weight") == []
+    for name, model in MODELS.items():
+        used = model((4,)).name
+        assert warnings(model((4,)), used) == [], name
+    for model, name in (
+        (GAT(F, (4,), C), "edge_weight"),
+        (GCN(F, (4,), C), "edge_type"),
+        (pyg.models.GraphSAGE(F, 4, 2, C), "edge_weight"),
+        (nn.Linear(F, C), "edge_attr"),
+        (MODELS["GINE"]((4,)), "edge_weight"),
+    ):
+        needs = ("edge_attr",) if isinstance(model, MODELS["GINE"]) else ()
+        (message,) = warnings(model, name, *needs)
+        assert f"the graph has {name}, and {type(model).__name__} makes no use of it" in message
+        assert f"data.{name} = None" in message
+    deaf, heard = pyg.models.GAT(F, 4, 2, C), pyg.models.GAT(F, 4, 2, C, edge_dim=D)
+    assert "built for it, by edge_dim" in warnings(deaf, "edge_attr")[0]
+    assert warnings(heard, "edge_attr") == []
+    assert warnings(EnsembleModel([deaf, deaf]), "edge_attr")

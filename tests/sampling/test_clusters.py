@@ -1,3 +1,5 @@
+"""Batches that are unions of clusters, and the first layer's sums, which are those of the whole graph if asked for."""
+
 from dataclasses import replace
 
 import pytest
@@ -8,13 +10,21 @@ from torch import Tensor
 from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import subgraph
 
+from gistgnn import GIST
 from gistgnn.graphs.clustering import Clusters, cluster
+from gistgnn.nn.adjacency import Operator
 from gistgnn.sampling import Batch, ClusterBatches, ClusterSampling, forward, whole_graph
+from tests.helpers.fitting import fit, same, theta
 from tests.helpers.logs import logged
-from tests.helpers.models import OURS, C, F, Stack, tiny_graph
+from tests.helpers.models import OURS, F, Stack, tiny_graph
 from tests.helpers.refusals import refused
 
-GRAPH = tiny_graph(60)
+GRAPH = tiny_graph(40)
+WHOLE = whole_graph(GRAPH)
+
+
+def sampler(q: int, count: int = 8, *, precompute: bool = False) -> ClusterBatches:
+    return ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 40, count, "random"), q, precompute=precompute)
 
 
 @st.composite
@@ -33,10 +43,6 @@ def batches(draw: st.DrawFn) -> tuple[Batch, Clusters, int]:
     return Batch(x, edge_index, torch.arange(nodes) * 10, loss_nodes), clusters, draw(st.integers(1, count))
 
 
-def nodes_of(batch: Batch) -> Tensor:
-    return (batch.x[:, 0] / 2).long()
-
-
 def sorted_edges(edge_index: Tensor) -> list[list[int]]:
     return sorted(edge_index.t().tolist())
 
@@ -46,7 +52,7 @@ def sorted_edges(edge_index: Tensor) -> list[list[int]]:
 def test_a_batch_is_the_induced_subgraph(drawn: tuple[Batch, Clusters, int], step: int) -> None:
     whole, clusters, q = drawn
     for batch in ClusterBatches(whole, clusters, q).batches(step, 3):
-        nodes = nodes_of(batch)
+        nodes = (batch.x[:, 0] / 2).long()
         inside = torch.isin(clusters.assignment, clusters.assignment[nodes])
         assert nodes.sort().values.tolist() == inside.nonzero().squeeze(1).tolist()  # whole clusters
         place = torch.full((len(whole.x),), -1)
@@ -68,65 +74,73 @@ def test_an_epoch_sees_every_node_once(drawn: tuple[Batch, Clusters, int], epoch
     sampler = ClusterBatches(whole, clusters, q)
     steps = sampler.steps_per_epoch
     assert steps == -(-len(clusters) // q)
-    seen = torch.cat([nodes_of(batch) for batch in sampler.batches(epoch * steps, steps)])
-    assert sorted(seen.tolist()) == list(range(len(whole.x)))
-
-
-def make(q: int = 3) -> ClusterBatches:
-    return ClusterBatches(whole_graph(GRAPH), cluster(GRAPH.edge_index, GRAPH.num_nodes, 10, "random"), q)
-
-
-def content(batch: Batch) -> list[object]:
-    return [t.tolist() for t in (batch.x, batch.edge_index, batch.y, batch.loss_nodes)]
-
-
-def listed(sampler: ClusterBatches, first: int, steps: int) -> list[list[object]]:
-    return [content(batch) for batch in sampler.batches(first, steps)]
+    seen = torch.cat([batch.x[:, 0] for batch in sampler.batches(epoch * steps, steps)])
+    assert sorted((seen / 2).tolist()) == list(range(len(whole.x)))
 
 
 def test_all_clusters_together_are_the_graph() -> None:
     """The operators are normalised over the batch: with q = c the outputs are those of the whole graph."""
-    (batch,) = make(10).batches(0, 1)
-    order = cluster(GRAPH.edge_index, GRAPH.num_nodes, 10, "random").order
+    (batch,) = sampler(8).batches(0, 1)
+    order = cluster(GRAPH.edge_index, 40, 8, "random").order
     for model in (OURS["gcn"]((6,)), OURS["graphsage"]((6,)), Stack((6,), SAGEConv)):
-        expected = forward(model.eval(), whole_graph(GRAPH))
+        expected = forward(model.eval(), WHOLE)
         torch.testing.assert_close(forward(model, batch), expected[order])
 
 
-def test_multi_label_targets() -> None:
-    graph = tiny_graph(30, multi_label=True)
-    clusters = cluster(graph.edge_index, 30, 4, "random")
-    (batch,) = ClusterBatches(whole_graph(graph), clusters, 4).batches(0, 1)
-    assert torch.equal(batch.y, graph.y[clusters.order])
-
-
 def test_refused() -> None:
-    whole = whole_graph(GRAPH)
     with refused("clusters_per_batch is 0", ">= 1"):
-        ClusterBatches(whole, cluster(GRAPH.edge_index, 60, 5, "random"), 0)
-    with refused("clusters are of 61 nodes, the graph has 60"):
-        ClusterBatches(whole, cluster(GRAPH.edge_index, 61, 5, "random"), 2)
-    with refused("clusters is 61", "from 1 to 60"):
-        ClusterSampling(61).sampler(whole, 0)
-
-
-def test_settings_make_the_sampler() -> None:
-    sampler = ClusterSampling(10, 3, "random").sampler(whole_graph(GRAPH), 0)
-    assert listed(sampler, 0, 4) == listed(make(), 0, 4)
-    directed = replace(whole_graph(GRAPH), edges=GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]])
+        sampler(0)
+    with refused("clusters are of 41 nodes, the graph has 40"):
+        ClusterBatches(WHOLE, cluster(GRAPH.edge_index, 41, 5, "random"), 2)
+    with refused("clusters is 41", "from 1 to 40"):
+        ClusterSampling(41).sampler(WHOLE, 0)
+    directed = replace(WHOLE, edges=GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]])
     with logged() as notes:
         ClusterSampling(10, 3).sampler(directed, 0)
     assert any("not symmetric" in note for note in notes)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_batches_are_where_the_graph_is(device: str) -> None:
-    graph = GRAPH.to(device)
-    sampler = ClusterSampling(10, 3).sampler(whole_graph(graph), 0)
-    for batch, host in zip(
-        sampler.batches(0, 4), ClusterSampling(10, 3).sampler(whole_graph(GRAPH), 0).batches(0, 4), strict=True
-    ):
-        assert {t.device.type for t in (batch.x, batch.y, batch.edge_index, batch.loss_nodes)} == {device}
-        assert content(batch) == content(host)
-        assert forward(OURS["gcn"]((6,)).to(device), batch).shape == (len(batch.x), C)
-        assert batch.x.shape[1] == F
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 8), st.sampled_from(["gcn", "mean"]), st.booleans())
+def test_sums_of_x_are_rows_of_the_whole_graph_s(q: int, operator: Operator, precompute: bool) -> None:
+    whole: Tensor = getattr(WHOLE.adj, operator) @ GRAPH.x
+    batches = list(sampler(q, precompute=precompute).batches(0, 4))
+    for batch in (*batches, *reversed(batches)):
+        own = getattr(batch.adj, operator) @ batch.x
+        nodes = (batch.x[:, None] == GRAPH.x[None]).all(dim=2).nonzero()[:, 1]
+        expected = whole[nodes] if precompute else own
+        torch.testing.assert_close(batch.adj.aggregate(operator, batch.x), expected)
+        h = batch.x + 0  # equal, and not x itself
+        torch.testing.assert_close(batch.adj.aggregate(operator, h), own)
+
+
+def test_columns_of_the_sums() -> None:
+    columns = torch.tensor([4, 0])
+    chosen = sampler(3, precompute=True).select_columns(columns)
+    for batch, all_ in zip(chosen.batches(0, 3), sampler(3, precompute=True).batches(0, 3), strict=True):
+        torch.testing.assert_close(
+            batch.adj.aggregate("gcn", batch.x), all_.adj.aggregate("gcn", all_.x)[:, columns], rtol=1e-5, atol=1e-6
+        )
+
+
+def thetas(name: str, count: int, q: int, graph=GRAPH, *, precompute: bool) -> dict[str, Tensor]:  # type: ignore[no-untyped-def]
+    build = {**OURS, "pyg": lambda w: Stack(w, SAGEConv)}[name]
+    gist = GIST(build, (8,), 2)
+    options = {"epochs": 4, "optimizer": "sgd", "lr": 0.1}
+    fit(gist, graph, sampler=ClusterSampling(count, q, "random", precompute=precompute), **options)
+    return theta(gist)
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "pyg"])
+def test_which_models_notice(name: str) -> None:
+    with_sums, without = (thetas(name, 8, 2, precompute=precompute) for precompute in (True, False))
+    assert same(with_sums, without) == (name in ("gat", "pyg"))
+    for both in zip(*(thetas(name, 1, 1, precompute=p).values() for p in (True, False)), strict=True):
+        torch.testing.assert_close(*both)  # one cluster is the whole graph
+
+
+def test_sparse_features_are_not_summed() -> None:
+    """They are projected first, and sums of projections are the batch's own."""
+    x = torch.nn.functional.one_hot(torch.arange(40) % F, F) * (torch.arange(40) % 2)[:, None]
+    bags = replace(GRAPH, x=x.float())
+    assert same(*(thetas("gcn", 8, 2, bags, precompute=precompute) for precompute in (True, False)))

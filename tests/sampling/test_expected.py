@@ -17,12 +17,11 @@ from gistgnn.sampling import (
     Sampling,
     whole_graph,
 )
-from tests.sampling.random_graphs import random_graph
+from tests.sampling.reference import layers_of, random_graph
 
 WHOLE = random_graph(3000, 20_000)  # as the formulas take graphs to be
 WHOLE = Batch(WHOLE.x, WHOLE.edges, WHOLE.y, torch.arange(0, 3000, 2), sparse=False)
 SIZES = GraphSizes(3000, WHOLE.adj.num_edges, 1500)
-DIGITS = load("digits")  # neighbours of neighbours are neighbours
 SAMPLERS: dict[str, tuple[Sampling, float]] = {  # with the factor by which edges may be more or fewer
     "random": (ClusterSampling(30, 5, "random"), 1.2),
     "ladies": (LadiesSampling(batch_size=100, nodes_per_layer=80), 2.0),
@@ -43,7 +42,7 @@ def test_it_is_about_right(name: str) -> None:
     assert sampler.steps_per_epoch == pytest.approx(expected.steps, rel=0.2)
     nodes, edges, loss_nodes = [], [], []
     for batch in sampler.batches(0, 5):
-        layers = [batch.adj, *getattr(batch.adj, "above", ())]
+        layers = layers_of(batch)
         nodes.append([layer.num_nodes for layer in layers] + [len(batch.y)] * (len(layers) > 1))
         edges.append([layer.num_edges for layer in layers])
         loss_nodes.append(len(batch.loss_nodes))
@@ -56,9 +55,9 @@ def test_it_is_about_right(name: str) -> None:
 
 @pytest.mark.parametrize("sampling", [NeighborSampling(5, batch_size=40), LadiesSampling(100, 200)])
 def test_on_other_graphs_it_is_not_too_little(sampling: Sampling) -> None:
-    sizes = GraphSizes(DIGITS.num_nodes, DIGITS.num_edges, int(DIGITS.train.sum()))
-    expected = sampling.expected(sizes, 3)
-    for batch in sampling.sampler(whole_graph(DIGITS), 0, layers=3).batches(0, 5):
-        layers = [batch.adj, *getattr(batch.adj, "above", ())]
+    digits = load("digits")  # neighbours of neighbours are neighbours
+    expected = sampling.expected(GraphSizes(digits.num_nodes, digits.num_edges, int(digits.train.sum())), 3)
+    for batch in sampling.sampler(whole_graph(digits), 0, layers=3).batches(0, 5):
+        layers = layers_of(batch)
         assert all(layer.num_nodes <= 1.1 * said for layer, said in zip(layers, expected.nodes, strict=False))
         assert all(layer.num_edges <= 1.2 * said for layer, said in zip(layers, expected.edges, strict=True))

@@ -1,7 +1,10 @@
-"""What all samplers by layers have in common: epochs, seeds, and what a batch holds."""
+"""Samplers by layers: epochs and what a batch holds; uniform neighbour sampling against its definition."""
 
+from collections import Counter
 from contextlib import closing
+from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,35 +12,22 @@ from hypothesis import strategies as st
 from torch_geometric.nn import SAGEConv
 
 from gistgnn.nn import GCN, MODELS
-from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling import (
     Batch,
-    FastGCNSampling,
     LadiesSampling,
     NeighborSampling,
     Sampling,
     forward,
-    training_subgraph,
     whole_graph,
 )
+from gistgnn.sampling.neighbor import draw_edges
+from gistgnn.sampling.structure import Structure
 from tests.helpers.models import OURS, C, Stack, tiny_graph
 from tests.helpers.refusals import refused
-from tests.sampling.random_graphs import graphs, nodes_of
+from tests.sampling.reference import LAYERED, graphs, layers_of, nodes_of, random_graph
 
-GRAPH = tiny_graph(60)
-WHOLE = whole_graph(GRAPH)
-SAMPLERS: dict[str, Sampling] = {
-    "ladies": LadiesSampling(batch_size=7, nodes_per_layer=5),
-    "ladies, unbiased": LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
-    "fastgcn": FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
-    "neighbor": NeighborSampling(2, batch_size=7),
-}
-each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
-
-
-def structure(batch: Batch) -> SampledAdjacency:
-    assert isinstance(batch.adj, SampledAdjacency)
-    return batch.adj
+WHOLE = whole_graph(tiny_graph(60))
+each_sampling = pytest.mark.parametrize("sampling", LAYERED.values(), ids=LAYERED)
 
 
 @each_sampling
@@ -47,14 +37,13 @@ def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, whole: Batch,
     edges = set(map(tuple, whole.edge_index.t().tolist()))
     with closing(sampling.sampler(whole, 0, layers=2).batches(step, 2)) as batches:
         for batch in batches:
-            nodes, adj = nodes_of(batch).tolist(), structure(batch)
+            nodes, (adj, upper) = nodes_of(batch).tolist(), layers_of(batch)
             assert len(set(nodes)) == len(nodes)
             outputs = adj.num_outputs
             assert set(nodes[:outputs]) <= set(whole.loss_nodes.tolist())
             assert batch.y.tolist() == [whole.y[node] for node in nodes[:outputs]]
             assert batch.loss_nodes.tolist() == list(range(outputs))
             assert adj.num_nodes == len(nodes)
-            upper = adj.above[0]
             assert upper.num_nodes == adj.pattern.shape[0]
             for layer in (adj, upper):
                 pairs = zip(layer.pattern.col.tolist(), layer.pattern.row.tolist(), strict=True)
@@ -62,18 +51,13 @@ def test_a_batch_is_made_of_edges_of_the_graph(sampling: Sampling, whole: Batch,
 
 
 @each_sampling
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_an_epoch_has_every_training_node_as_an_output_once(sampling: Sampling, epoch: int) -> None:
+def test_an_epoch_has_every_training_node_as_an_output_once(sampling: Sampling) -> None:
     sampler = sampling.sampler(WHOLE, 1, layers=2)
-    steps = sampler.steps_per_epoch
-    assert steps == 3  # 20 training nodes, 7 in a batch
+    assert sampler.steps_per_epoch == 3  # 20 training nodes, 7 in a batch
     place = {tuple(row): node for node, row in enumerate(WHOLE.x.tolist())}
-    seen = [
-        place[tuple(row)]
-        for batch in sampler.batches(epoch * steps, steps)
-        for row in batch.x[: structure(batch).num_outputs].tolist()
-    ]
-    assert sorted(seen) == WHOLE.loss_nodes.tolist()
+    for epoch in (0, 3):
+        outputs = [batch.x[: len(batch.y)].tolist() for batch in sampler.batches(3 * epoch, 3)]
+        assert sorted(place[tuple(row)] for rows in outputs for row in rows) == WHOLE.loss_nodes.tolist()
 
 
 @each_sampling
@@ -97,45 +81,75 @@ def test_sparse_features_are_gathered_as_such(sampling: Sampling) -> None:
         torch.testing.assert_close(*found)
 
 
-EVERYTHING = {
-    **{name: NeighborSampling(-1, batch_size=9) for name in OURS},
-    "pyg": NeighborSampling((-1, -1), batch_size=9),
-    **{name: LadiesSampling(batch_size=9, nodes_per_layer=60) for name in ("gcn, ladies", "graphsage, ladies")},
-    "gcn, unbiased": LadiesSampling(batch_size=9, nodes_per_layer=60, row_normalise=False),
-}
-
-
-@pytest.mark.parametrize("name", EVERYTHING)
-def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(name: str) -> None:
-    model = Stack((6,), SAGEConv).eval() if name == "pyg" else OURS[name.split(",")[0]]((6, 5))
-    layers = 2 if name == "pyg" else 3
+@pytest.mark.parametrize("normalised", [None, False, True], ids=["neighbor", "ladies, unbiased", "ladies"])
+@pytest.mark.parametrize("name", [*OURS, "pyg"])
+def test_with_all_neighbours_outputs_are_those_of_the_whole_graph(name: str, normalised: bool | None) -> None:
+    model = Stack((6, 5), SAGEConv).eval() if name == "pyg" else OURS[name]((6, 5))
+    sampling: Sampling = NeighborSampling(-1, batch_size=9)
+    if normalised is not None:
+        sampling = LadiesSampling(batch_size=9, nodes_per_layer=60, row_normalise=normalised)
     expected = {tuple(row): out for row, out in zip(WHOLE.x.tolist(), forward(model, WHOLE), strict=True)}
-    for batch in EVERYTHING[name].sampler(WHOLE, 0, layers=layers).batches(0, 3):
+    batches = sampling.sampler(WHOLE, 0, layers=3).batches(0, 3)
+    if normalised is not None and name in ("pyg", "gat", "gatv2"):
+        with refused("takes an edge_index" if name == "pyg" else "attends", "which LADIES", "neighbor"):
+            forward(model, next(batches))
+        return
+    for batch in batches:
         own = torch.stack([expected[tuple(row)] for row in batch.x[: len(batch.y)].tolist()])
         out = forward(model, batch)
         assert len(out) == (len(batch.x) if name == "pyg" else len(batch.y))
         torch.testing.assert_close(out[batch.loss_nodes], own)
 
 
-def test_ladies_is_not_for_models_that_take_an_edge_index() -> None:
-    with refused("takes an edge_index, which LADIES", "neighbor"):
-        batch = next(LadiesSampling(nodes_per_layer=(5, 5)).sampler(WHOLE, 0).batches(0, 1))
-        forward(Stack((6,), SAGEConv), batch)
-
-
-def test_the_training_subgraph_is_sampled_where_training_sees_no_more() -> None:
-    part = training_subgraph(GRAPH)
-    for batch in NeighborSampling(3, batch_size=9).sampler(part, 0, layers=2).batches(0, 3):
-        rows = {tuple(row) for row in part.x.tolist()}
-        assert all(tuple(row) in rows for row in batch.x.tolist())
-
-
 def test_the_number_of_layers_has_to_fit() -> None:
     with refused("nodes_per_layer has 2 numbers", "the model 3 layers"):
         LadiesSampling(nodes_per_layer=(5, 5)).sampler(WHOLE, 0, layers=3)
-    with refused("fanouts has 2 numbers", "the model 3 layers"):
-        NeighborSampling((5, 5)).sampler(WHOLE, 0, layers=3)
-    with refused("nodes_per_layer is 512", "no num_layers", "(512, 512)"):
-        LadiesSampling().sampler(WHOLE, 0)
     with refused("fanouts is 10", "no num_layers", "(10, 10)"):
         NeighborSampling().sampler(WHOLE, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(1, 6), st.integers(0, 99))
+def test_neighbours_are_distinct_and_as_many_as_there_are(whole: Batch, fanout: int, seed: int) -> None:
+    structure, nodes = Structure(whole), np.arange(whole.x.shape[0])
+    entries, counts = draw_edges(structure, nodes, fanout, np.random.default_rng(seed))
+    drawn = structure.edges.indices[entries]
+    ends = np.concatenate([[0], counts.cumsum()])
+    for node in nodes:
+        own = drawn[ends[node] : ends[node + 1]].tolist()
+        sources = whole.edge_index[0, whole.edge_index[1] == node].tolist()
+        assert len(own) == len(set(own)) == min(fanout, len(sources))
+        assert set(own) <= set(sources)
+    entries, counts = draw_edges(structure, nodes, -1, np.random.default_rng(seed))
+    assert structure.edges.indices[entries].tolist() == whole.edge_index[0].tolist()
+
+
+def test_every_set_of_neighbours_is_as_likely() -> None:
+    structure = Structure(random_graph(12, 40))
+    degree = np.diff(structure.edges.indptr)
+    node = int(np.flatnonzero(degree >= 5)[0])
+    sources = structure.edges[node].indices.tolist()
+    repeated = np.full(6000, node)
+    entries, _ = draw_edges(structure, repeated, 3, np.random.default_rng(0))
+    found = Counter(frozenset(each) for each in structure.edges.indices[entries].reshape(-1, 3).tolist())
+    sets = [frozenset(each) for each in combinations(sources, 3)]
+    assert found.keys() == set(sets)
+    expected = 6000 / len(sets)
+    assert all(abs(count - expected) < 5 * expected**0.5 for count in found.values())
+
+
+def test_a_node_has_the_same_neighbours_in_every_layer() -> None:
+    whole = random_graph(40, 200)
+    for batch in NeighborSampling((3, 2, 4), batch_size=6).sampler(whole, 0).batches(0, 4):
+        lower, *above = layers_of(batch)
+        for upper in above:
+            rows = upper.pattern.shape[0]
+            assert torch.equal(upper.pattern.rowptr, lower.pattern.rowptr[: rows + 1])
+            assert torch.equal(upper.pattern.col, lower.pattern.col[: upper.pattern.num_edges])
+            lower = upper
+        kept = batch.adj.pattern.rowptr.diff()
+        first, second = lower.pattern.shape
+        degree = Structure(whole).degrees.plain[nodes_of(batch)]
+        for begin, stop, fanout in ((0, first, 3), (first, second, 2), (second, len(kept), 4)):
+            expected = degree[begin:stop].clamp(max=fanout).int()
+            assert torch.equal(kept[begin:stop], expected)

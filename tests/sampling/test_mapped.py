@@ -14,15 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gistgnn import GIST, load
+from gistgnn import load
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Costs
-from gistgnn.evaluation.scores import evaluate
 from gistgnn.graphs import Graph
 from gistgnn.graphs.clustering import Clusters
 from gistgnn.graphs.standardise import Standardisation
 from gistgnn.nn import MODELS, adjacency
-from gistgnn.sampling import Batch, ClusterSampling, NeighborSampling, whole_graph
+from gistgnn.sampling import Batch, whole_graph
 from gistgnn.sampling.clusters import ClusterBatches
 from tests.graph_folders.folders import some_graph
 from tests.helpers.clustered_folders import make_clustered
@@ -76,21 +75,13 @@ def test_batches_are_those_of_the_graph_in_memory(
         other = ClusterBatches(whole_graph(load(folder)), None, per_batch, 3, precompute=precompute)
         assert one.steps_per_epoch == other.steps_per_epoch
         for left, right in zip(one.batches(0, 7), other.batches(0, 7), strict=True):
-            assert_same_batch(left, right)
+            for name in ("x", "y", "loss_nodes", "edge_index"):
+                assert torch.equal(getattr(left, name), getattr(right, name)), name
+            assert left.edge_data.keys() == right.edge_data.keys()
+            for name, value in left.edge_data.items():
+                assert torch.equal(value, right.edge_data[name]), name
             for operator in OPERATORS if precompute else ():
-                assert left.product is not None
-                assert right.product is not None
                 assert torch.equal(left.product(operator), right.product(operator)), operator
-
-
-def assert_same_batch(left: Batch, right: Batch) -> None:
-    assert torch.equal(left.x, right.x)
-    assert torch.equal(left.y, right.y)
-    assert torch.equal(left.loss_nodes, right.loss_nodes)
-    assert torch.equal(left.edge_index, right.edge_index)
-    assert left.edge_data.keys() == right.edge_data.keys()
-    for name, value in left.edge_data.items():
-        assert torch.equal(value, right.edge_data[name]), name
 
 
 @few
@@ -104,6 +95,7 @@ def test_rows_of_operators_are_those_of_the_graph_in_memory(graph: Graph, step: 
         for operator in OPERATORS:
             left, right = getattr(one, operator).to_dense()[chosen], other.rows(operator, chosen).to_dense()
             assert torch.equal(left, right), operator
+            assert torch.equal(getattr(one, operator).value, getattr(other, operator).value)
         for start in range(0, graph.num_nodes, step):
             nodes = slice(start, min(start + step, graph.num_nodes))
             for operator in OPERATORS:
@@ -112,50 +104,30 @@ def test_rows_of_operators_are_those_of_the_graph_in_memory(graph: Graph, step: 
             left, right = one.attention_rows(nodes), other.attention_rows(nodes)
             assert torch.equal(left.col, right.col)
             assert torch.equal(left.rowptr, right.rowptr)
-        for operator in OPERATORS:  # the whole is the same, too
-            assert torch.equal(getattr(one, operator).value, getattr(other, operator).value)
 
 
-def evaluated(
-    name: str, edges: int, folder: Path, memory: float | None, wanted: torch.Tensor
-) -> tuple[torch.Tensor, Any, list[tuple[slice | torch.Tensor, torch.Tensor]]]:
-    """The output in memory, and the inference and its pieces for the folder, with so many times the least memory."""
-    x = np.random.default_rng(1).normal(size=(len(wanted), 24)).astype(np.float32)
-    same, _ = make_clustered(some_graph(len(wanted), edges, x=x), 9, folder)
+@pytest.mark.parametrize("memory", [None, 1.3], ids=["enough memory", "little memory"])
+@pytest.mark.parametrize("some", [False, True], ids=["all nodes", "some nodes"])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_evaluation_is_that_of_the_graph_in_memory(name: str, some: bool, memory: float | None, tmp_path: Path) -> None:
+    """Nodes that nobody needs are not computed. ``memory`` is in multiples of the least that is needed."""
+    nodes, edges = (3000, 4000) if some else (400, 3000)
+    wanted = torch.rand(nodes) < (40 / nodes if some else 2)
+    x = np.random.default_rng(1).normal(size=(nodes, 24)).astype(np.float32)
+    same, _ = make_clustered(some_graph(nodes, edges, x=x), 9, tmp_path / "graph")
     torch.manual_seed(0)
     model = MODELS[name](24, (20, 12), 3).eval()
-    whole, stored = whole_graph(same), whole_graph(load(folder))
+    whole, stored = whole_graph(same), whole_graph(load(tmp_path / "graph"))
     with torch.no_grad():
         expected = Evaluation("whole").prepare(model, whole).logits(model)
         room = None if memory is None else round(memory * Costs(model, stored, 0).least)
         inference = Evaluation("auto", room).prepare(model, stored, wanted=wanted)
-        return expected, inference, list(inference.outputs(model))
-
-
-@pytest.mark.parametrize("little", [False, True])
-@pytest.mark.parametrize("name", list(MODELS))
-def test_evaluation_is_that_of_the_graph_in_memory(name: str, little: bool, tmp_path: Path) -> None:
-    everything = torch.ones(400, dtype=torch.bool)
-    expected, inference, pieces = evaluated(name, 3000, tmp_path / "graph", 1.5 if little else None, everything)
+        logits, pieces = inference.logits(model), len(list(inference.outputs(model)))
     assert inference.describe()["method"] == "layers"
-    assert (len(pieces) > 1) == little
-    found = torch.cat([values for _, values in pieces])
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(found.argmax(dim=1), expected.argmax(dim=1))
-
-
-@pytest.mark.parametrize(
-    ("name", "little"), [*((name, False) for name in MODELS), ("gcn", True), ("graphsage", True), ("gin", True)]
-)
-def test_nodes_that_nobody_needs_are_not_computed(name: str, little: bool, tmp_path: Path) -> None:
-    wanted = torch.zeros(3000, dtype=torch.bool)
-    wanted[torch.randperm(3000)[:40]] = True
-    expected, inference, pieces = evaluated(name, 4000, tmp_path / "graph", 1.3 if little else None, wanted)
-    logits = torch.full_like(expected, torch.nan)
-    for nodes, values in pieces:
-        logits[nodes] = values
+    assert memory is None or some or pieces > 1
     torch.testing.assert_close(logits[wanted], expected[wanted], rtol=1e-5, atol=1e-6)
-    if not name.startswith("gat"):  # attention is computed for all nodes
+    assert torch.equal(logits[wanted].argmax(dim=1), expected[wanted].argmax(dim=1))
+    if some and not name.startswith("gat"):  # attention is computed for all nodes
         assert torch.equal(inference.nodes, wanted)
         assert bool(logits[~wanted].isnan().all())
         assert sum(len(each) for each in inference._required) < 3000
@@ -171,56 +143,6 @@ def test_parts_are_the_clusters_of_the_folder(tmp_path: Path, monkeypatch: pytes
     assert torch.equal(one, other)
     with refused("parts is 5, but the folder of the graph has 7 clusters", "set parts to 7"):
         Evaluation("parts", parts=5).prepare(model, stored)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_run_is_that_of_the_graph_in_memory(
-    dtype: str, scaled: bool, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = load("amazon-computers", shared_data)
-    same, _ = make_clustered(graph.with_features(graph.x[:, :64].contiguous()), 20, tmp_path / "graph", dtype)
-    stored = load(tmp_path / "graph")
-    same = same.with_features(stored.x.float())  # as the type of the folder holds them
-    _, clusters = in_memory(same, tmp_path / "graph")
-    monkeypatch.setattr("gistgnn.sampling.clusters.cluster", lambda *_: clusters)
-    runs = []
-    for each in (same, stored):
-        each = Standardisation.of(each).graph(each) if scaled else each
-        gist = GIST(lambda widths: MODELS["graphsage"](64, widths, 10), (16, 16), 2)
-        result = gist.fit(each, epochs=3, local_steps=2, sampler=ClusterSampling(20, 5), progress=False)
-        runs.append((gist.model().state_dict(), [entry["validation"] for entry in result.history]))
-    (one, scores), (other, others) = runs
-    for name, value in one.items():
-        assert torch.equal(value, other[name]), name
-    assert scores == others
-    assert "edge_index" not in vars(stored)  # nothing has asked for it
-
-
-def test_scores_are_those_of_the_graph_in_memory(tmp_path: Path) -> None:
-    same, _ = make_clustered(some_graph(400, 900), 7, tmp_path / "graph")
-    model = MODELS["graphsage"](3, (8,), 3)
-    for splits in (("validation",), ("train", "validation", "test")):
-        assert evaluate(model, load(tmp_path / "graph"), splits) == evaluate(model, same, splits)
-
-
-def test_other_samplers_gather_rows(tmp_path: Path) -> None:
-    same, _ = make_clustered(some_graph(200, 2000), 7, tmp_path / "graph")
-    stored = load(tmp_path / "graph")
-    for sampler in (NeighborSampling(fanouts=4, batch_size=16), None):
-        models = []
-        for graph in (same, stored):
-            gist = GIST(lambda widths: MODELS["gcn"](3, widths, 3), (8,), 2)
-            gist.fit(graph, epochs=3, local_steps=2, sampler=sampler, progress=False)
-            models.append(gist.model().state_dict())
-        assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())
-
-
-def test_another_number_of_clusters_is_refused(tmp_path: Path) -> None:
-    make_clustered(some_graph(), 4, tmp_path / "graph")
-    gist = GIST(lambda widths: MODELS["gcn"](3, widths, 3), (8,), 2)
-    with refused("clusters is 5, but the folder of the graph has 4 clusters", "set clusters to 4"):
-        gist.fit(load(tmp_path / "graph"), epochs=1, sampler=ClusterSampling(5, 1), progress=False)
 
 
 def product(folder: Path, scaled: bool = False) -> torch.Tensor:
@@ -254,11 +176,3 @@ def test_processes_compute_a_product_at_the_same_time(tmp_path: Path) -> None:
         one, *others = pool.map(product, [tmp_path / "graph"] * 3, 1)
     assert all(torch.equal(one, other) for other in others)
     assert len(products(tmp_path / "graph")) == 1
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "graph"
-    same, _ = make_clustered(some_graph(), 4, folder)
-    monkeypatch.setattr("gistgnn.graphs.derived.os.access", lambda *_: False)
-    assert torch.equal(product(folder), whole_graph(same).adj.aggregate("mean", same.x))
-    assert not products(folder)

@@ -1,5 +1,7 @@
 """What holds for every sampler: seeds and steps, sub-GCNs, columns, refused settings, and unbiased sums."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -20,31 +22,21 @@ from gistgnn.sampling import (
     Sampling,
     whole_graph,
 )
+from gistgnn.sampling.registry import SAMPLERS as SAMPLERS_BY_NAME
 from gistgnn.sampling.sampler import RandomBatches
 from tests.helpers.models import tiny_graph
 from tests.helpers.refusals import refused
-from tests.sampling import slow
-from tests.sampling.converging import converges, features
-from tests.sampling.random_graphs import nodes_of, random_graph
+from tests.sampling import reference
+from tests.sampling.reference import SAMPLERS, converges, features, layers_of, nodes_of, random_graph
 
 WHOLE = whole_graph(tiny_graph(60))
-SAMPLERS: dict[str, Sampling] = {
-    "clusters": ClusterSampling(10, 3, "random"),
-    "ladies": LadiesSampling(batch_size=7, nodes_per_layer=5),
-    "ladies, unbiased": LadiesSampling(batch_size=7, nodes_per_layer=5, row_normalise=False),
-    "fastgcn": FastGCNSampling(batch_size=7, nodes_per_layer=(9, 5)),
-    "neighbor": NeighborSampling(2, batch_size=7),
-    "saint-node": SaintNodeSampling(batch_size=12),
-    "saint-edge": SaintEdgeSampling(batch_size=7),
-    "saint-rw": SaintWalkSampling(batch_size=5, sample_coverage=20),
-}
 each_sampling = pytest.mark.parametrize("sampling", SAMPLERS.values(), ids=SAMPLERS)
 
 
 def content(batch: Batch) -> list[object]:
     """All that a batch holds, to compare."""
     found = [batch.x, batch.y, batch.loss_nodes]
-    for layer in (batch.adj, *getattr(batch.adj, "above", ())):
+    for layer in layers_of(batch):
         found += [layer.pattern.rowptr, layer.pattern.col, getattr(layer, "weight", None)]
     return [None if tensor is None else tensor.tolist() for tensor in found]
 
@@ -70,19 +62,14 @@ def test_a_batch_follows_from_seed_and_step_alone(sampling: Sampling) -> None:
 
 
 @each_sampling
-def test_sub_gcns_share_their_batches_or_not(sampling: Sampling) -> None:
+def test_sub_gcns_share_their_batches_or_not_and_may_have_some_columns(sampling: Sampling) -> None:
     shared = sampling.sampler(WHOLE, 0, layers=2)
     assert shared.for_sub_gcn(1) is shared
-    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2)
+    own, columns = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2), torch.tensor([4, 1])
     first, second = (listed(own.for_sub_gcn(i), 0, 3) for i in (1, 2))
     assert first != second
     assert first == listed(own.for_sub_gcn(1), 0, 1) + listed(own.for_sub_gcn(1), 1, 2)
-
-
-@each_sampling
-def test_some_columns_of_the_same_batches(sampling: Sampling) -> None:
-    columns = torch.tensor([4, 1])
-    own = replace(sampling, batches="independent").sampler(WHOLE, 0, layers=2).for_sub_gcn(2)
+    own = own.for_sub_gcn(2)
     for some, whole in zip(own.select_columns(columns).batches(0, 3), own.batches(0, 3), strict=True):
         assert torch.equal(some.x, whole.x[:, columns])
         assert content(some)[1:] == content(whole)[1:]
@@ -132,8 +119,8 @@ CASES: dict[str, tuple[Sampling, Batch, Tensor]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_sums_at_the_outputs_are_unbiased(name: str, operator: str) -> None:
     sampling, graph, outputs = CASES[name]
-    a = slow.adjacency(graph.edge_index, 30)
-    exact = slow.as_tensor(slow.laplacian(a) if operator == "gcn" else slow.mean(a))
+    a = reference.adjacency(graph)
+    exact = torch.tensor(reference.laplacian(a) if operator == "gcn" else reference.mean(a)).double()
     x, whole = features(graph.x), Batch(graph.x, graph.edges, graph.y, outputs, sparse=False)
 
     def samples() -> Iterator[tuple[Tensor, Tensor]]:
@@ -146,3 +133,13 @@ def test_sums_at_the_outputs_are_unbiased(name: str, operator: str) -> None:
                 yield rows[outputs], there[outputs]
 
     converges(samples(), (exact @ x)[outputs], at=(200, 1600))
+
+
+def test_the_registry_is_read_without_torch() -> None:
+    code = "import sys, gistgnn.sampling.registry; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_settings_class_is_registered_by_its_name() -> None:
+    assert {SAMPLERS_BY_NAME[name].name for name in SAMPLERS_BY_NAME} == {*SAMPLERS_BY_NAME}
+    assert {type(sampling) for sampling in SAMPLERS.values()} == {SAMPLERS_BY_NAME[name] for name in SAMPLERS_BY_NAME}

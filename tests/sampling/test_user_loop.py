@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from gistgnn import GIST
 from gistgnn.nn import pyg_layers
-from gistgnn.sampling.user_loop import KEPT
 from tests.helpers.models import C, F, tiny_graph
 
 GRAPH = tiny_graph()
@@ -55,13 +54,15 @@ def test_calls_multiply_and_copies_pass_messages(
 ) -> None:
     sub = sub_gcn(kind)
     check(sub, GRAPH.x, GRAPH.edge_index)
+    with pytest.raises(RuntimeError):
+        sub(GRAPH.x[:, :2].clone(), GRAPH.edge_index)
+    assert not any("propagate" in vars(layer) for layer in sub.modules())
     found = multiplied(monkeypatch)
     sub(GRAPH.x, GRAPH.edge_index)
     sub(x=GRAPH.x, edge_index=GRAPH.edge_index)
     assert len(found) == 4
     copy.deepcopy(sub)(GRAPH.x, GRAPH.edge_index)
     assert len(found) == 4
-    assert not any("propagate" in vars(layer) for layer in sub.modules())
 
 
 def test_other_and_changed_tensors_are_seen() -> None:
@@ -79,14 +80,6 @@ def test_other_and_changed_tensors_are_seen() -> None:
         check(sub, x, edges[:, ::2])
 
 
-def test_few_batches_are_kept() -> None:
-    gist = GIST(lambda width: pyg.GCN(F, width, 2, C), 8, 2)
-    sub = gist.begin_round().subs[0]
-    for k in range(KEPT + 3):
-        sub(GRAPH.x + k, GRAPH.edge_index)
-        assert len(gist._recent._known) == min(k + 1, KEPT)
-
-
 def test_gradients_of_features_and_weights() -> None:
     sub = sub_gcn()
     for _ in range(2):
@@ -94,26 +87,6 @@ def test_gradients_of_features_and_weights() -> None:
         check(sub, x, GRAPH.edge_index, weight)
         assert x.grad is not None
         assert weight.grad is not None
-
-
-def test_errors_leave_the_layers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    sub = sub_gcn()
-    sub(GRAPH.x, GRAPH.edge_index)
-    with pytest.raises(RuntimeError):
-        sub(GRAPH.x[:, :2].clone(), GRAPH.edge_index)
-    assert not any("propagate" in vars(layer) for layer in sub.modules())
-    found = multiplied(monkeypatch)
-    sub(GRAPH.x, GRAPH.edge_index)
-    assert len(found) == 2
-
-
-def test_hooks_on_messages_are_called() -> None:
-    sub, seen = sub_gcn(pyg.GraphSAGE), []
-    sub(GRAPH.x, GRAPH.edge_index)
-    layer = next(layer for layer in sub.modules() if isinstance(layer, pyg.SAGEConv))
-    layer.register_message_forward_hook(lambda *given: seen.append(given))
-    sub(GRAPH.x, GRAPH.edge_index)
-    assert len(seen) == 1
 
 
 def test_vmap_and_files() -> None:

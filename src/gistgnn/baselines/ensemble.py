@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from gistgnn.baselines.members import Members
 from gistgnn.distributed import Alone
 from gistgnn.errors import InputError
-from gistgnn.evaluation.predictions import Predictions
+from gistgnn.evaluation.scores import Predictions
 from gistgnn.fit.prepare import Variant
 from gistgnn.fit.scorer import Running, Scorer, ScoreTable
 from gistgnn.gist import GIST
 from gistgnn.global_model import TrainerOptions
 from gistgnn.graphs import Graph
 from gistgnn.layout.axes import Build
-from gistgnn.nn.ensemble_model import EnsembleModel, members_of
+from gistgnn.nn.gnn import EnsembleModel, members_of
 from gistgnn.theta.memory import InMemory
 from gistgnn.theta.model_spec import ModelSpec
 from gistgnn.theta.theta import Theta

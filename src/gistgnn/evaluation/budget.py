@@ -105,21 +105,23 @@ class GraphShape:
         """Return the numbers of a whole graph."""
         if isinstance(batch, GraphShape):
             return batch
-        nodes, features = batch.x.shape
-        edges, size = batch.adj.num_edges, batch.dtype.itemsize
-        return cls(nodes, edges, features, size, batch.is_sparse, batch.is_stored, batch.adj)
+        (nodes, features), adj = batch.x.shape, batch.adj
+        return cls(nodes, adj.num_edges, features, batch.dtype.itemsize, batch.is_sparse, batch.is_stored, adj)
 
 
 class Costs:
     """The memory that a model needs on a graph, in bytes.
 
     Attributes:
-        resident: needed all the time: operators, a cached product, scores and, unless it is used piece by piece, the
-            output.
+        resident: always needed: operators, a cached product, scores and, unless it is used in pieces, the output.
         preparing: peak while the operators are computed.
         least_work: the smallest possible chunk of nodes.
+        widest: columns of the widest messages.
+        narrowest: the fewest columns of messages that have to be on the model's device at once.
+        least: the smallest memory on the model's device that evaluation layer by layer needs.
     """
 
+    @torch.no_grad()
     def __init__(self, gnn: GNN, batch: Batch | GraphShape, largest_cached: int) -> None:
         """Cache the product of the graph's features with an operator if it needs at most ``largest_cached`` bytes."""
         graph = GraphShape.of(batch)
@@ -138,6 +140,9 @@ class Costs:
         self.least_work = max(
             rows * layer.row(self.size) + degree * max(ENTRY if layer.heads else 0, read) for layer in self.layers
         )
+        self.widest = max(layer.sent for layer in self.layers)
+        self.narrowest = max(1 if layer.cuts else layer.sent for layer in self.layers)
+        self.least = max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
 
     def column(self, count: int = 1) -> int:
         """Return the bytes of ``count`` columns of all nodes."""
@@ -146,21 +151,6 @@ class Costs:
     def features(self, columns: int) -> int:
         """Return the bytes of all features stored at once between steps; see `LayerSizes.features`."""
         return self.column(max(layer.features(columns) for layer in self.layers))
-
-    @property
-    def widest(self) -> int:
-        """Columns of the widest messages."""
-        return max(layer.sent for layer in self.layers)
-
-    @property
-    def narrowest(self) -> int:
-        """The fewest columns of messages that have to be on the model's device at once."""
-        return max(1 if layer.cuts else layer.sent for layer in self.layers)
-
-    @property
-    def least(self) -> int:
-        """The smallest memory on the model's device that evaluation layer by layer needs."""
-        return max(self.preparing, self.resident + self.least_work + self.column(self.narrowest))
 
 
 def whole_graph_bytes(gnn: GNN, batch: Batch | GraphShape) -> int:
@@ -185,8 +175,7 @@ def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
             f"{formats.size(costs.least)} on this graph: allow more, or evaluate by parts"
         )
     left = budget.compute - costs.resident
-    most = left - costs.column(costs.narrowest)
-    work = min(max(costs.least_work, min(WORK, left // 4)), most)
+    work = min(max(costs.least_work, min(WORK, left // 4)), left - costs.column(costs.narrowest))
     room = left - work
     if budget.device is None:
         in_file = costs.features(costs.widest) > room
@@ -195,22 +184,21 @@ def plan_layers(gnn: GNN, batch: Batch | GraphShape, budget: Budget) -> Plan:
         columns = room // costs.column()
         in_file = costs.features(columns) > budget.host
     columns = min(columns, costs.widest)
-    disk = costs.features(columns) if in_file else 0
-    return Plan(in_file, columns, work, costs.layers, disk)
+    return Plan(in_file, columns, work, costs.layers, costs.features(columns) if in_file else 0)
 
 
 def _sizes(gnn: GNN, graph: GraphShape, cache_product: bool) -> Iterator[LayerSizes]:
-    stored, read, dense = 0, gnn.in_features, not graph.sparse
+    stored, read = 0, gnn.in_features
     for index, module in enumerate(gnn.convs):
         layer, cached = cast(Layer, module), cache_product and index == 0
-        sent = _sent(layer, read, graph, dense=dense)
+        sent = _sent(layer, read, graph, dense=index > 0 or not graph.sparse)
         width = read if cached else sent or read
         messages = width if sent and not cached else 0
         out = layer.out_features
         hidden = 0 if index + 1 == len(gnn.convs) else out
         kind = (layer.edge_scores, layer.heads, layer.cuts_messages, layer.update_reads_input)
         yield LayerSizes(stored, read, width, messages, out, hidden, *kind, cached)
-        stored, read, dense = out, out, True
+        stored = read = out
 
 
 def _sent(layer: Layer, read: int, graph: GraphShape, *, dense: bool) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import WORK, Budget, Costs, GraphShape
-from gistgnn.evaluation.predictions import Inference, Output
+from gistgnn.evaluation.inference import Inference, Output
 from gistgnn.graphs.clustering import Clusters, cluster
 from gistgnn.nn.gnn import as_gnn
 from gistgnn.sampling import Batch, ClusterBatches, forward
@@ -28,22 +28,10 @@ class ByParts(Inference):
     """Runs a model on one part of the graph after the other, without the edges between parts.
 
     The paper evaluates models wider than 4096 in this way, with 5000 parts, and averages their F1 (appendix A.5; see
-    `gistgnn.evaluation.scores.mean_f1`). The parts are METIS clusters. Their batches stay in memory if they need less
-    than a quarter of the available memory.
-
-    Args:
-        batch: the whole graph.
-        parts: number of parts P. METIS may find fewer.
-        seed: of METIS and of the sample.
-        sample: how many parts run, K; the seed decides which ones; None: all.
-        at_once: nodes per forward pass, at most: parts are joined, without the edges between them, up to this size.
-
-    Attributes:
-        nodes: mask [N] of the nodes with an output; None: all nodes.
-        parts: the number of each node's part, [N].
-
-    Raises:
-        InputError: more parts than nodes, METIS failed, or the sample has no validation or no test node.
+    `gistgnn.evaluation.scores.mean_f1`). The parts are METIS clusters; METIS may find fewer. ``sample`` of them run;
+    None: all. The seed is of METIS and of the sample. Parts are joined, without the edges between them, up to
+    ``at_once`` nodes per forward pass. Their batches stay in memory if they need less than a quarter of what is
+    available.
     """
 
     def __init__(self, batch: Batch, parts: int, seed: int, sample: int | None = None, at_once: int = 1) -> None:
@@ -56,10 +44,11 @@ class ByParts(Inference):
         chosen = np.arange(len(self._clusters))
         if sample is not None:
             chosen = np.sort(generator(seed, "parts").permutation(chosen)[:sample])
+            self.nodes = torch.from_numpy(np.isin(self.parts.numpy(), chosen)).to(batch.device)
         self._groups = _groups(chosen, self._clusters.sizes.numpy(), at_once)
-        self._sample = len(chosen)
-        if sample is not None:
-            self.nodes, self._scored = self._sampled(batch, chosen)
+        self._record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
+        if self.nodes is not None:
+            self._record |= {"sample": len(chosen), "nodes": self._scored(batch, self.nodes, len(chosen))}
         self._order = self._clusters.order.to(batch.device)
         y = torch.empty(count, 0, device=batch.device)
         unlabelled = replace(batch, y=y, product=None, sparse=batch.is_sparse)
@@ -72,8 +61,7 @@ class ByParts(Inference):
 
     def describe(self) -> dict[str, Any]:
         """Return the method as in result.json."""
-        record = {"method": "parts", "exact": False, "parts": len(self._clusters)}
-        return record if self.nodes is None else {**record, "sample": self._sample, "nodes": self._scored}
+        return dict(self._record)
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
         """Yield the output for some parts after another."""
@@ -84,28 +72,24 @@ class ByParts(Inference):
     def _batches(self) -> Iterable[Batch]:
         return (self._graph.make(group) for group in self._groups)
 
-    def _sampled(self, batch: Batch, chosen: Array) -> tuple[Tensor, dict[str, int]]:
-        """Return the mask [N] of the nodes in the sample, and how many nodes of each split it has."""
-        sampled = torch.zeros(len(self._clusters), dtype=torch.bool)
-        sampled[torch.from_numpy(chosen)] = True
-        nodes = sampled[self.parts].to(batch.device)
+    def _scored(self, batch: Batch, nodes: Tensor, sample: int) -> dict[str, int]:
+        """Return how many nodes of each split are in the sample."""
         scored = {split: int((mask & nodes).sum()) for split, mask in (batch.splits or {}).items()}
         if empty := next((split for split in ("validation", "test") if scored.get(split) == 0), None):
-            sample = f"the sample of {len(chosen)} of {len(self._clusters)} parts"
-            raise InputError(f"{sample} has no {empty} node: raise the sample, or leave it out")
-        return nodes, scored
+            raise InputError(
+                f"the sample of {sample} of {len(self._clusters)} parts has no {empty} node: raise the sample, or "
+                "leave it out"
+            )
+        return scored
 
 
 def _parts_of(batch: Batch, parts: int, seed: int) -> Clusters:
     """Return the METIS clusters of a graph; of one in a folder of clusters, these."""
-    ptr, count = batch.cluster_ptr, len(batch.x)
-    if ptr is None:
-        return cluster(batch.csr, count, parts, "metis", seed)
-    if parts != len(ptr) - 1:
-        raise InputError(
-            f"parts is {parts}, but the folder of the graph has {len(ptr) - 1} clusters: set parts to {len(ptr) - 1}"
-        )
-    return Clusters(torch.arange(count), ptr)
+    if batch.cluster_ptr is None:
+        return cluster(batch.csr, len(batch.x), parts, "metis", seed)
+    if parts != (there := len(batch.cluster_ptr) - 1):
+        raise InputError(f"parts is {parts}, but the folder of the graph has {there} clusters: set parts to {there}")
+    return Clusters(torch.arange(len(batch.x)), batch.cluster_ptr)
 
 
 def nodes_at_once(model: nn.Module, batch: Batch | GraphShape, budget: Budget) -> int:

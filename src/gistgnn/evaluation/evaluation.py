@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -14,56 +12,14 @@ from gistgnn.errors import InputError
 from gistgnn.evaluation.budget import Budget, plan_layers, whole_graph_bytes
 from gistgnn.evaluation.by_layers import ByLayers
 from gistgnn.evaluation.by_parts import ByParts, nodes_at_once
-from gistgnn.evaluation.predictions import Inference
+from gistgnn.evaluation.inference import EnsembleAverage, Inference, WholeGraph
 from gistgnn.evaluation.required_nodes import required_nodes
-from gistgnn.nn.ensemble_model import EnsembleModel, members_of
-from gistgnn.nn.gnn import as_gnn
-from gistgnn.sampling import Batch, forward
+from gistgnn.nn.gnn import EnsembleModel, as_gnn, members_of
+from gistgnn.sampling import Batch
 from gistgnn.utils.checks import MOST, check_count, shown
 from gistgnn.utils.process_memory import available_bytes
 
 METHODS = ("auto", "whole", "layers", "parts")
-MOST_BYTES = 2**62
-
-
-class WholeGraph(Inference):
-    """Runs any model on the whole graph at once."""
-
-    def __init__(self, batch: Batch) -> None:
-        super().__init__(len(batch.x))
-        self._batch = batch.in_memory()
-
-    def describe(self) -> dict[str, Any]:
-        """Return the method as in result.json."""
-        return {"method": "whole", "exact": True}
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the output of a model in evaluation mode: [N, C]."""
-        return forward(model, self._batch)
-
-
-class EnsembleAverage(Inference):
-    """Runs the members of an ensemble one after another and averages their outputs.
-
-    ``prepare`` is called once per shape of members.
-    """
-
-    def __init__(self, members: Sequence[nn.Module], nodes: int, prepare: Callable[[nn.Module], Inference]) -> None:
-        super().__init__(nodes)
-        kinds = {_shapes(member): member for member in members}
-        self._by_shapes = {shapes: prepare(member) for shapes, member in kinds.items()}
-        self._first = next(iter(self._by_shapes.values()))
-        self.nodes, self.parts = self._first.nodes, self._first.parts
-
-    def describe(self) -> dict[str, Any]:
-        """Return the members' method as in result.json."""
-        return self._first.describe()
-
-    def logits(self, model: nn.Module) -> Tensor:
-        """Return the mean output of an ensemble's members, or the output of a single member: [N, C]."""
-        members = members_of(model)
-        outputs = (self._by_shapes[_shapes(member)].logits(member) for member in members)
-        return reduce(torch.add, outputs) / len(members)
 
 
 @dataclass(frozen=True)
@@ -94,9 +50,9 @@ class Evaluation:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError(f"evaluation is {shown(self.method)}, expected one of {', '.join(METHODS)}")
-        for name in ("memory", "parts", "sample"):
+        for name, most in (("memory", 2**62), ("parts", MOST), ("sample", MOST)):
             if (value := getattr(self, name)) is not None:
-                check_count(name, value, most=MOST_BYTES if name == "memory" else MOST)
+                check_count(name, value, most=most)
         if self.method == "parts" and self.parts is None:
             raise InputError("evaluation is by parts, but parts is not given: set the number of parts, such as 5000")
         if self.method != "parts" and self.parts is not None:
@@ -114,6 +70,7 @@ class Evaluation:
             return None
         return {"parts": self.parts} if self.sample is None else {"parts": self.parts, "sample": self.sample}
 
+    @torch.no_grad()
     def prepare(self, model: nn.Module, batch: Batch, seed: int = 0, wanted: Tensor | None = None) -> Inference:
         """Choose the method for models of the same shapes on a graph, and prepare it.
 
@@ -131,8 +88,7 @@ class Evaluation:
         if gnn is not None:
             gnn.check_input(batch.x)
         if self.parts is not None:
-            with torch.no_grad():
-                at_once = nodes_at_once(model, batch, self._budget(batch.device))
+            at_once = nodes_at_once(model, batch, self._budget(batch.device))
             return ByParts(batch, self.parts, seed, self.sample, at_once)
         if gnn is None and self.method == "layers":
             raise InputError(
@@ -141,16 +97,11 @@ class Evaluation:
             )
         if gnn is None or self.method == "whole":
             return WholeGraph(batch)
-        with torch.no_grad():
-            budget = self._budget(batch.device)
-            if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
-                return WholeGraph(batch)
-            return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn, batch.adj, wanted))
+        budget = self._budget(batch.device)
+        if self.method == "auto" and not batch.is_stored and whole_graph_bytes(gnn, batch) <= budget.compute:
+            return WholeGraph(batch)
+        return ByLayers(batch, plan_layers(gnn, batch, budget), required_nodes(gnn, batch.adj, wanted))
 
     def _budget(self, device: torch.device) -> Budget:
         devices = [torch.device("cpu")] + [device] * (device.type != "cpu")
         return Budget(*(self.memory or available_bytes(place) // 2 for place in devices))
-
-
-def _shapes(model: nn.Module) -> tuple[torch.Size, ...]:
-    return tuple(p.shape for p in model.parameters())

@@ -54,31 +54,23 @@ class RequiredNodes:
 
 def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
     """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
-    everything = RequiredNodes(adj, None, None, adj.num_nodes)
-    layers = list(gnn.convs)
-    if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in layers):
-        return [everything] * len(layers)
-    required, chosen = [everything] * len(layers), wanted.cpu()
-    for index in reversed(range(len(layers))):
+    required = [RequiredNodes(adj, None, None, adj.num_nodes)] * len(gnn.convs)
+    if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in gnn.convs):
+        return required
+    chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
+    for index in reversed(range(len(required))):
         if int(chosen.sum()) > MOST * adj.num_nodes:
             break
         nodes = chosen.nonzero().squeeze(1)
-        chosen = _with_sources(adj, chosen, nodes)
+        for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
+            edges, _ = adj.pattern.rows(nodes[rows])
+            check_sources(edges.col, adj.num_nodes)
+            chosen[edges.col.long()] = True
         place, inputs = None, adj.num_nodes
         if index and int(chosen.sum()) <= MOST * inputs:
             place, inputs = (chosen.cumsum(0) - 1).int(), int(chosen.sum())
         required[index] = RequiredNodes(adj, nodes, place, inputs)
     return required
-
-
-def _with_sources(adj: Adjacency, chosen: Tensor, nodes: Tensor) -> Tensor:
-    """Return the mask of some nodes and of all sources of the edges into them."""
-    found = chosen.clone()
-    for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
-        edges, _ = adj.pattern.rows(nodes[rows])
-        check_sources(edges.col, adj.num_nodes)
-        found[edges.col.long()] = True
-    return found
 
 
 def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:

@@ -1,17 +1,20 @@
 """Predictions of a model, and its scores on the splits of a graph."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gistgnn.errors import InputError
 from gistgnn.evaluation.evaluation import Evaluation
-from gistgnn.evaluation.predictions import Inference, Predictions, reads_further, shown_metrics
+from gistgnn.evaluation.inference import Inference, Output, put
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, whole_graph
-from gistgnn.training.metric import NAMED, Metric, label_scores
+from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
 
@@ -41,6 +44,41 @@ class Scores(dict[str, float]):
     def as_dict(self) -> dict[str, float]:
         """Return the scores by name."""
         return dict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A model's predictions for the nodes of a graph."""
+
+    labels: Tensor | None  # classes [N] or labels [N, K]; None: the outputs are no scores of the graph's classes
+    logits: Tensor | None  # [N, C], where a metric reads them; else None
+
+    @classmethod
+    def of(cls, outputs: Iterable[Output], graph: Graph, metric: Metric | None = None) -> Predictions:
+        """Collect a model's output for all nodes. Nodes that are in no piece have NaN as logits, and class 0.
+
+        ``metric`` is a further score than those of the graph's task.
+        """
+        labels = logits = None
+        few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node
+        for nodes, piece in outputs:
+            reads_labels = piece.shape[1] == graph.num_classes and not graph.regression
+            if reads_labels:
+                guess = predicted_labels(piece, graph.multi_label)
+                labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.bool if graph.multi_label else few)
+            if not reads_labels or _reads_further(graph, metric):
+                logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
+        return cls(labels, logits)
+
+
+def _reads_further(graph: Graph, metric: Metric | None) -> bool:
+    """Whether a metric is given that is not among those of the graph's task, which need the labels alone."""
+    return metric is not None and metric not in [NAMED[name] for name in _shown_metrics(graph)]
+
+
+def _shown_metrics(graph: Graph) -> tuple[str, ...]:
+    """Return the names of the scores of a graph's task."""
+    return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
 
 
 def selection_metric(graph: Graph) -> str:
@@ -121,14 +159,11 @@ def score_predictions(
     """Return the scores of predictions on the splits of a graph, each over all nodes of the split at once.
 
     ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one.
-
-    Raises:
-        InputError: no node of a split has an output, or the metric fails.
     """
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
     numbers = graph.regression and found.logits is not None and found.logits.shape[1] == graph.num_classes
-    further = [NAMED[name] for name in shown_metrics(graph)] if numbers else []
-    if metric is not None and metric not in further and (found.labels is None or reads_further(graph, metric)):
+    further = [NAMED[name] for name in _shown_metrics(graph)] if numbers else []
+    if metric is not None and metric not in further and (found.labels is None or _reads_further(graph, metric)):
         further.append(metric)
     results = {}
     for split in splits:

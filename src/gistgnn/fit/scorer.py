@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gistgnn.evaluation import Evaluation, Inference
-from gistgnn.evaluation.predictions import Predictions
-from gistgnn.evaluation.scores import evaluation_mode, score_predictions
+from gistgnn.evaluation.scores import Predictions, evaluation_mode, score_predictions
 from gistgnn.graphs import Graph
 from gistgnn.sampling import Batch, check_fits, whole_graph
 from gistgnn.theta.model_spec import ModelSpec

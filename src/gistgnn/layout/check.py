@@ -214,7 +214,7 @@ def _batch(module: nn.Module, layout: Layout, features: Widths, input_axis: int 
 def _edge_data(module: nn.Module, edges: int, sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
     """Yield what edge data the model may take, of which the kinds and the number of features are not known."""
     takes, kinds = signature(module), torch.arange(edges) % 2
-    names = [name for name in takes.edge_data if name not in takes.ignored]
+    names = takes.edge_data
     attributes, types = [torch.empty(0)], [kinds, torch.zeros_like(kinds)]
     if "edge_attr" in names:
         shapes = [(edges, size) for size in sizes] + [(edges,)]

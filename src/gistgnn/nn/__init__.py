@@ -10,12 +10,9 @@ from gistgnn.utils.lazy import Registry, lazy_attributes
 
 if TYPE_CHECKING:
     from gistgnn.nn.adjacency import Adjacency
-    from gistgnn.nn.ensemble_model import members_of
+    from gistgnn.nn.convolutions import GCN, GIN, GraphSAGE
     from gistgnn.nn.gat import GAT, GATv2
-    from gistgnn.nn.gcn import GCN
-    from gistgnn.nn.gin import GIN
-    from gistgnn.nn.gnn import GNN, Layer
-    from gistgnn.nn.sage import GraphSAGE
+    from gistgnn.nn.gnn import GNN, Layer, members_of
     from gistgnn.nn.sparse import SparseMatrix
 
 __all__ = ["GAT", "GCN", "GIN", "GNN", "MODELS", "Adjacency", "GATv2", "GraphSAGE", "Layer", "SparseMatrix"]
@@ -23,11 +20,11 @@ __all__ += ["members_of"]
 
 MODELS: "Registry[type[GNN]]" = Registry(
     {
-        "gcn": "gistgnn.nn.gcn:GCN",
-        "graphsage": "gistgnn.nn.sage:GraphSAGE",
+        "gcn": "gistgnn.nn.convolutions:GCN",
+        "graphsage": "gistgnn.nn.convolutions:GraphSAGE",
         "gat": "gistgnn.nn.gat:GAT",
         "gatv2": "gistgnn.nn.gat:GATv2",
-        "gin": "gistgnn.nn.gin:GIN",
+        "gin": "gistgnn.nn.convolutions:GIN",
     }
 )
 """The model classes by name. ``MODELS["gcn"]`` imports the class; ``list(MODELS)`` imports nothing."""
@@ -35,6 +32,6 @@ MODELS: "Registry[type[GNN]]" = Registry(
 WITH_HEADS = ("gat", "gatv2")
 """The names of the models that have attention heads."""
 
-_HOMES = {"Adjacency": "adjacency", "GCN": "gcn", "GIN": "gin", "GraphSAGE": "sage", "SparseMatrix": "sparse"}
-_HOMES |= {"GAT": "gat", "GATv2": "gat", "GNN": "gnn", "Layer": "gnn", "members_of": "ensemble_model"}
+_HOMES = {"Adjacency": "adjacency", "SparseMatrix": "sparse", "GNN": "gnn", "Layer": "gnn", "members_of": "gnn"}
+_HOMES |= {"GAT": "gat", "GATv2": "gat", **dict.fromkeys(["GCN", "GraphSAGE", "GIN"], "convolutions")}
 __getattr__ = lazy_attributes(__name__, _HOMES)

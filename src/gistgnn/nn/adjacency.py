@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR, check_sources, row_chunks
-from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import check_weights, loop_weights, looped, row_sums, with_self, without_zeros
+from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, looped, row_sums, with_self, without_zeros
 
 Operator = Literal["gcn", "mean", "sum"]
 """The operators Ā of an `Adjacency`, by the names of its attributes."""
@@ -26,8 +25,8 @@ class Adjacency:
     """The structure of a graph or a batch, with the operators that layers multiply by.
 
     Every operator is computed at its first use and kept. All layers and models that use one Adjacency share it. A graph
-    that is larger than memory is used ``by_rows``: only numbers of nodes are kept, and `rows` computes some rows of an
-    operator from them, whenever it is called. The values are the same bit for bit.
+    that is larger than memory is used ``by_rows``: `rows` computes some rows of an operator whenever it is called, and
+    nothing larger than a number for each node is kept. The values are the same bit for bit.
 
     Args:
         edge_index: [2, E], row 0 the sources, row 1 the targets. A repeated edge counts several times.
@@ -110,9 +109,9 @@ class Adjacency:
     def aggregate(self, operator: Operator, h: Tensor) -> Tensor:
         """Return Ā h: [N, d], for ``h``: [N, d]; from the cache if it is there."""
         if not self.caches(h):
-            return self._multiply(operator, h)
+            return self._operator(operator) @ h
         if operator not in self._products:
-            self._products[operator] = self._product(operator) if self._product else self._multiply(operator, h)
+            self._products[operator] = self._product(operator) if self._product else self._operator(operator) @ h
         return self._products[operator]
 
     def joined(self, operator: Operator, x: Tensor) -> Tensor:
@@ -123,9 +122,9 @@ class Adjacency:
             self._products[operator] = self._joined[operator][:, x.shape[1] :]  # a view: not held twice
         return self._joined[operator]
 
-    def _multiply(self, operator: Operator, h: Tensor) -> Tensor:
-        matrix: SparseMatrix = getattr(self, operator)
-        return matrix @ h
+    def _operator(self, name: Operator) -> SparseMatrix:
+        matrix: SparseMatrix = getattr(self, name)
+        return matrix
 
     @property
     def layers(self) -> int | None:
@@ -172,10 +171,7 @@ class Adjacency:
 
     def rows(self, operator: Operator, nodes: slice | Tensor) -> SparseMatrix:
         """Return some rows of an operator: [k, N]. ``nodes``: consecutive ones, or [k] by number."""
-        if self.by_rows:
-            return self._rows(operator, nodes)
-        whole: SparseMatrix = getattr(self, operator)
-        return whole.rows(nodes)
+        return self._rows(operator, nodes) if self.by_rows else self._operator(operator).rows(nodes)
 
     def attention_rows(self, nodes: slice) -> CSR:
         """Return some rows of `attention`: [k, N]."""

@@ -11,8 +11,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gistgnn.graphs.csr import CSR, index_dtype
-from gistgnn.nn.activation import draw_kept, rounded, scale_of
-from gistgnn.nn.function import Function
+from gistgnn.nn.functional import draw_kept, rounded, scale_of
+from gistgnn.nn.sparse import Function
 
 SLOPE = 0.2  # of the scores' LeakyReLU, as published
 PIECE = 2**20  # numbers of the features of entries that are held at once: a few fit into a processor's cache

@@ -1,17 +1,18 @@
-"""`Layer`, one graph layer; `Propagation`, a layer with one operator; and `GNN`, a stack with one width per layer."""
+"""`Layer`, one graph layer; `Propagation`, a layer with one operator; `GNN`, a stack of layers; `EnsembleModel`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gistgnn.errors import InputError
-from gistgnn.nn.activation import activate
 from gistgnn.nn.adjacency import Adjacency, Operator, as_adjacency
+from gistgnn.nn.functional import activate
 from gistgnn.nn.sparse import SparseMatrix
 
 Norm = Literal["none", "layer", "batch"]
@@ -20,9 +21,9 @@ Norm = Literal["none", "layer", "batch"]
 class Layer(nn.Module, ABC):
     """One graph layer, from [N, in_features] to [N, out_features], in three steps: message, aggregate, update.
 
-    ``message`` and ``update`` treat every node alone; ``aggregate`` is the only step that looks along the edges.
-    Evaluation layer by layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some
-    columns, in evaluation mode.
+    ``message`` and ``update`` treat every node alone; only ``aggregate`` looks along the edges. Evaluation layer by
+    layer calls ``scores`` and ``aggregate_block`` instead of ``aggregate``: for some nodes and some columns, in
+    evaluation mode.
     """
 
     out_features: int  # columns of the output
@@ -67,9 +68,9 @@ class Layer(nn.Module, ABC):
 class Propagation(Layer):
     """A layer that computes Ā H Wᵀ as (Ā H) Wᵀ or Ā (H Wᵀ), whichever is cheaper.
 
-    The projection costs the same in both orders, so the sparse product decides: nnz·d_in multiply-adds before the
-    projection, nnz·d_out after it. Sparse features are projected first, because Ā H would be dense. A graph's constant
-    features are aggregated first: the product is computed once and reused (see `Adjacency.cache_products`).
+    The projection costs the same in both orders, so the sparse product decides: nnz·d_in or nnz·d_out multiply-adds.
+    Sparse features are projected first, because Ā H would be dense. A graph's constant features are aggregated first:
+    the product is computed once and reused (see `Adjacency.cache_products`).
     """
 
     edge_data = ("edge_weight",)
@@ -121,7 +122,15 @@ class GNN(nn.Module, ABC):
         self, in_features: int, widths: Sequence[int], out_features: int, *, dropout: float = 0.0, norm: Norm = "none"
     ) -> None:
         super().__init__()
-        _check(in_features, widths, out_features, dropout, norm)
+        if not widths:
+            raise InputError("no hidden layer: give at least one width, such as widths=(256, 256)")
+        if min(in_features, *widths, out_features) < 1:
+            sizes = f"{in_features} -> {tuple(widths)} -> {out_features}"
+            raise InputError(f"sizes {sizes}: every layer needs at least one feature")
+        if not 0 <= dropout < 1:
+            raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
+        if norm not in get_args(Norm):
+            raise InputError(f"norm {norm!r}: choose one of {', '.join(get_args(Norm))}")
         self.in_features, self.out_features, self.dropout = in_features, out_features, dropout
         self.norm: Norm = norm  # a subclass may use it within its layers, too
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
@@ -188,12 +197,21 @@ class GNN(nn.Module, ABC):
                 _ = adj.layer(number).attention
 
 
-def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
-    if isinstance(h, Tensor):
-        return F.linear(h, weight, bias)
-    out = h @ weight.t()
-    return out if bias is None else out + bias
+class EnsembleModel(nn.Module):
+    """The mean of the outputs of several models, which take the same arguments."""
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, *arguments: Any, **edge_data: Tensor) -> Tensor:
+        """Call every member with the arguments and return the mean output: [N, C]."""
+        return torch.stack([member(*arguments, **edge_data) for member in self.members]).mean(dim=0)
+
+
+def members_of(model: nn.Module) -> list[nn.Module]:
+    """Return the members of an ensemble, or ``[model]`` for any other model."""
+    return list(model.members) if isinstance(model, EnsembleModel) else [model]
 
 
 def as_gnn(model: nn.Module) -> GNN | None:
@@ -202,20 +220,16 @@ def as_gnn(model: nn.Module) -> GNN | None:
     return model if isinstance(model, GNN) and type(model).forward is GNN.forward else None
 
 
+def project(h: Tensor | SparseMatrix, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return H Wᵀ + b: [N, d_out], for dense or sparse ``h``: [N, d_in] and ``weight``: [d_out, d_in]."""
+    if isinstance(h, Tensor):
+        return F.linear(h, weight, bias)
+    out = h @ weight.t()
+    return out if bias is None else out + bias
+
+
 def make_norm(norm: Norm, features: int) -> nn.Module:
     """Return the norm of a kind for ``features`` columns."""
     if norm == "layer":
         return nn.LayerNorm(features, elementwise_affine=False)
     return nn.BatchNorm1d(features) if norm == "batch" else nn.Identity()
-
-
-def _check(in_features: int, widths: Sequence[int], out_features: int, dropout: float, norm: str) -> None:
-    if not widths:
-        raise InputError("no hidden layer: give at least one width, such as widths=(256, 256)")
-    if min(in_features, *widths, out_features) < 1:
-        sizes = f"{in_features} -> {tuple(widths)} -> {out_features}"
-        raise InputError(f"sizes {sizes}: every layer needs at least one feature")
-    if not 0 <= dropout < 1:
-        raise InputError(f"dropout {dropout}: give a probability in [0, 1)")
-    if norm not in get_args(Norm):
-        raise InputError(f"norm {norm!r}: choose one of {', '.join(get_args(Norm))}")

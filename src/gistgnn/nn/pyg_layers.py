@@ -80,10 +80,8 @@ def sparse_layers(
     ``positional`` and ``by_name`` are what the model is called with inside the block.
     """
     layers = multiplies(model)
-    if not layers or not _same(model, layers, products, positional, by_name):
-        yield
-        return
-    with _multiplying(layers, products, positional[1], by_name.get("edge_weight")):
+    same = bool(layers) and _same(model, layers, products, positional, by_name)
+    with _multiplying(layers, products, positional[1], by_name.get("edge_weight")) if same else nullcontext():
         yield
 
 
@@ -137,9 +135,8 @@ def _values(
     model: nn.Module, products: Products | None, positional: tuple[Any, ...], by_name: dict[str, Tensor]
 ) -> list[Tensor]:
     """Return the output, without dropout, and the gradients; with `products`, layers multiply."""
-    copy = deepcopy(model).eval()  # a module may have state
-    edges = positional[1], by_name.get("edge_weight")
-    with _multiplying(multiplies(copy), products, *edges) if products else nullcontext():
+    copy, weight = deepcopy(model).eval(), by_name.get("edge_weight")  # a module may have state
+    with _multiplying(multiplies(copy), products, positional[1], weight) if products else nullcontext():
         out = copy(*positional, **by_name)
     out.square().mean().backward()
     return [out.detach(), *(p.grad for p in copy.parameters() if p.grad is not None)]

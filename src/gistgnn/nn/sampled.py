@@ -13,8 +13,7 @@ from torch import Tensor
 from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR
 from gistgnn.nn.adjacency import Adjacency
-from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import looped, row_sums, with_self
+from gistgnn.nn.sparse import SparseMatrix, looped, row_sums, with_self
 from gistgnn.utils.transfer import to_device
 
 
@@ -50,18 +49,13 @@ class SampledAdjacency(Adjacency):
     An operator's entry is the whole graph's entry times the edge's weight. If the weight is 1 / (probability that the
     edge is sampled), or the number of times it was drawn over the expected number, then the mean of Ā H over many
     samples is the whole graph's Ā H. A node's self-loop in Ā is always present. In a graph with edge weights,
-    ``weight`` is multiplied by them, and ``degrees`` are their sums.
+    ``weight`` is multiplied by them, and ``degrees`` are their sums. If `Degrees.row_sums` is given, every row is
+    scaled to the sum of the whole graph's row (LADIES, section 3.2): that is biased, but has a lower variance.
 
-    If `Degrees.row_sums` is given, every row is scaled to the sum of the whole graph's row (LADIES, section 3.2). This
-    is biased, but has a lower variance.
-
-    Args:
-        pattern: [N_out, N_in], entries (target, source). The output nodes are the first input nodes.
-        degrees: of the input nodes.
-        weight: [nnz], of the pattern's entries; None: 1.
-        above: the structures of the second layer, the third, ..., if every layer has its own.
-        refuses: the end of an error message: why these edges do not suit models that attend or take an edge_index;
-            None: they do.
+    ``pattern``: [N_out, N_in] has the entries (target, source); the output nodes are the first input nodes. ``degrees``
+    are of the input nodes, ``weight``: [nnz] of the entries (None: 1). ``above`` are the structures of the second
+    layer, the third, ..., if every layer has its own. ``refuses`` is the end of an error message: why these edges do
+    not suit models that attend or take an edge_index; None: they do.
     """
 
     def __init__(

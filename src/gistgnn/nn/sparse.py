@@ -1,8 +1,10 @@
-"""Sparse matrices that multiply dense features."""
+"""Sparse matrices that multiply dense features, and the weights of their entries."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from inspect import Signature
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,13 +12,31 @@ from torch import Tensor
 
 from gistgnn.errors import InputError
 from gistgnn.graphs.csr import CSR
-from gistgnn.nn.function import Function
+
+
+class _ByPosition(Signature):
+    """Binds arguments as they are given: all of them, by position."""
+
+    def bind(self, *args: Any, **_: Any) -> Any:
+        return SimpleNamespace(args=args, kwargs={}, apply_defaults=int)
+
+
+class Function(torch.autograd.Function):
+    """torch's `Function`, for a ``forward`` that is called with all arguments, by position.
+
+    torch binds the arguments to the signature of ``forward`` in every call, which takes longer than a small product.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "forward" in vars(cls):
+            cls.forward.__signature__ = _ByPosition()  # type: ignore[attr-defined]
 
 
 class SparseMatrix:
     """A constant CSR matrix A: [R, C] for products A @ h with dense h: [C, d].
 
-    The forward pass is one CSR product, the backward pass one product with the transpose, which is prepared at the
+    The forward pass is one CSR product. The backward pass is one product with the transpose, which is prepared at the
     first backward pass and kept. The product is differentiable in h to any order, but not in the values.
 
     Args:
@@ -165,3 +185,57 @@ class _Product(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[None, int], matrix: SparseMatrix, h: Tensor) -> tuple[Tensor, int]:
         return _Product.apply(matrix, h.movedim(in_dims[1], 0)), 0
+
+
+# Weights of edges, as in PyG's GCNConv: a missing self-loop has weight 1. Below, ``own`` is as for `CSR.looped`.
+
+
+def check_weights(weight: Tensor) -> None:
+    """Raise InputError if a weight is negative."""
+    if weight.numel() and (least := float(weight.min())) < 0:
+        raise InputError(
+            f"edge_weight holds {least:g}; expected 0 or more: the models of gistgnn.nn divide by sums of weights"
+        )
+
+
+def row_sums(pattern: CSR, value: Tensor) -> Tensor:
+    """Return the sum of every row's values: [R], for ``value``: [nnz]."""
+    return (SparseMatrix.from_pattern(pattern, value) @ value.new_ones(pattern.shape[1], 1)).squeeze(1)
+
+
+def without_zeros(degree: Tensor) -> Tensor:
+    """Return degrees [n] with infinity in place of 0, so that dividing by them gives 0."""
+    return torch.where(degree > 0, degree, torch.inf)
+
+
+def self_loops(pattern: CSR, own: Tensor | None = None) -> Tensor:
+    """Return the mask of the entries that are self-loops: [nnz]."""
+    return (pattern.row if own is None else pattern.repeated(own)) == pattern.col
+
+
+def loop_weights(pattern: CSR, weight: Tensor, own: Tensor | None = None) -> Tensor:
+    """Return the weight of every row's self-loop: [R]; 1 where there is none."""
+    loops, given = weight.new_ones(pattern.shape[0]), self_loops(pattern, own)
+    loops[pattern.row[given].long()] = weight[given]
+    return loops
+
+
+def looped(pattern: CSR, weight: Tensor, loops: Tensor | None = None, own: Tensor | None = None) -> tuple[CSR, Tensor]:
+    """Return the entries with exactly one self-loop in every row, and their weights.
+
+    ``weight``: [nnz] is of the entries, ``loops``: [R] of the self-loops; None: 1.
+    """
+    with_loops, keep, place = pattern.looped(own)
+    value = weight.new_ones(with_loops.num_edges)
+    value[place] = weight[keep]
+    if loops is not None:
+        value[with_loops.rowptr[1:].long() - 1] = loops  # a row's self-loop is its last entry
+    return with_loops, value
+
+
+def with_self(pattern: CSR, weight: Tensor | None, dtype: torch.dtype, own: Tensor | None = None) -> SparseMatrix:
+    """Return A + I: [R, C] for A's entries and their ``weight``: [nnz]; a given self-loop counts beside the 1 of I."""
+    weight = torch.ones(pattern.num_edges, dtype=dtype, device=pattern.col.device) if weight is None else weight
+    given = torch.where(self_loops(pattern, own), weight, 0)
+    loops = weight.new_ones(pattern.shape[0]).index_add_(0, pattern.row, given)
+    return SparseMatrix.from_pattern(*looped(pattern, weight, loops, own))

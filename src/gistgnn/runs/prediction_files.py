@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gistgnn.evaluation.predictions import Output
+from gistgnn.evaluation.inference import Output
 from gistgnn.storage.whole_files import TEMPORARY, replacing
 from gistgnn.training.metric import predicted_labels
 

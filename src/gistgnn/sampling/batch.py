@@ -130,9 +130,8 @@ class Batch:
     @cached_property
     def adj(self) -> Adjacency:
         """The structure with its normalised operators and their products with x, computed once for all models."""
-        if isinstance(self.edges, SampledAdjacency):
-            adj: Adjacency = self.edges
-        else:
+        adj: Adjacency | None = self.edges if isinstance(self.edges, SampledAdjacency) else None
+        if adj is None:
             weight = self.edge_data.get("edge_weight")
             adj = Adjacency.from_csr(self._entries, self.dtype, weight, by_rows=self.is_stored)
         return adj if self._is_csr else adj.with_cached_products(self.x, self.product)
@@ -157,10 +156,8 @@ class Batch:
     @cached_property
     def is_sparse(self) -> bool:
         """Whether `features` is a sparse matrix."""
-        if self.sparse is not None:
-            return self.sparse
-        if self._is_csr:
-            return True
+        if self.sparse is not None or self._is_csr:
+            return self.sparse is not False
         sample = sample_of(self.x)
         return int(torch.count_nonzero(sample)) < SPARSE_BELOW * sample.numel()
 
@@ -204,11 +201,10 @@ def product_in_folder(folder: Path, x: Tensor, adj: Adjacency, operator: Operato
 
     def fill(out: npt.NDArray[np.float32]) -> None:
         blocks = column_blocks(features, max(available_bytes(torch.device("cpu")) // 2 // (4 * nodes), 1))
-        times = "once" if len(blocks) == 1 else f"{len(blocks)} times"
         log.info(
             f"the product of the edges with the features is computed once and kept: {size(out.nbytes)} in {folder}"
         )
-        log.info(f"for it the features are read {times}")
+        log.info(f"for it the features are read {'once' if len(blocks) == 1 else f'{len(blocks)} times'}")
         parts: list[npt.NDArray[np.float32]] = []  # in files of their own: a page of the whole has all columns
         for columns in blocks:
             block = copied(x[:, columns], torch.device("cpu"), torch.float32)
@@ -240,11 +236,18 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
     """Return the training nodes and the edges between them as one batch: what inductive training sees."""
 
     def compute() -> dict[str, Tensor]:
-        train = graph.train.to(graph.x.device)  # those of a folder stay on the host
-        edges, inside = _induced(_checked(graph.edges), train)
-        x = graph.x[train.nonzero().squeeze(1)]
-        part = {"x": x.to(torch.promote_types(x.dtype, torch.float32)), "y": graph.y[graph.train], **edges}
-        part |= {name: value[inside] for name, value in graph.edge_data.items()}
+        edges, train = _checked(graph.edges), graph.train.to(graph.x.device)  # those of a folder stay on the host
+        number = train.cumsum(0) - 1  # of a training node in the subgraph
+        cols, insides, degrees = [], [], number.new_zeros(len(train))
+        for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
+            inside = train[piece.col] & train[piece.row]
+            insides.append(inside)
+            cols.append(number[piece.col[inside]].to(edges.col.dtype))
+            degrees += torch.bincount(piece.row[inside], minlength=len(train))
+        rowptr = torch.cat([degrees.new_zeros(1), degrees[train].cumsum(0)]).to(edges.rowptr.dtype)
+        x, kept = graph.x[train.nonzero().squeeze(1)], torch.cat(insides)
+        part = {"x": x.to(torch.promote_types(x.dtype, torch.float32)), "y": graph.y[graph.train], "rowptr": rowptr}
+        part |= {"col": torch.cat(cols), **{name: value[kept] for name, value in graph.edge_data.items()}}
         return {name: value.to(graph.y.device) for name, value in part.items()}
 
     part = share(compute)
@@ -252,23 +255,7 @@ def training_subgraph(graph: Graph, share: Share = unshared) -> Batch:
     return Batch(part["x"], CSR(part["rowptr"], part["col"]), part["y"], everyone, edge_data=data)
 
 
-def _induced(edges: CSR, kept: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    """Return ``rowptr`` and ``col`` of the edges between the nodes of a mask [N], and the mask [E] of these edges."""
-    number = kept.cumsum(0) - 1  # of a kept node in the subgraph
-    col, inside, degrees = [], [], number.new_zeros(len(kept))
-    for piece, _ in edges.pieces(_PIECE):  # all of them at once would take several times the memory of the result
-        inside.append(kept[piece.col] & kept[piece.row])
-        col.append(number[piece.col[inside[-1]]].to(edges.col.dtype))
-        degrees += torch.bincount(piece.row[inside[-1]], minlength=len(kept))
-    rowptr = torch.cat([degrees.new_zeros(1), degrees[kept].cumsum(0)]).to(edges.rowptr.dtype)
-    return {"rowptr": rowptr, "col": torch.cat(col)}, torch.cat(inside)
-
-
 def _checked(edges: CSR) -> CSR:
-    """Return edges for products; `col` is not copied where its type fits.
-
-    Raises:
-        InputError: a file that they are mapped from is damaged: the products would read memory that is not theirs.
-    """
+    """Return edges for products; `col` is not copied where its type fits. A damaged file of edges is refused."""
     check_sources(edges.col, edges.num_nodes)
     return edges.for_products()

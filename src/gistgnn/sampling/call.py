@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from gistgnn.errors import InputError, reason
 from gistgnn.graphs.checks import EDGE_DATA
-from gistgnn.nn.ensemble_model import members_of
-from gistgnn.nn.gnn import as_gnn
+from gistgnn.nn.gnn import as_gnn, members_of
 from gistgnn.nn.pyg_layers import sparse_layers
 from gistgnn.nn.sampled import SampledAdjacency
 from gistgnn.sampling.batch import Batch
@@ -35,20 +34,15 @@ class Signature(NamedTuple):
     """What a model's forward takes beside x."""
 
     structure: str | None  # "adj", "edge_index", or None
-    edge_data: tuple[str, ...]  # that it takes, by name
+    edge_data: tuple[str, ...]  # that it takes and uses, by name
     required: frozenset[str]  # edge data without a default
-    ignored: frozenset[str]  # edge data that it takes, and makes no use of
 
 
 _SIGNATURES: WeakKeyDictionary[nn.Module, Signature] = WeakKeyDictionary()  # needed at every step, slow to inspect
 
 
 def signature(model: nn.Module) -> Signature:
-    """Return what a model's forward takes, by the names of its arguments.
-
-    Raises:
-        InputError: it takes a whole graph, dictionaries of types, or an argument that gistgnn does not have.
-    """
+    """Return what a model's forward takes, by the names of its arguments; see `arguments` for errors."""
     if model not in _SIGNATURES:
         called = members_of(getattr(model, "_orig_mod", model))[0]  # torch.compile hides the arguments
         _SIGNATURES[model] = _inspect(called)
@@ -76,9 +70,11 @@ def _inspect(model: nn.Module) -> Signature:
             f"it calls forward(x, edge_index) or forward(x, adj), with {', '.join(EDGE_DATA)} where forward has them; "
             "write a module with such a forward around it"
         )
-    taken = [name for name in EDGE_DATA if name in rest]
-    ignored = {name for name in taken if getattr(model, f"supports_{name}", True) is False}  # PyG's BasicGNN
-    return Signature(structure, tuple(taken), frozenset(required), frozenset(ignored - set(required)))
+    ignored = {name for name in EDGE_DATA if getattr(model, f"supports_{name}", True) is False} - {
+        *required
+    }  # by PyG's
+    taken = tuple(name for name in EDGE_DATA if name in rest and name not in ignored)
+    return Signature(structure, taken, frozenset(required))
 
 
 def _refuse_other_graphs(model: nn.Module, parameters: list[inspect.Parameter]) -> None:
@@ -106,7 +102,8 @@ def arguments(model: nn.Module, batch: Batch) -> Arguments:
     `edge_weight`, `edge_attr` and `edge_type` get the batch's edge data where it has them.
 
     Raises:
-        InputError: as `signature`, or the forward needs edge data that the batch does not have.
+        InputError: the forward takes a whole graph, dictionaries of types, an argument that gistgnn does not have, or
+            edge data that the batch does not have.
     """
     takes, data = signature(model), batch.edge_data
     if lacking := takes.required - data.keys():
@@ -151,13 +148,9 @@ def forward(model: nn.Module, batch: Batch) -> Tensor:
 def check_fits(model: nn.Module, batch: Batch, classes: int | None, edge_data: Collection[str] | None = None) -> None:
     """Refuse a model that cannot take the graph's features or predict its classes; warn of edge data it does not use.
 
-    It runs a model that is not of `gistgnn.nn` once, or a few times if there is edge data.
-
-    Args:
-        model: the model, or an ensemble.
-        batch: the graph, or a part of it.
-        classes: the number of classes; None: any number of outputs is fine.
-        edge_data: the names of the graph's edge data; None: those of the batch.
+    A model from outside `gistgnn.nn`, or an ensemble, runs once, or a few times if there is edge data. ``batch`` is the
+    graph or a part of it. ``classes`` None: any number of outputs is fine. ``edge_data`` has the names of the graph's
+    edge data; None: those of the batch.
     """
     members = members_of(model)
     for member in members:
@@ -188,39 +181,31 @@ def _try(model: nn.Module, batch: Batch) -> int:
 
 
 def _warn_if_unused(model: nn.Module, batch: Batch, name: str) -> None:
-    """Warn if the model does not take the graph's edge data of a name, or its output does not depend on it."""
-    kind, drop = type(getattr(model, "_orig_mod", model)).__name__, f"or drop it: data.{name} = None"
-    gnn, takes = as_gnn(model), signature(model)
-    if gnn is not None and name in gnn.edge_data:
-        return
-    if gnn is None and name in takes.edge_data and name not in takes.ignored:
-        if name in batch.edge_data and not _depends_on(model, batch, name):
-            log.warning(
-                "the graph has %s, and %s takes it, but its output does not depend on it: build it to use %s (in PyG "
-                "often by edge_dim), %s", name, kind, name, drop,
-            )  # fmt: skip
-        return
-    log.warning(
-        "the graph has %s, and %s makes no use of it: take a model with %s in its forward, %s", name, kind, name, drop
-    )
+    """Warn if the model's output does not depend on the graph's edge data of a name."""
+    gnn, kind = as_gnn(model), type(getattr(model, "_orig_mod", model)).__name__
+    if gnn is not None:
+        uses = name in gnn.edge_data
+    else:
+        uses = name in signature(model).edge_data and (name not in batch.edge_data or _depends_on(model, batch, name))
+    if not uses:
+        log.warning(
+            f"the graph has {name}, and {kind} makes no use of it: take a model with {name} in its forward (in PyG it "
+            f"often has to be built for it, by edge_dim), or drop it: data.{name} = None"
+        )
 
 
 def _depends_on(model: nn.Module, batch: Batch, name: str) -> bool:
     """Tell whether the output changes with the edge data of a name; True if that cannot be tried."""
     value = batch.edge_data[name]
-    rng = torch.Generator().manual_seed(0)
-    if value.is_floating_point():
-        other = value * (0.5 + torch.rand(value.shape, generator=rng)).to(value)
-    else:
-        other = value.roll(1, dims=0)
+    factors = 0.5 + torch.rand(value.shape, generator=torch.Generator().manual_seed(0))
+    other = value * factors.to(value) if value.is_floating_point() else value.roll(1, dims=0)
     if torch.equal(value, other):
         return True
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            inputs = arguments(model, batch)
-            one = model(*inputs.positional, **inputs.by_name)
-            return not torch.equal(one, model(*inputs.positional, **{**inputs.by_name, name: other}))
+            positional, by_name = arguments(model, batch)
+            return not torch.equal(model(*positional, **by_name), model(*positional, **{**by_name, name: other}))
     finally:
         model.train(training)

@@ -25,8 +25,7 @@ from gistgnn.utils.transfer import to_device
 
 Ranges = list[tuple[int, int]]  # some rows of an array: the first one of each range, and the one after the last
 
-# Share of the edges that lie inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M.
-METIS_INSIDE = 0.6
+METIS_INSIDE = 0.6  # share of the edges inside METIS clusters of a few hundred nodes, as on our synthetic Amazon2M
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,14 @@ class ClusterSampling(Sampling):
             raise InputError(f"method is {shown(self.method)}, expected one of {', '.join(METHODS)}")
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> ClusterBatches:
-        """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`.
+        """Cluster a graph, or read its clusters from the cache, and return the sampler; see `Sampling.sampler`."""
 
-        Raises:
-            InputError: more clusters than nodes, or METIS failed.
-        """
+        def compute() -> dict[str, Tensor]:
+            found = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
+            return {"order": found.order, "ptr": found.ptr}
 
         clusters, ptr = None, whole.cluster_ptr
         if ptr is None:
-
-            def compute() -> dict[str, Tensor]:
-                found = cluster(whole.csr, whole.x.shape[0], self.clusters, self.method, seed)
-                return {"order": found.order, "ptr": found.ptr}
-
             shared = share(compute)
             clusters = Clusters(shared["order"], shared["ptr"])
         elif (there := len(ptr) - 1) != self.clusters:
@@ -92,10 +86,7 @@ class ClusterSampling(Sampling):
         return ClusterBatches(whole, clusters, self.clusters_per_batch, seed, **options, share=share)
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch.
-
-        A share `METIS_INSIDE` of the edges is taken to lie inside clusters, or 1/c where clusters are random.
-        """
+        """Count q/c of the nodes, the edges inside their clusters, and the edges between clusters of the same batch."""
         c, q = self.clusters, self.clusters_per_batch
         inside = METIS_INSIDE if self.method != "random" and c > 1 else 1 / c
         both = (q - 1) / (c - 1) if c > 1 else 0.0
@@ -116,18 +107,8 @@ class ClusterBatches(RandomBatches):
     The edges into a node keep their order, so that its row of Ā x has the same bits. A graph in a folder of clusters is
     so already: its batches are read from the files.
 
-    Args:
-        whole: the whole graph, on the device where the models run.
-        clusters: its partition; None: `Batch.cluster_ptr`.
-        per_batch: q, from 1 to the number of clusters that was asked for; METIS may have made fewer.
-        seed: of the order of the clusters.
-        independent: see `Sampling`.
-        precompute: see `ClusterSampling`.
-        alone: leave out the edges between clusters.
-        share: see `Sampling.sampler`.
-
-    Raises:
-        InputError: q < 1, or clusters of another graph.
+    ``clusters`` None means `Batch.cluster_ptr`; ``per_batch`` is q. With ``alone``, edges between clusters are left
+    out. The other arguments are those of `ClusterSampling` and `Sampling.sampler`.
     """
 
     def __init__(
@@ -175,7 +156,7 @@ class ClusterBatches(RandomBatches):
             pattern.to(self._device),
             joined(self._whole.y, ranges),
             to_device(joined(self._train, ranges).nonzero().squeeze(1), self._device),
-            self._products(ranges),
+            self._products(ranges) if self._precompute else None,
             self._whole.is_sparse,
             edge_data={name: to_device(value, self._device) for name, value in data.items()},
         )
@@ -183,13 +164,8 @@ class ClusterBatches(RandomBatches):
     def _features(self, x: Tensor, ranges: Ranges) -> Tensor:
         return to_device(joined(x, ranges).to(self._whole.dtype), self._device)
 
-    def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor] | None:
-        """Return a function that gives the ranges' rows of Ā x of the whole graph; None: a batch has its own.
-
-        The whole product is computed once, at the function's first call.
-        """
-        if not self._precompute:
-            return None
+    def _products(self, ranges: Ranges) -> Callable[[Operator], Tensor]:
+        """Return a function that gives the ranges' rows of Ā x of the whole graph; its first call computes them all."""
         ready = {operator: self._features(product, ranges) for operator, product in self._aggregated.items()}
 
         def product(operator: Operator) -> Tensor:
@@ -238,29 +214,28 @@ class ClusterBatches(RandomBatches):
 
 def _renumbered(whole: Batch, clusters: Clusters, share: Share) -> Batch:
     """Return a copy of a graph with its nodes in the order of its clusters."""
-    copy = share(lambda: _in_order(whole, clusters))
+
+    def compute() -> dict[str, Tensor]:
+        pattern, numbers, order = whole.csr, clusters.order.numpy(), clusters.order.to(whole.x.device)
+        train = torch.zeros(len(numbers), dtype=torch.bool, device=order.device)
+        train[whole.loss_nodes] = True
+        entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
+        rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[numbers]
+        place = np.empty(len(numbers), rows.indices.dtype)
+        place[numbers] = np.arange(len(numbers))
+        return {
+            "x": whole.x.index_select(0, order).to(whole.dtype),
+            "y": whole.y.index_select(0, order),
+            "train": train.index_select(0, order).cpu(),
+            "rowptr": torch.from_numpy(rows.indptr),
+            "col": torch.from_numpy(place[rows.indices]),
+            **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()},
+        }
+
+    copy = share(compute)
     data = {name: copy[name] for name in whole.edge_data}
     edges, nodes = CSR(copy["rowptr"], copy["col"]), copy["train"].nonzero().squeeze(1)
     return Batch(copy["x"], edges, copy["y"], nodes, sparse=whole.is_sparse, edge_data=data)
-
-
-def _in_order(whole: Batch, clusters: Clusters) -> dict[str, Tensor]:
-    nodes, order = whole.x.shape[0], clusters.order.to(whole.x.device)
-    train = torch.zeros(nodes, dtype=torch.bool, device=order.device)
-    train[whole.loss_nodes] = True
-    pattern = whole.csr
-    entries = np.arange(pattern.num_edges) if whole.edge_data else np.ones(pattern.num_edges, np.int8)
-    rows = sp.csr_matrix((entries, pattern.col.numpy(), pattern.rowptr.numpy()), pattern.shape)[clusters.order.numpy()]
-    place = np.empty(nodes, rows.indices.dtype)
-    place[clusters.order.numpy()] = np.arange(nodes)
-    return {
-        "x": whole.x.index_select(0, order).to(whole.dtype),
-        "y": whole.y.index_select(0, order),
-        "train": train.index_select(0, order).cpu(),
-        "rowptr": torch.from_numpy(rows.indptr),
-        "col": torch.from_numpy(place[rows.indices]),
-        **{name: value.cpu()[torch.from_numpy(rows.data)] for name, value in whole.edge_data.items()},
-    }
 
 
 def joined(values: Tensor, ranges: Ranges) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +12,7 @@ import torch
 
 from gistgnn.graphs.sizes import GraphSizes
 from gistgnn.nn.sampled import SampledAdjacency
-from gistgnn.sampling.layered import LayeredBatches, LayeredSampling, Layers
+from gistgnn.sampling.layered import LayeredSampling, Layers
 from gistgnn.sampling.sampler import Array, Expected
 from gistgnn.sampling.structure import Structure, pattern_of
 from gistgnn.utils.checks import check_flag
@@ -21,38 +20,127 @@ from gistgnn.utils.checks import check_flag
 _TRIES = 3
 
 
-class ImportanceBatches(LayeredBatches):
-    """Batches whose nodes are drawn by importance; a subclass draws them."""
+@dataclass(frozen=True)
+class ImportanceSampling(LayeredSampling):
+    """The settings that `LadiesSampling` and `FastGCNSampling` have in common; a subclass draws the nodes."""
 
-    def __init__(self, structure: Structure, settings: ImportanceSampling, numbers: tuple[int, ...], seed: int) -> None:
-        super().__init__(structure, settings, numbers, seed)
-        self._normalised = settings.row_normalise
-        if self._normalised:
-            self.degrees = structure.normalised()
+    per_layer = "nodes_per_layer"
+
+    batch_size: int = 512
+    nodes_per_layer: int | tuple[int, ...] = 512
+    row_normalise: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        check_flag("row_normalise", self.row_normalise)
 
     @abstractmethod
-    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _draw(
+        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
         """Return distinct nodes and the weights of their columns; ``rows`` are `Structure.values` of ``outputs``."""
 
-    def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
+    def draw_layers(
+        self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
+    ) -> Layers:
+        """Draw the nodes of every layer, and keep all edges from them; see `LayeredSampling.draw_layers`."""
         layers: list[SampledAdjacency] = []
-        for count in reversed(self._numbers):
-            rows = self.structure.values[outputs]
-            drawn, importance = self._draw(rows, outputs, count, rng)
-            known = np.zeros(self.structure.nodes, bool)
+        all_degrees = structure.normalised if self.row_normalise else structure.degrees
+        for count in reversed(numbers):
+            rows = structure.values[outputs]
+            drawn, importance = self._draw(structure, rows, outputs, count, rng)
+            known = np.zeros(structure.nodes, bool)
             known[outputs] = True
             new = ~known[drawn]
             inputs = np.concatenate([outputs, drawn[new]])
-            columns = torch.ones(len(inputs), dtype=self.degrees.plain.dtype)
+            columns = torch.ones(len(inputs), dtype=all_degrees.plain.dtype)
             columns[len(outputs) :] = torch.from_numpy(importance[new])
             part = rows[:, inputs]
-            pattern, degrees = pattern_of(part), self.degrees.of(torch.from_numpy(inputs))
+            pattern, degrees = pattern_of(part), all_degrees.of(torch.from_numpy(inputs))
             weight = columns.index_select(0, pattern.col)
-            if "edge_weight" in self.structure.edge_data:
+            if "edge_weight" in structure.edge_data:
                 weight *= torch.from_numpy(part.data)
             layers.insert(0, SampledAdjacency(pattern, degrees, weight, refuses=self.refuses))
             outputs = inputs
         return outputs, layers, {}
+
+    def expected(self, graph: GraphSizes, layers: int) -> Expected:
+        """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
+        nodes, edges = [float(min(self.batch_size, graph.train))], []
+        for count in reversed(self.numbers(layers)):
+            linked = nodes[-1] * graph.degree
+            nodes.append(nodes[-1] + count)
+            edges.append(linked * min(1, nodes[-1] / self.candidates(graph, linked)))
+        return Expected.layered(graph, nodes, edges)
+
+    @staticmethod
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
+        return graph.nodes
+
+
+@dataclass(frozen=True)
+class LadiesSampling(ImportanceSampling):
+    """LADIES: layer-dependent importance sampling (Zou et al., 2019).
+
+    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i in O} Ā_ij², with Ā
+    of eq. 1 and its self-loops: only neighbours of O are drawn, and most often those with many edges into O. Column j
+    of Ā's rows O gets the weight 1 / (s p_j), or 1 where that is less or where j is in O. Other columns are left out.
+
+    Args:
+        batch_size: output nodes of a batch, on which the loss is.
+        nodes_per_layer: s; or one number for each layer, the first layer's first.
+        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
+            These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
+            drawn) / (s p_j), which is unbiased.
+        batches: see `Sampling`.
+    """
+
+    name = "ladies"
+    refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+
+    def _draw(
+        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        nodes, squares = structure.squares_above_zero(rows, outputs)
+        if len(nodes) <= count:
+            return nodes, np.ones(len(nodes), np.float32)
+        cumulated = squares.cumsum(dtype=np.float64)
+        if not self.row_normalise:
+            places, importance = with_replacement(cumulated, squares, count, rng)
+            return nodes[places], importance
+        places = distinct(cumulated, squares, count, rng)
+        return nodes[places], np.maximum(cumulated[-1] / (count * squares[places]), 1)
+
+    @staticmethod
+    def candidates(graph: GraphSizes, linked: float) -> float:
+        """Return the number of neighbours."""
+        return graph.nodes * -math.expm1(-linked / graph.nodes)
+
+
+@dataclass(frozen=True)
+class FastGCNSampling(ImportanceSampling):
+    """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
+
+    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
+    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
+    j is an output node.
+
+    Args:
+        batch_size: as for LADIES.
+        nodes_per_layer: as for LADIES.
+        row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
+        batches: see `Sampling`.
+    """
+
+    name = "fastgcn"
+    refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
+
+    def _draw(
+        self, structure: Structure, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        return with_replacement(structure.cumulated_squares, structure.column_squares, count, rng)
 
 
 def with_replacement(cumulated: Array, weights: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -84,108 +172,3 @@ def distinct(cumulated: Array, weights: Array, count: int, rng: np.random.Genera
     nodes = np.flatnonzero(left)
     rings, missing = rng.standard_exponential(len(nodes)) / left[nodes], count - len(found)
     return np.concatenate([found, nodes[np.argpartition(rings, missing - 1)[:missing]]])
-
-
-@dataclass(frozen=True)
-class ImportanceSampling(LayeredSampling):
-    """The settings that `LadiesSampling` and `FastGCNSampling` have in common."""
-
-    per_layer = "nodes_per_layer"
-
-    batch_size: int = 512
-    nodes_per_layer: int | tuple[int, ...] = 512
-    row_normalise: bool = True
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        super().__post_init__()
-        check_flag("row_normalise", self.row_normalise)
-
-    def expected(self, graph: GraphSizes, layers: int) -> Expected:
-        """Count s more nodes for each layer, and the edges whose sources are drawn (see `candidates`)."""
-        nodes, edges = [float(min(self.batch_size, graph.train))], []
-        for count in reversed(self.numbers(layers)):
-            linked = nodes[-1] * graph.degree
-            nodes.append(nodes[-1] + count)
-            edges.append(linked * min(1, nodes[-1] / self.candidates(graph, linked)))
-        return Expected.layered(graph, nodes, edges)
-
-    @staticmethod
-    def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return from how many nodes a layer with ``linked`` edges draws, if all were equally likely."""
-        return graph.nodes
-
-
-class LadiesBatches(ImportanceBatches):
-    """The batches of `LadiesSampling`."""
-
-    refuses = "LADIES, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
-
-    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        nodes, squares = self.structure.squares_above_zero(rows, outputs)
-        if len(nodes) <= count:
-            return nodes, np.ones(len(nodes), np.float32)
-        cumulated = squares.cumsum(dtype=np.float64)
-        if not self._normalised:
-            places, importance = with_replacement(cumulated, squares, count, rng)
-            return nodes[places], importance
-        places = distinct(cumulated, squares, count, rng)
-        return nodes[places], np.maximum(cumulated[-1] / (count * squares[places]), 1)
-
-
-@dataclass(frozen=True)
-class LadiesSampling(ImportanceSampling):
-    """LADIES: layer-dependent importance sampling (Zou et al., 2019).
-
-    A layer's input nodes are its output nodes O and s drawn nodes. The probabilities are p_j ∝ Σ_{i in O} Ā_ij², with Ā
-    of eq. 1 and its self-loops: only neighbours of O are drawn, and most often those with many edges into O. Column j
-    of Ā's rows O gets the weight 1 / (s p_j), or 1 where that is less or where j is in O. Other columns are left out.
-
-    Args:
-        batch_size: output nodes of a batch, on which the loss is.
-        nodes_per_layer: s; or one number for each layer, the first layer's first.
-        row_normalise: as the authors' code does, draw nodes without replacement, and scale each row to its sum in Ā.
-            These sums vary less, and are biased. False: draw with replacement, and give each node the weight (times
-            drawn) / (s p_j), which is unbiased.
-        batches: see `Sampling`.
-    """
-
-    name = "ladies"
-    made = LadiesBatches
-
-    @staticmethod
-    def candidates(graph: GraphSizes, linked: float) -> float:
-        """Return the number of neighbours."""
-        return graph.nodes * -math.expm1(-linked / graph.nodes)
-
-
-class FastGCNBatches(ImportanceBatches):
-    """The batches of `FastGCNSampling`."""
-
-    refuses = "FastGCN, which weighs sampled nodes, does not define: train it by full, clusters, neighbor or saint-*"
-
-    @cached_property
-    def _cumulated(self) -> Array:
-        return self.structure.column_squares.cumsum(dtype=np.float64)
-
-    def _draw(self, rows: sp.csr_matrix, outputs: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        return with_replacement(self._cumulated, self.structure.column_squares, count, rng)
-
-
-@dataclass(frozen=True)
-class FastGCNSampling(ImportanceSampling):
-    """FastGCN: importance sampling with the same probabilities in every layer (Chen et al., 2018).
-
-    A layer's input nodes are its output nodes and s nodes of the graph, drawn with replacement, neighbours or not. The
-    probabilities are q_j ∝ Σ_i Ā_ij² over all rows i of Ā. Column j gets the weight (times drawn) / (s q_j), or 1 where
-    j is an output node.
-
-    Args:
-        batch_size: as for LADIES.
-        nodes_per_layer: as for LADIES.
-        row_normalise: scale each row to its sum in Ā. False: as published, which is unbiased.
-        batches: see `Sampling`.
-    """
-
-    name = "fastgcn"
-    made = FastGCNBatches

@@ -21,53 +21,15 @@ from gistgnn.utils.transfer import to_device
 Layers = tuple[Array, list[SampledAdjacency], dict[str, Tensor]]
 
 
-class LayeredBatches(RandomBatches):
-    """Batches in which every layer has its own edges, from its input nodes to its output nodes.
+class LayeredSampling(Sampling):
+    """Settings of a sampler that draws the edges of every layer.
 
-    An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
-    nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
-    own output nodes are the first of them. ``numbers`` has the setting `per_layer` of each layer.
+    One setting, named by `per_layer`, is a number for each layer of the model, or one for all.
     """
 
-    refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
-
-    def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:
-        super().__init__(seed, independent=settings.independent)
-        self.structure, self._batch_size, self._numbers = structure, settings.batch_size, numbers
-        self.degrees = structure.degrees
-        self.steps_per_epoch = -(-len(structure.train) // self._batch_size)
-
-    @abstractmethod
-    def _layers(self, outputs: Array, rng: np.random.Generator) -> Layers:
-        """Return the first layer's input nodes, every layer's edges, and edge data where layers share their edges."""
-
-    def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
-        return self._shuffled(len(self.structure.train), self._batch_size, first_step, steps)
-
-    def make(self, drawn: tuple[int, Array]) -> Batch:
-        """Return the batch of a group of training nodes."""
-        step, places = drawn
-        outputs = self.structure.train[places]
-        nodes, (first, *above), edge_data = self._layers(outputs, self._generator("layers", step))
-        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above, refuses=self.refuses)
-        y = self.structure.y
-        return Batch(
-            self.structure.features(torch.from_numpy(nodes)),
-            adj.to(y.device),
-            y.index_select(0, to_device(torch.from_numpy(outputs), y.device)),
-            torch.arange(len(outputs), device=y.device),
-            sparse=self.structure.sparse,
-            edge_data=edge_data,
-        )
-
-
-class LayeredSampling(Sampling):
-    """Settings with one, named by `per_layer`, that is a number for each layer of the model, or one for all."""
-
-    made: ClassVar[type[LayeredBatches]]
     per_layer: ClassVar[str]
-    at_most_all: ClassVar[bool] = False  # a setting that is too large means all there are
-    also: ClassVar[int | None] = None  # a value below 1 that the setting may have
+    also: ClassVar[int | None] = None  # a value of that setting below 1, which means all there are; so do large ones
+    refuses: ClassVar[str | None] = None  # see `SampledAdjacency`
 
     batch_size: int  # a field of the subclasses
 
@@ -102,7 +64,51 @@ class LayeredSampling(Sampling):
 
     def sampler(self, whole: Batch, seed: int, share: Share = unshared, layers: int | None = None) -> LayeredBatches:
         """Return the sampler; see `Sampling.sampler`."""
-        for number in self.numbers(layers):
-            if not self.at_most_all:
-                check_draws(self.per_layer, number, whole.x.shape[0])
-        return self.made(Structure(whole, share), self, self.numbers(layers), seed)
+        numbers = self.numbers(layers)
+        for number in numbers if self.also is None else ():
+            check_draws(self.per_layer, number, whole.x.shape[0])
+        return LayeredBatches(Structure(whole, share), self, numbers, seed)
+
+    @abstractmethod
+    def draw_layers(
+        self, structure: Structure, outputs: Array, numbers: tuple[int, ...], rng: np.random.Generator
+    ) -> Layers:
+        """Draw the edges of a batch for the output nodes of the last layer.
+
+        ``numbers`` has the setting `per_layer` of each layer. Return the first layer's input nodes, every layer's
+        edges, and edge data where layers share their edges.
+        """
+
+
+class LayeredBatches(RandomBatches):
+    """Batches in which every layer has its own edges, from its input nodes to its output nodes.
+
+    An epoch is a random permutation of the training nodes, cut into groups of `batch_size`. A group is the output
+    nodes of the last layer, on which the loss is. A layer's input nodes are the output nodes of the layer below; its
+    own output nodes are the first of them.
+    """
+
+    def __init__(self, structure: Structure, settings: LayeredSampling, numbers: tuple[int, ...], seed: int) -> None:
+        super().__init__(seed, independent=settings.independent)
+        self._structure, self._settings, self._numbers = structure, settings, numbers
+        self.steps_per_epoch = -(-len(structure.train) // settings.batch_size)
+
+    def _drawn(self, first_step: int, steps: int) -> Iterator[tuple[int, Array]]:
+        return self._shuffled(len(self._structure.train), self._settings.batch_size, first_step, steps)
+
+    def make(self, drawn: tuple[int, Array]) -> Batch:
+        """Return the batch of a group of training nodes."""
+        structure, (step, places) = self._structure, drawn
+        outputs, rng = structure.train[places], self._generator("layers", step)
+        nodes, layers, edge_data = self._settings.draw_layers(structure, outputs, self._numbers, rng)
+        first, *above = layers
+        adj = SampledAdjacency(first.pattern, first.degrees, first.weight, above=above, refuses=self._settings.refuses)
+        y = structure.y
+        return Batch(
+            structure.features(torch.from_numpy(nodes)),
+            adj.to(y.device),
+            y.index_select(0, to_device(torch.from_numpy(outputs), y.device)),
+            torch.arange(len(outputs), device=y.device),
+            sparse=structure.sparse,
+            edge_data=edge_data,
+        )

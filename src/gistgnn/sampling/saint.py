@@ -25,11 +25,11 @@ _CHUNK = 2**20  # walks that are counted at once
 
 
 class Draw:
-    """Draws the nodes of one random walk from a random node; each step goes to a random in-neighbour."""
+    """Draws the nodes of one random walk of ``length`` steps from a random node, each to a random in-neighbour."""
 
     touches: Array  # a_v, the probability that one draw touches node v: [N] float64
     edges: sp.csr_matrix  # of the graph; `WalkDraw` holds a_uv in place of the entries 1, for `together`
-    length: int  # steps of the walk
+    length: int
 
     def nodes(self, count: int, rng: np.random.Generator) -> Array:
         """Return the nodes that ``count`` draws touch, in any order, with repetitions."""
@@ -87,10 +87,9 @@ class EdgeDraw(Draw):
 
 
 class WalkDraw(Draw):
-    """Draws a walk whose probabilities have no closed form.
+    """Draws a walk. Its probabilities have no closed form.
 
-    Before training they are counted over many walks, the same number from every node (``coverage``), so that weights
-    are exact up to the noise of these counts.
+    Before training they are counted over ``coverage`` walks from every node: weights are exact up to that noise.
     """
 
     def __init__(self, structure: Structure, length: int, coverage: int, seed: int, share: Share = unshared) -> None:
@@ -233,6 +232,7 @@ class SaintSampling(Sampling):
 
     @property
     def _steps(self) -> int:
+        """Edges that a draw follows."""
         return self.draws.length
 
     def expected(self, graph: GraphSizes, layers: int) -> Expected:

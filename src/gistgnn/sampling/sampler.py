@@ -107,7 +107,8 @@ class FullGraph:
 class Sampling(ABC):
     """The settings of a sampler, which `GIST.fit` takes.
 
-    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`.
+    A new sampler is a file with a subclass of this class and one of `RandomBatches`, and a line in `registry`. A
+    sampler by layers is a subclass of `LayeredSampling` alone.
 
     Args:
         batches: "shared": all sub-GCNs see the same batches in the same order, as in the authors' code;
@@ -170,7 +171,7 @@ def check_draws(name: str, setting: int, nodes: int, *, each: int = 1) -> None:
 
 
 class RandomBatches(ABC):
-    """Random batches, each of which follows from (seed, step) alone, made by a thread two batches ahead."""
+    """Random batches, made by a thread two batches ahead. A batch follows from (seed, step) alone."""
 
     steps_per_epoch: int
 
@@ -181,7 +182,8 @@ class RandomBatches(ABC):
 
     def batches(self, first_step: int, steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of the steps first_step, first_step + 1, ...; a thread makes them."""
-        return prefetch(map(self._prepared, self._drawn(first_step, steps)))
+        made, columns = map(self.make, self._drawn(first_step, steps)), self._columns
+        return prefetch(made if columns is None else (batch.select_columns(columns) for batch in made))
 
     def select_columns(self, columns: Tensor) -> Self:
         """Return the same sampler with the input features ``columns`` alone."""
@@ -211,10 +213,6 @@ class RandomBatches(ABC):
             if epoch != shuffled:
                 shuffled, order = epoch, self._generator("batches", epoch).permutation(count)
             yield step, order[group * per_batch : (group + 1) * per_batch]
-
-    def _prepared(self, drawn: Any) -> Batch:
-        batch = self.make(drawn)
-        return batch if self._columns is None else batch.select_columns(self._columns)
 
     def _changed(self, **attributes: Any) -> Self:
         other = type(self).__new__(type(self))

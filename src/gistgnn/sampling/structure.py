@@ -12,19 +12,14 @@ from torch import Tensor
 
 from gistgnn.graphs.csr import CSR, index_dtype
 from gistgnn.nn.sampled import Degrees
-from gistgnn.nn.sparse import SparseMatrix
-from gistgnn.nn.weights import check_weights, loop_weights, row_sums, self_loops, without_zeros
+from gistgnn.nn.sparse import SparseMatrix, check_weights, loop_weights, row_sums, self_loops, without_zeros
 from gistgnn.sampling.batch import Batch, Share, unshared
 from gistgnn.sampling.sampler import Array
 from gistgnn.utils.transfer import to_device
 
 
 class Structure:
-    """A graph's edges on the host, and its features and labels on their device.
-
-    Raises:
-        InputError: an edge has a negative weight.
-    """
+    """A graph's edges on the host, and its features and labels on their device; it refuses negative weights."""
 
     def __init__(self, whole: Batch, share: Share = unshared) -> None:
         host = share(lambda: _on_host(whole))
@@ -50,7 +45,7 @@ class Structure:
     @cached_property
     def most_neighbours(self) -> int:
         """The largest number of edges into a node."""
-        return int(np.diff(self.edges.indptr).max(initial=0))
+        return int(self.counts.max()) if self.nodes else 0
 
     @cached_property
     def missing_loops(self) -> Array:
@@ -104,8 +99,14 @@ class Structure:
         inverse: Array = self.degrees.looped.float().reciprocal().numpy()
         return inverse
 
+    @cached_property
+    def cumulated_squares(self) -> Array:
+        """The cumulated sums of `column_squares`: [N] float64."""
+        return self.column_squares.cumsum(dtype=np.float64)
+
+    @cached_property
     def normalised(self) -> Degrees:
-        """Return the degrees with the row sums of Ā, to which rows are then scaled."""
+        """The degrees with the row sums of Ā, to which rows are then scaled."""
         scale = self.degrees.looped.rsqrt()
         others = torch.from_numpy(self.values @ scale.numpy() - self.values.diagonal() * scale.numpy())
         own = scale if self.degrees.loops is None else scale * self.degrees.loops

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -76,7 +75,7 @@ class _Calls:
             context.__exit__(None, None, None)
 
 
-def _is_batch(given: Mapping[str, Any]) -> bool:
+def _is_batch(given: dict[str, Any]) -> bool:
     """Tell whether arguments are features, edges and edge data without gradients, and known by their identity."""
     values = list(given.values())
     return (
@@ -84,7 +83,6 @@ def _is_batch(given: Mapping[str, Any]) -> bool:
         and all(name in EDGE_DATA for name in list(given)[2:])
         and not torch._C._are_functorch_transforms_active()
         and all(isinstance(value, Tensor) and not value.requires_grad and not value.is_inference() for value in values)
-        and values[0].layout is torch.strided
-        and values[0].is_floating_point()
+        and (values[0].layout, values[0].is_floating_point()) == (torch.strided, True)
         and not values[1].is_floating_point()
     )

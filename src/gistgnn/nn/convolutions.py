@@ -1,0 +1,147 @@
+"""GCN, GraphSAGE and GIN: the models whose layers multiply by one operator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gistgnn.nn.adjacency import Adjacency
+from gistgnn.nn.functional import fits, linear
+from gistgnn.nn.gnn import GNN, Layer, Norm, Propagation, make_norm, project
+from gistgnn.nn.sparse import SparseMatrix
+
+
+class GCNLayer(Propagation):
+    """The graph convolution Ā H Θ + b of eq. 1, initialised like PyG's GCNConv.
+
+    ``weight`` is Θᵀ: [d_out, d_in], Glorot uniform. ``bias``: [d_out], zero.
+    """
+
+    operator = "gcn"
+    update_reads_input = False
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.out_features = out_features
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.empty(out_features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters from torch's global generator."""
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """Return Ā H Θ + b: [N, d_out]."""
+        return a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
+
+
+class GCN(GNN):
+    """GCN of Kipf and Welling: H' = σ(Ā H Θ) with Ā = D̃^-1/2 (A + I) D̃^-1/2 (eq. 1). Arguments: see `GNN`."""
+
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """Return a `GCNLayer`."""
+        return GCNLayer(in_features, width)
+
+
+class SAGELayer(Propagation):
+    """[H, Ā H] Wᵀ + b, where Ā averages over the incoming edges; initialised like PyG's SAGEConv.
+
+    ``weight``: [d_out, 2·d_in], the columns of H before the columns of Ā H: a block D of input features selects the
+    columns D and D + d_in. ``bias``: [d_out]. Both are uniform within ±1/√d_in.
+    """
+
+    operator = "mean"
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = nn.Parameter(torch.empty(out_features, 2 * in_features))
+        self.bias = nn.Parameter(torch.empty(out_features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters from torch's global generator."""
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(self.in_features**-0.5), self.in_features**-0.5)
+
+    @property
+    def neighbour_weight(self) -> Tensor:
+        """The columns of W that multiply Ā H: [d_out, d_in]."""
+        return self.weight[:, self.in_features :]
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """Return [H, Ā H] Wᵀ + b: [N, d_out], for the first N nodes of ``x``."""
+        if x.shape[0] > len(a):
+            x = x[: len(a)] if isinstance(x, Tensor) else x.rows(slice(0, len(a)))
+        if self.is_projected(x, a):
+            return project(x, self.weight[:, : self.in_features], self.bias) + a
+        assert isinstance(x, Tensor)
+        return project(torch.cat([x, a], dim=1), self.weight, self.bias)
+
+    def forward(self, x: Tensor | SparseMatrix, adj: Adjacency) -> Tensor:
+        """Return the layer's output: [N, d_out]. For a graph's constant features [X, Ā X] is computed once."""
+        if type(self) is not SAGELayer or not isinstance(x, Tensor):  # a subclass may have steps of its own
+            return super().forward(x, adj)
+        if adj.caches(x):
+            return linear(self.weight, self.bias, adj.joined(self.operator, x))
+        if fits(self.weight):
+            return linear(self.weight, self.bias, x, getattr(adj, self.operator))
+        return super().forward(x, adj)
+
+
+class GraphSAGE(GNN):
+    """GraphSAGE of Hamilton et al. with mean aggregation and concatenation. Arguments: see `GNN`."""
+
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """Return a `SAGELayer`."""
+        return SAGELayer(in_features, width)
+
+
+class GINLayer(Propagation):
+    """MLP((A + I) H), the sum over the incoming edges and the node itself; as PyG's GINConv with ε = 0.
+
+    The MLP is ``weight``: [inside, d_in] and ``bias``, norm, ReLU, ``second_weight``: [d_out, inside] and
+    ``second_bias``, drawn as nn.Linear draws them.
+    """
+
+    operator = "sum"
+    update_reads_input = False
+
+    def __init__(self, in_features: int, inside: int, out_features: int, norm: Norm = "none") -> None:
+        super().__init__()
+        self.out_features = out_features
+        self.weight = nn.Parameter(torch.empty(inside, in_features))
+        self.bias = nn.Parameter(torch.empty(inside))
+        self.norm = make_norm(norm, inside)
+        self.second_weight = nn.Parameter(torch.empty(out_features, inside))
+        self.second_bias = nn.Parameter(torch.empty(out_features))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters from torch's global generator, and reset the statistics of batch norm."""
+        for weight, bias in ((self.weight, self.bias), (self.second_weight, self.second_bias)):
+            bound = weight.shape[1] ** -0.5
+            nn.init.uniform_(weight, -bound, bound)
+            nn.init.uniform_(bias, -bound, bound)
+        if isinstance(self.norm, nn.BatchNorm1d):
+            self.norm.reset_parameters()
+
+    def update(self, x: Tensor | SparseMatrix, a: Tensor) -> Tensor:
+        """Return the MLP's output for the sums ``a``: [N, d_out]."""
+        h = a + self.bias if self.is_projected(x, a) else project(a, self.weight, self.bias)
+        return project(F.relu(self.norm(h), inplace=True), self.second_weight, self.second_bias)
+
+
+class GIN(GNN):
+    """GIN of Xu et al. for nodes: an MLP after every sum. Inside, the MLP has its layer's width.
+
+    The output layer's MLP has the width of the last hidden layer. ``norm`` also stands inside the MLPs, as in PyG's
+    GIN: sums grow with a node's degree. Arguments: see `GNN`.
+    """
+
+    def make_layer(self, in_features: int, width: int, *, last: bool) -> Layer:
+        """Return a `GINLayer`."""
+        return GINLayer(in_features, in_features if last else width, width, self.norm)

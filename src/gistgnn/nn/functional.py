@@ -1,0 +1,228 @@
+"""The dense operations of a training step, each with a gradient of its own, in few passes over the features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from gistgnn.nn.sparse import Function, SparseMatrix, add_product, multiply
+
+_DRAWS = 2**16
+
+
+def linear(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None = None) -> Tensor:
+    """Return H Wᵀ + b: [N, d_out]; with a matrix [H, A H] Wᵀ + b, for the first N nodes of H.
+
+    It computes (A H) Vᵀ or A (H Vᵀ), whichever is cheaper, for the columns V of W that multiply A H. The inputs are not
+    joined, and their gradients are not added up in a pass of their own. All tensors have one type. ``weight`` is W:
+    [d_out, d], or [d_out, 2d] with a ``matrix`` A: [N, C], which is only for a weight that `fits`; ``h`` is H: [C, d].
+    """
+    if matrix is None and not fits(weight):
+        return F.linear(h, weight, bias)
+    out: Tensor = _Linear.apply(weight, bias, h, matrix)[0]
+    return out
+
+
+def fits(weight: Tensor) -> bool:
+    """Whether the products of a weight can be one function: not under autocast, which chooses types of torch's own."""
+    device = weight.device.type
+    return not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
+
+
+class _Linear(Function):
+    """Returns the result, and A H if it is computed. Under vmap all tensors have a first dimension for the sub-GCNs."""
+
+    @staticmethod
+    def forward(weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None) -> tuple[Tensor, Tensor]:
+        d, w = h.shape[-1], weight.transpose(-1, -2)
+        rows = h.shape[-2] if matrix is None else matrix.shape[0]
+        b = bias.unsqueeze(-2).expand(*bias.shape[:-1], rows, bias.shape[-1])
+        out = (torch.addmm if h.dim() == 2 else torch.baddbmm)(b, h[..., :rows, :], w[..., :d, :])
+        if matrix is None:
+            return out, h.new_empty(0)
+        if _projects(weight, h):
+            add_product(matrix, h @ w[..., d:, :], out, beta=1)
+            return out, h.new_empty(0)
+        a = multiply(matrix, h)
+        return _add_product(out, a, w[..., d:, :]), a
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        weight, _, h, ctx.matrix = inputs
+        ctx.save_for_backward(weight, h, output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None, None
+        (weight, h, a), matrix, needs_h = ctx.saved_tensors, ctx.matrix, ctx.needs_input_grad[2]
+        d, transposed = h.shape[-1], grad.transpose(-1, -2)
+        own, other = weight[..., :d], weight[..., d:]
+        for_weight, for_bias = [transposed @ h[..., : grad.shape[-2], :]], grad.sum(dim=-2)
+        if matrix is None:
+            return for_weight[0], for_bias, grad @ own if needs_h else None, None
+        if _projects(weight, h):
+            back = multiply(matrix.t(), grad)
+            for_weight.append(back.transpose(-1, -2) @ h)
+            for_h = back @ other if needs_h else None
+        else:
+            # A gradient of the second order depends on H through A H.
+            for_weight.append(transposed @ (multiply(matrix, h) if torch.is_grad_enabled() else a))
+            for_h = multiply(matrix.t(), grad @ other) if needs_h else None
+        if for_h is not None:
+            target = for_h[..., : grad.shape[-2], :]
+            if torch.is_grad_enabled():  # perhaps within vmap, which has no rule for the other way
+                target.add_(grad @ own)
+            else:
+                _add_product(target, grad, own)
+        return torch.cat(for_weight, dim=-1), for_bias, for_h, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], weight: Tensor, bias: Tensor, h: Tensor, matrix: SparseMatrix | None
+    ) -> tuple[Any, Any]:
+        weight, bias, h = (
+            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip((weight, bias, h), in_dims[:3], strict=True)
+        )
+        out, a = _Linear.apply(weight, bias, h, matrix)
+        return (out, a), (0, 0 if a.numel() else None)
+
+
+def _projects(weight: Tensor, h: Tensor) -> bool:
+    """Tell whether A (H Vᵀ) is cheaper than (A H) Vᵀ."""
+    return weight.shape[-2] < h.shape[-1]
+
+
+def _add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Add A B to C in place, for matrices or stacks of them; return C."""
+    for target, one, other in zip(c, a, b, strict=True) if a.dim() == 3 else ((c, a, b),):
+        target.addmm_(one, other)  # baddbmm_ copies C onto itself
+    return c
+
+
+def rounded(p: float) -> int:
+    """Return how many of 2^16 draws are dropped, for a probability ``p``; fewer than all."""
+    return min(round(p * _DRAWS), _DRAWS - 1)
+
+
+def scale_of(dropped: int) -> float:
+    """Return the factor of the elements that are kept, 1 / (1 − rounded p)."""
+    return _DRAWS / (_DRAWS - dropped)
+
+
+def draw_kept(x: Tensor, dropped: int) -> Tensor:
+    """Draw for every element of ``x`` whether it is kept: 1, or 0 with probability ``dropped`` / 2^16, as a float.
+
+    torch draws 64 slow random bits per element on the CPU. Here one 64-bit draw serves four elements.
+    """
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return torch.ge(draws, dropped - _DRAWS // 2, out=torch.empty(x.shape, dtype=x.dtype))
+
+
+def activate(norm: nn.Module, x: Tensor, p: float = 0.0, training: bool = False) -> Tensor:
+    """Apply norm, ReLU, and in training dropout with probability ``p`` to a hidden layer's output ``x``: [N, d]."""
+    dropped, eps = rounded(p) if training else 0, None
+    if type(norm) is nn.LayerNorm and norm.weight is None:
+        eps = norm.eps
+    else:
+        x = norm(x)
+    if x.device.type != "cpu" or (eps is None and not dropped):
+        x = F.relu(x if eps is None else norm(x), inplace=True)
+        return F.dropout(x, p) if training and p and x.device.type != "cpu" else x
+    out: Tensor = _Activate.apply(x, eps, dropped)[0]
+    return out
+
+
+class _Activate(Function):
+    """Layer norm without parameters, ReLU and dropout of ``x``: [..., N, d]; an ``eps`` of None means no norm.
+
+    The gradient needs no mask: where the result is 0, so is the gradient. The mean and 1 / deviation of rows are
+    results too.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, eps: float | None, dropped: int) -> tuple[Tensor, Tensor, Tensor]:
+        out = torch.empty_like(x)
+        if eps is None:
+            y, mean, rstd = torch.mul(x, scale_of(dropped)), x.new_empty(0), x.new_empty(0)
+        else:
+            y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], _scales(x, dropped), None, eps)
+        if dropped:
+            torch.mul(y.clamp_min_(0), draw_kept(y, dropped), out=out)
+        else:
+            torch.clamp_min(y, 0, out=out)
+        return out, mean, rstd
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float | None, int], output: tuple[Tensor, ...]) -> None:
+        x, ctx.eps, ctx.dropped = inputs
+        ctx.save_for_backward(x if ctx.eps is not None else output[0], *output)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
+        x, out, mean, rstd = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad, out, 0)
+        if ctx.eps is None:
+            return grad * scale_of(ctx.dropped), None, None
+        scales, which = _scales(out, ctx.dropped), [True, False, False]  # none of a weight and a bias
+        native = torch.ops.aten.native_layer_norm_backward
+        return native(grad, x, x.shape[-1:], mean, rstd, scales, None, which)[0], None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None, None], x: Tensor, eps: float | None, dropped: int) -> tuple[Any, Any]:
+        return _Activate.apply(x.movedim(in_dims[0], 0), eps, dropped), (0, 0, 0)
+
+
+def _scales(x: Tensor, dropped: int) -> Tensor:
+    """Return dropout's scale as the weight of a layer norm: [d]. torch is slower without a weight."""
+    return x.new_full(x.shape[-1:], scale_of(dropped))
+
+
+def rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return the rows ``index``: [n] of ``x``: [..., N, C]; ``x`` itself if these are all of its rows in order."""
+    size = x.shape[-2]
+    # A GPU would have to wait for the comparison.
+    if len(index) == size and index.device.type == "cpu" and torch.equal(index, torch.arange(size)):
+        return x
+    return x.index_select(-2, index)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the mean over the nodes, or the sum with ``weights``: [n], of their cross-entropies.
+
+    ``logits``: [n, C], or [m, n, C] of m sub-GCNs, whose results are [m]. ``targets``: [n], the classes of the nodes.
+    """
+    if weights is None:
+        weights = logits.new_full(targets.shape, 1 / max(len(targets), 1))
+    out: Tensor = _CrossEntropy.apply(logits, targets.expand(logits.shape[:-1]).unsqueeze(-1), weights)
+    return out
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The gradient is made in the place of the logarithms of the probabilities."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        logs = torch.log_softmax(logits, dim=-1)
+        ctx.save_for_backward(logs, targets, weights)
+        return -(logs.gather(-1, targets).squeeze(-1) @ weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logs, targets, weights = ctx.saved_tensors
+        out = logs.exp()
+        out.scatter_add_(-1, targets, out.new_full((1,), -1.0).expand(targets.shape))
+        return out.mul_((grad.unsqueeze(-1) * weights).unsqueeze(-1)), None, None
