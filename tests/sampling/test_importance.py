@@ -48,8 +48,8 @@ def weights_of(batch: Batch) -> dict[int, float]:
     return {nodes[col]: weight for col, weight in entries if col >= layer.num_outputs}
 
 
-def test_ladies_weighs_by_its_probabilities() -> None:
-    s = 6
+@pytest.mark.parametrize("s", [6, 16])  # of many draws, some would have a weight below 1
+def test_ladies_weighs_by_its_probabilities(s: int) -> None:
     p = reference.ladies(A, SOME.loss_nodes.tolist())
     for batch in LadiesSampling(nodes_per_layer=(s,)).sampler(SOME, 0).batches(0, 50):
         (layer,) = layers_of(batch)
