@@ -8,6 +8,7 @@ trained model are compared, byte for byte, with those of an unbroken run.
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -90,6 +91,8 @@ def with_kills(name: str, folder: Path, size: str, length: float, rng: random.Ra
             process.kill()
             process.wait()
             after.append(f"{patience:.1f} s")
+            if name != "train" and (folder / MADE[name]).exists():  # killed when all was written
+                return after
             continue
         if status:
             raise SystemExit((folder / f"{name}.log").read_text())
@@ -97,9 +100,10 @@ def with_kills(name: str, folder: Path, size: str, length: float, rng: random.Ra
 
 
 def digest(made: Path) -> str:
-    """Return a digest of what a command has made: all arrays of a folder, or the model of a run."""
-    found = hashlib.sha256()
-    for path in [made / "model.safetensors"] if (made / "model.safetensors").exists() else sorted(made.glob("*.npy")):
+    """Return a digest of what a command has made: the model of a run, or the arrays that a folder's manifest names."""
+    found, manifest = hashlib.sha256(), made / "manifest.json"
+    names = json.loads(manifest.read_text())["arrays"] if manifest.exists() else {}
+    for path in [made / f"{name}.npy" for name in sorted(names)] or [made / "model.safetensors"]:
         found.update(path.name.encode() + path.read_bytes())
     return found.hexdigest()
 
