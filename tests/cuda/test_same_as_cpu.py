@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cuda
 MODELS = [f"{name} {norm} 2" for name in OURS for norm in ("layer", "batch")]
 MODELS += [f"pyg {name} {norm} cat" for name in PYG for norm in ("layer_norm", "batch_norm")]
 MODELS += list(USERS)
-ALONE = [name for name, place in STORES.items() if place.alone]  # one process can use them
+ALONE = [name for name, place in STORES.items() if not place.shared]  # one process can use them
 OPTIONS: list[dict[str, Any]] = [
     {"clip_norm": 0.5},
     {"clip_norm": 0.5, "runner": "fused"},
