@@ -122,11 +122,15 @@ class OnDisk(InMemory):
         """Commit the round, then write it into Θ (subAgg)."""
         subs = self._read_round()
         counters = self._state.counters | {key: float(value) for key, value in self._counters(subs).items()}
-        values = dict(self._values(subs))
-        files = [*self._state.moments, *self._make_moments(values)]
-        shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
-        self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
-        self._change_state(round=self._number + 1, loss=loss, pending=True, counters=counters, moments=files)
+        values, known = dict(self._values(subs)), dict(self.moments)
+        try:
+            files = [*self._state.moments, *self._make_moments(values)]
+            shared = [key for key in values if not self.slices.disjoint(name_of(key), self._blocks)]
+            self._write_file(_SHARED, {key: self._mean(key, values[key]) for key in shared})
+            self._change_state(round=self._number + 1, loss=loss, pending=True, counters=counters, moments=files)
+        except BaseException:
+            self.moments = known  # theta.json does not name a new file of moments: it is made again
+            raise
         del subs, values
         self._write_round()
 
