@@ -40,7 +40,7 @@ def test_other_nodes_do_not_count() -> None:
 
 
 def test_a_feature_that_is_constant_in_training_is_only_shifted() -> None:
-    """Through rounding, the mean of many 0.1 is not 0.1, and their deviation is not 0."""
+    """Through rounding, the float32 mean of many 0.1 is not 0.1, and their deviation is not 0."""
     graph = tiny_graph(3000)
     for value in (0.0, 0.1, -7.3e-5, 1e9):
         x = torch.where(graph.train, value, value + 1)[:, None].repeat(1, 2)

@@ -42,17 +42,15 @@ class Standardisation:
     def of(cls, graph: Graph) -> "Standardisation":
         """Compute mean and standard deviation of a graph's training nodes, some nodes at a time."""
         blocks = graph.train.nonzero().squeeze(1).split(_ROWS)
-        count, first = sum(map(len, blocks)), graph.x[blocks[0][:1]].squeeze(0).float()
-        total, constant = torch.zeros_like(first, dtype=torch.double), torch.ones_like(first, dtype=torch.bool)
+        count = sum(map(len, blocks))
+        total = torch.zeros(graph.x.shape[1], dtype=torch.double, device=graph.x.device)
         for nodes in blocks:
-            x = graph.x[nodes].float()
-            total += x.sum(dim=0, dtype=torch.double)
-            constant &= (x == first).all(dim=0)  # rounding may make its standard deviation greater than 0
+            total += graph.x[nodes].float().sum(dim=0, dtype=torch.double)  # exact where all values are the same
         mean, squares = total / count, torch.zeros_like(total)
         for nodes in blocks:
             squares += (graph.x[nodes].float() - mean).square_().sum(dim=0)
-        std = (squares / count).sqrt().to(first.dtype)
-        return cls(mean.to(first.dtype), torch.where(constant | (std == 0), 1.0, std))
+        std = (squares / count).sqrt().float()
+        return cls(mean.float(), torch.where(std == 0, 1.0, std))
 
     @staticmethod
     def suits(x: Tensor) -> bool:
