@@ -141,7 +141,7 @@ def test_a_full_disk_is_said_and_the_one_before_is_kept(tmp_path: Path, size: in
 def test_a_run_that_was_in_files_does_not_go_on_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     fit(make(store=store("disk", tmp_path)), callbacks=after(1), saving=Saving(path))
-    with refused("the run keeps its parameters in its own files", "--store disk"):
+    with refused("the run keeps them in its own files", "--store disk"):
         fit(make(), saving=Saving(path, resume=True))
 
 

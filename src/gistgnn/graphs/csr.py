@@ -260,5 +260,7 @@ def _check_indices(index: Tensor, size: int, axis: str) -> None:
 
 def _outside(index: Tensor, size: int) -> int | None:
     """Return a number that is not from 0 to ``size`` - 1; None: all are."""
-    low, high = map(int, index.aminmax()) if index.numel() else (0, 0)
+    if not index.numel():
+        return None
+    low, high = map(int, index.aminmax())
     return low if low < 0 else high if high >= size else None

@@ -60,7 +60,7 @@ def _described(record: dict[str, Any]) -> list[_Row]:
         m, mean = row["sub_gcns"], statistics.mean(row["score"])
         same = [other["inference_seconds"] for other, its in zip(rows, models, strict=True) if its == model]
         own = {
-            "name": f"{row['label']}, m{NBSP}={NBSP}{m}" if m > 1 else row["label"],
+            "name": f"{row['label']}, m = {m}" if m > 1 else row["label"],
             "percent": f"{mean_sd(row['score'])}{NBSP}%",
             "mean": mean,
             "costly": mean < statistics.mean(rows[0]["score"]) - COSTLY,

@@ -50,9 +50,6 @@ STORES = {
 }
 """The places by name."""
 
-ALIASES = {"mapped": "disk"}
-"""Names that earlier versions used."""
-
 
 @dataclass(frozen=True)
 class Store:
@@ -74,9 +71,8 @@ class Store:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        """Check every value; an alias is replaced by its name."""
+        """Check every value."""
         check_kind("store", self.kind, str, f"one of {', '.join(STORES)}")
-        object.__setattr__(self, "kind", ALIASES.get(self.kind, self.kind))
         if self.kind not in STORES:
             raise InputError(f"store is {shown(self.kind)}, expected one of {', '.join(STORES)}")
         if self.precision not in PRECISIONS:
@@ -97,7 +93,7 @@ class Store:
     @classmethod
     def in_run(cls, kind: str, run_folder: Path | None, precision: str = "float32") -> Store:
         """The store of a run: its files, if it has files, lie in the run's folder."""
-        place = STORES.get(ALIASES.get(kind, kind))
+        place = STORES.get(kind)
         return cls(kind, run_folder if place and place.holds == "disk" else None, precision)
 
     @property
