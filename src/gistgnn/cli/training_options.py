@@ -67,7 +67,7 @@ _SAMPLING = {
     "method": Setting("(default: metis)", choices=options.CLUSTER_METHODS),
     "precompute": Setting("clusters: the first layer sums over the batch's edges, not over all of the graph's"),
     "batch_size": Setting("output nodes of a batch (default: 512); saint-*: draws (default: 6000, 4000, 2000)", "B"),
-    "nodes_per_layer": Setting("ladies, fastgcn: nodes drawn for a layer; one number, or one for each layer (default: 512)", "S"),
+    "nodes_per_layer": Setting("ladies, fastgcn: nodes drawn for each layer: a number, or several (default: 512)", "S"),
     "fanouts": Setting("neighbor: neighbours drawn for a node; one number, or each hop's; -1: all (default: 10)", "K"),
     "walk_length": Setting("saint-rw: steps of a walk (default: 2)", "H"),
     "batches": Setting("the same for all sub-GCNs, or different ones (default: shared)", choices=BATCHES),
