@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from gistgnn.evaluation import Evaluation
 from gistgnn.evaluation.budget import Budget, Costs, Plan, plan_layers
-from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures
-from gistgnn.evaluation.required_nodes import required_nodes
+from gistgnn.evaluation.by_layers import ByLayers, NodeFeatures, required_nodes
 from gistgnn.nn import MODELS
 from gistgnn.nn.gnn import GNN
 from gistgnn.sampling import Batch

@@ -119,7 +119,7 @@ def test_the_sample_is_scored_as_all_parts_score_it() -> None:
     assert actual[~nodes].isnan().all()
     scored = evaluate(model, GRAPH, evaluation=inference)
     for split, mask in SPLITS.items():
-        found = dict(scored[split])
+        found = scored[split]
         assert found.pop("f1_parts") <= 1.0
         for name, value in found.items():
             assert value == NAMED[name](all_parts[mask & nodes], GRAPH.y[mask & nodes])
@@ -158,4 +158,4 @@ def test_fit_scores_the_same_nodes_in_every_round() -> None:
     assert (actual["parts"], actual["sample"], actual["exact"]) == (6, 3, False)
     assert actual["nodes"]["validation"] > 0
     again = evaluate(result.model, GRAPH, ["test"], evaluation=SAMPLE)
-    assert again["test"].as_dict() == result.test
+    assert again["test"] == result.test

@@ -96,7 +96,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     check_fits(model.to(device), batch, graph.num_classes)
     wanted = graph.train | graph.val | graph.test
     inference = evaluation.prepare(model, batch, config.seed, wanted)
-    scores = {split: score.as_dict() for split, score in evaluate(model, graph, evaluation=inference).items()}
+    scores = evaluate(model, graph, evaluation=inference)
     if args.json:
         return options.print_json({**scores, "evaluation": inference.describe()})
     print_scores(f"{args.directory} on {graph.name}", scores, inference.describe())

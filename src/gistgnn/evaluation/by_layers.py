@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -12,9 +13,9 @@ from torch import Tensor, nn
 
 from gistgnn.evaluation.budget import ENTRY, READ_ENTRY, LayerSizes, Plan
 from gistgnn.evaluation.inference import Inference, Output
-from gistgnn.evaluation.required_nodes import RequiredNodes
-from gistgnn.graphs.csr import row_chunks
+from gistgnn.graphs.csr import CSR, check_sources, row_chunks
 from gistgnn.nn import GNN, Adjacency, SparseMatrix
+from gistgnn.nn.adjacency import ENTRIES, Operator
 from gistgnn.nn.functional import activate
 from gistgnn.nn.gnn import Layer, Propagation, as_gnn
 from gistgnn.sampling import Batch
@@ -24,6 +25,69 @@ from gistgnn.utils.transfer import column_blocks, copied, row_pieces
 
 Rows = Callable[[slice], Tensor]  # maps some nodes to their rows of a matrix
 
+MOST = 0.75  # share of the nodes; above it all are computed, which reads the disk in order
+
+
+@dataclass(frozen=True, eq=False)
+class RequiredNodes:
+    """The nodes that a layer computes: few, where few nodes of a graph in a folder of clusters are scored."""
+
+    adj: Adjacency
+    nodes: Tensor | None  # [n], in ascending order; None: all
+    place: Tensor | None  # [N] int32, the place of a node among the nodes of the layer's input; None: its number
+    inputs: int  # how many nodes the input has
+
+    @cached_property
+    def rowptr(self) -> Tensor:
+        """Where the edges into each of these nodes begin: [n + 1]."""
+        return self.adj.pattern.rowptr if self.nodes is None else _rowptr(self.adj, self.nodes)
+
+    @cached_property
+    def own(self) -> Tensor | None:
+        """The places of these nodes in the layer's input: [n]; None: they are the same nodes."""
+        if self.nodes is None or self.place is None:
+            return self.nodes
+        return self.place[self.nodes].long()
+
+    def __len__(self) -> int:
+        """Return n."""
+        return self.adj.num_nodes if self.nodes is None else len(self.nodes)
+
+    def rows(self, operator: Operator, rows: slice) -> SparseMatrix:
+        """Return an operator's rows of some of these nodes, which are not all: [k, inputs]."""
+        assert self.nodes is not None
+        matrix = self.adj.rows(operator, self.nodes[rows])
+        if self.place is None:
+            return matrix
+        col = self.place.index_select(0, matrix.pattern.col).to(matrix.pattern.col.dtype)
+        return SparseMatrix.from_pattern(CSR(matrix.pattern.rowptr, col, (matrix.shape[0], self.inputs)), matrix.value)
+
+
+def required_nodes(gnn: GNN, adj: Adjacency, wanted: Tensor | None) -> list[RequiredNodes]:
+    """Return the nodes that each layer computes; ``wanted``: mask [N] of those whose output is wanted; None: all."""
+    required = [RequiredNodes(adj, None, None, adj.num_nodes)] * len(gnn.convs)
+    if wanted is None or not adj.by_rows or not all(isinstance(layer, Propagation) for layer in gnn.convs):
+        return required
+    chosen = wanted.cpu().clone()  # the nodes that the layer above needs; then also the sources of their edges
+    for index in reversed(range(len(required))):
+        if int(chosen.sum()) > MOST * adj.num_nodes:
+            break
+        nodes = chosen.nonzero().squeeze(1)
+        for rows in row_chunks(_rowptr(adj, nodes), len(nodes), ENTRIES):
+            edges, _ = adj.pattern.rows(nodes[rows])
+            check_sources(edges.col, adj.num_nodes)
+            chosen[edges.col.long()] = True
+        place, inputs = None, adj.num_nodes
+        if index and int(chosen.sum()) <= MOST * inputs:
+            place, inputs = (chosen.cumsum(0) - 1).int(), int(chosen.sum())
+        required[index] = RequiredNodes(adj, nodes, place, inputs)
+    return required
+
+
+def _rowptr(adj: Adjacency, nodes: Tensor) -> Tensor:
+    degrees = adj.pattern.rowptr[nodes + 1] - adj.pattern.rowptr[nodes]
+    return torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+
 
 class NodeFeatures:
     """The features of all nodes, in one matrix [N, f] per block of columns; a single one may be sparse.
@@ -32,7 +96,7 @@ class NodeFeatures:
     """
 
     def __init__(self, parts: list[Tensor] | list[SparseMatrix], device: torch.device, dtype: torch.dtype) -> None:
-        self._parts, self._device, self._dtype = parts, device, dtype
+        self.parts, self._device, self._dtype = parts, device, dtype
         cuts = accumulate((part.shape[1] for part in parts), initial=0)
         self.blocks = [slice(start, stop) for start, stop in pairwise(cuts)]
         self.width = self.blocks[-1].stop
@@ -50,32 +114,28 @@ class NodeFeatures:
 
     def rows(self, nodes: slice | Tensor) -> Tensor | SparseMatrix:
         """Return the features of some nodes: [n, d]."""
-        first = self._parts[0]
+        first = self.parts[0]
         if isinstance(first, SparseMatrix):
             return first.rows(nodes)
         where = nodes.to(first.device) if isinstance(nodes, Tensor) else nodes
-        rows = [part[where] for part in self._parts if isinstance(part, Tensor)]
+        rows = [part[where] for part in cast(list[Tensor], self.parts)]
         return (rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).to(self._device, self._dtype)
 
     def block(self, index: int) -> Tensor:
         """Return a block of columns of all nodes: [N, f]; not copied where it is as it is wanted."""
-        part = cast(Tensor, self._parts[index])
+        part = cast(Tensor, self.parts[index])
         if (part.device, part.dtype) == (self._device, self._dtype) and part.is_contiguous():
             return part
         return copied(part, self._device, self._dtype)
 
     def put(self, nodes: slice, values: Tensor) -> None:
         """Set the features of some nodes: [n, d]."""
-        for index, columns in enumerate(self.blocks):
-            self.put_block(index, nodes, values[:, columns])
-
-    def put_block(self, index: int, nodes: slice, values: Tensor) -> None:
-        """Set a block of columns of some nodes: [n, f]."""
-        cast(Tensor, self._parts[index])[nodes] = values
+        for part, columns in zip(cast(list[Tensor], self.parts), self.blocks, strict=True):
+            part[nodes] = values[:, columns]
 
     def close(self) -> None:
         """Free the memory, or the file."""
-        self._parts = []
+        self.parts = []
 
 
 class ByLayers(Inference):
@@ -102,103 +162,96 @@ class ByLayers(Inference):
 
     def outputs(self, model: nn.Module) -> Iterator[Output]:
         """Yield the output for a chunk of nodes after another."""
-        gnn = cast(GNN, as_gnn(model))
-        gnn.check_input(self._batch.x)
+        gnn, batch, plan = cast(GNN, as_gnn(model)), self._batch, self._plan
+        gnn.check_input(batch.x)
         return_freed_memory()
-        h = self._input()
-        passes = [
-            _LayerPass(self._batch, self._plan, cast(Layer, layer), sizes, required)
-            for layer, sizes, required in zip(gnn.convs, self._plan.layers, self._required, strict=True)
-        ]
-        for hidden, norm in zip(passes, gnn.norms, strict=False):
-            h = hidden.run(h, norm)
-        yield from passes[-1].outputs(h)
-
-    def _input(self) -> NodeFeatures:
-        batch, features = self._batch, self._batch.features
+        features = batch.features
         if isinstance(features, SparseMatrix):
-            return NodeFeatures([features], batch.device, batch.dtype)
-        blocks = column_blocks(features.shape[1], self._plan.columns if batch.is_stored else features.shape[1])
-        return NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype)
+            h = NodeFeatures([features], batch.device, batch.dtype)
+        else:
+            blocks = column_blocks(features.shape[1], plan.columns if batch.is_stored else features.shape[1])
+            h = NodeFeatures([features[:, columns] for columns in blocks], batch.device, batch.dtype)
+        for index, (layer, sizes, required) in enumerate(zip(gnn.convs, plan.layers, self._required, strict=True)):
+            step = _LayerPass(batch, plan, cast(Layer, layer), sizes, required, h)
+            if index < len(gnn.norms):
+                h = step.hidden(gnn.norms[index])
+            else:
+                yield from step.outputs()
 
 
 class _LayerPass:
-    """One layer for the nodes that it computes."""
+    """One layer for the nodes that it computes. Its input ``h`` is closed when nothing reads it any more."""
 
-    def __init__(self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, required: RequiredNodes) -> None:
-        self._batch, self._adj, self._required = batch, batch.adj, required
-        self._plan, self._layer, self._sizes = plan, layer, sizes
-        self._row = sizes.row(batch.dtype.itemsize)
+    def __init__(
+        self, batch: Batch, plan: Plan, layer: Layer, sizes: LayerSizes, required: RequiredNodes, h: NodeFeatures
+    ) -> None:
+        self._batch, self._plan, self._layer, self._sizes, self._required = batch, plan, layer, sizes, required
+        self._row, self._h, self._no_rows = sizes.row(batch.dtype.itemsize), h, h.rows(slice(0, 0))
+        self._received, self._sums = self._aggregate()
 
-    def run(self, h: NodeFeatures, norm: nn.Module) -> NodeFeatures:
-        """Return the activated output of a hidden layer for the input ``h``, which is closed."""
-        no_rows = h.rows(slice(0, 0))
-        received, spare = self._received(h)
-        if spare is not None and len(spare.blocks) > 1 and spare.width == self._sizes.hidden:
-            out = spare  # every row is read before it is written
+    def hidden(self, norm: nn.Module) -> NodeFeatures:
+        """Return the activated output of a hidden layer."""
+        sums = self._sums
+        if sums is not None and len(sums.blocks) > 1 and sums.width == self._sizes.hidden:
+            out = sums  # every row is read before it is written
         else:
             out = self._store(self._sizes.hidden, len(self._required))
-        for nodes, values in self._updated(h, no_rows, received):
+        for nodes, values in self._updated():
             out.put(nodes, activate(norm, values))
-        h.close()
-        if spare is not None and spare is not out:
-            spare.close()
+        self._close(out)
         return out
 
-    def outputs(self, h: NodeFeatures) -> Iterator[Output]:
-        """Yield the output of the last layer for a chunk of nodes after another; ``h`` is closed."""
-        no_rows = h.rows(slice(0, 0))
-        received, spare = self._received(h)
+    def outputs(self) -> Iterator[Output]:
+        """Yield the output of the last layer for a chunk of nodes after another."""
         every = self._required.nodes
-        for nodes, values in self._updated(h, no_rows, received):
+        for nodes, values in self._updated():
             yield nodes if every is None else every[nodes], values
-        for used in (h, spare) if spare is not None else (h,):
-            used.close()
+        self._close()
 
-    def _updated(
-        self, h: NodeFeatures, no_rows: Tensor | SparseMatrix, received: Rows
-    ) -> Iterator[tuple[slice, Tensor]]:
+    def _updated(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the layer's output for a chunk of nodes after another, in ascending order."""
         for nodes in self._chunks():
-            x = self._own(h, nodes) if self._layer.update_reads_input else no_rows
-            yield nodes, self._layer.update(x, received(nodes))
+            x = self._own(self._h, nodes) if self._layer.update_reads_input else self._no_rows
+            yield nodes, self._layer.update(x, self._received(nodes))
+
+    def _close(self, out: NodeFeatures | None = None) -> None:
+        for used in (self._h, self._sums):
+            if used is not None and used is not out:
+                used.close()
 
     def _own(self, h: NodeFeatures, nodes: slice) -> Tensor | SparseMatrix:
         """Return the rows of ``h`` that belong to some of the layer's nodes."""
         own = self._required.own
         return h.rows(nodes if own is None else own[nodes])
 
-    def _received(self, h: NodeFeatures) -> tuple[Rows, NodeFeatures | None]:
-        """Return what nodes receive, and the storage, if not ``h``, that it is read from.
-
-        ``h`` is closed if nothing reads it afterwards.
-        """
+    def _aggregate(self) -> tuple[Rows, NodeFeatures | None]:
+        """Return what nodes receive, and the storage, if not the layer's input, that it is read from."""
+        batch, layer, h = self._batch, self._layer, self._h
         if self._sizes.cached:
-            batch, operator = self._batch, cast(Propagation, self._layer).operator
-            product = self._adj.aggregate(operator, batch.x)
+            product = batch.adj.aggregate(cast(Propagation, layer).operator, batch.x)
             return cast(Rows, partial(self._own, NodeFeatures([product], batch.device, batch.dtype))), None
         z, scores = self._messages(h)
-        if z is not h and not self._layer.update_reads_input:
+        if z is not h and not layer.update_reads_input:
             h.close()
-        found: tuple[Rows, NodeFeatures | None]
+        received: Rows
         if len(z.blocks) == 1:
-            found = partial(self._sums, z.block(0), scores, z.blocks[0]), None if z is h else z
+            received, sums = partial(self._sums_of, z.block(0), scores, z.blocks[0]), None if z is h else z
         else:
-            a = self._store(self._sizes.sent, len(self._required), z.blocks)
+            sums = self._store(self._sizes.sent, len(self._required), z.blocks)
             for index, columns in enumerate(z.blocks):
-                received = partial(self._sums, z.block(index), scores, columns)
+                block, target = z.block(index), cast(Tensor, sums.parts[index])
                 for nodes in self._chunks():
-                    a.put_block(index, nodes, received(nodes))
-                del received  # frees its block before the next one is read
+                    target[nodes] = self._sums_of(block, scores, columns, nodes)
+                del block  # frees it before the next one is read
             if z is not h:
                 z.close()
-            found = cast(Rows, a.rows), a
-        if not self._layer.update_reads_input:
+            received = cast(Rows, sums.rows)
+        if not layer.update_reads_input:
             h.close()
-        return found
+        return received, sums
 
-    def _sums(self, block: Tensor, scores: Tensor, columns: slice, nodes: slice) -> Tensor:
-        structure = self._adj if self._required.nodes is None else cast(Adjacency, self._required)
+    def _sums_of(self, block: Tensor, scores: Tensor, columns: slice, nodes: slice) -> Tensor:
+        structure = self._batch.adj if self._required.nodes is None else cast(Adjacency, self._required)
         return self._layer.aggregate_block(block, scores, structure, nodes, columns)
 
     def _messages(self, h: NodeFeatures) -> tuple[NodeFeatures, Tensor]:
@@ -206,10 +259,11 @@ class _LayerPass:
         sizes, layer, inputs = self._sizes, self._layer, self._required.inputs
         z = self._store(sizes.sent, inputs, sizes.blocks(self._columns(inputs))) if sizes.messages else h
         scores = torch.empty(sizes.scores, inputs, dtype=self._batch.dtype, device=self._batch.device)
-        if z is h and not sizes.scores:
-            return z, scores
-        for nodes in self._input_chunks():
-            sent = layer.message(h.rows(nodes), self._adj)
+        own = self._required.own
+        for nodes in self._chunks() if own is None else row_pieces(inputs, self._row, self._plan.work):
+            if z is h and not sizes.scores:
+                break
+            sent = layer.message(h.rows(nodes), self._batch.adj)
             scores[:, nodes] = layer.scores(sent)
             if z is not h:
                 z.put(nodes, sent)
@@ -224,13 +278,8 @@ class _LayerPass:
         return self._plan.columns * len(self._batch.x) // max(nodes, 1)
 
     def _chunks(self) -> Iterator[slice]:
-        work, row = self._plan.work, self._row
+        work, row, adj = self._plan.work, self._row, self._batch.adj
         if self._sizes.heads:
-            return row_chunks(self._adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // ENTRY)
-        read = work // 2 // READ_ENTRY if self._adj.by_rows else None
+            return row_chunks(adj.attention_rowptr, max(work // 2 // row, 1), work // 2 // ENTRY)
+        read = work // 2 // READ_ENTRY if adj.by_rows else None
         return row_chunks(self._required.rowptr, max(work // (2 if read else 1) // row, 1), read)
-
-    def _input_chunks(self) -> Iterator[slice]:
-        if self._required.own is None:
-            return self._chunks()
-        return row_pieces(self._required.inputs, self._row, self._plan.work)

@@ -17,33 +17,8 @@ from gistgnn.sampling import Batch, whole_graph
 from gistgnn.training.metric import NAMED, Metric, label_scores, predicted_labels
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}  # name in results: attribute of a Graph
-
-
-class Scores(dict[str, float]):
-    """Scores on one split by name: accuracy, f1_micro and f1_macro as fractions; those of a regression: r2, mae, rmse.
-
-    The metric that selects the best model is among them, and "f1_parts", the mean of the parts' micro F1, where the
-    model ran by parts (appendix A.5).
-    """
-
-    @property
-    def accuracy(self) -> float:
-        """The share of nodes with the right label; in multi-label graphs, with all labels right."""
-        return self["accuracy"]
-
-    @property
-    def f1_micro(self) -> float:
-        """F1 over all decisions; equal to the accuracy if every node has one label."""
-        return self["f1_micro"]
-
-    @property
-    def f1_macro(self) -> float:
-        """The mean of the classes' F1."""
-        return self["f1_macro"]
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the scores by name."""
-        return dict(self)
+OF_LABELS = [NAMED[name] for name in ("accuracy", "f1_micro", "f1_macro")]  # the scores of a classification
+OF_NUMBERS = [NAMED[name] for name in ("r2", "mae", "rmse")]  # those of a regression
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +37,13 @@ class Predictions:
         labels = logits = None
         few = torch.int16 if graph.num_classes <= 2**15 else torch.int32  # there is one label for every node
         for nodes, piece in outputs:
-            reads_labels = piece.shape[1] == graph.num_classes and not graph.regression
-            if reads_labels:
+            has_labels = piece.shape[1] == graph.num_classes and not graph.regression
+            if has_labels:
                 guess = predicted_labels(piece, graph.multi_label)
                 labels = put(labels, nodes, guess, graph.num_nodes, 0, torch.bool if graph.multi_label else few)
-            if not reads_labels or _reads_further(graph, metric):
+            if not has_labels or (metric is not None and metric not in OF_LABELS):
                 logits = put(logits, nodes, piece, graph.num_nodes, torch.nan)
         return cls(labels, logits)
-
-
-def _reads_further(graph: Graph, metric: Metric | None) -> bool:
-    """Whether a metric is given that is not among those of the graph's task, which need the labels alone."""
-    return metric is not None and metric not in [NAMED[name] for name in _shown_metrics(graph)]
-
-
-def _shown_metrics(graph: Graph) -> tuple[str, ...]:
-    """Return the names of the scores of a graph's task."""
-    return ("r2", "mae", "rmse") if graph.regression else ("accuracy", "f1_micro", "f1_macro")
 
 
 def selection_metric(graph: Graph) -> str:
@@ -116,7 +81,8 @@ def predict(model: nn.Module, batch: Batch, evaluation: Evaluation | Inference |
     Raises:
         InputError: as `Evaluation.prepare`, or the evaluation runs only a sample of the parts.
     """
-    with _prepared(model, batch, evaluation) as inference:
+    with evaluation_mode(model):
+        inference = _prepared(model, batch, evaluation)
         if inference.nodes is not None:
             raise InputError("sample is set, so most nodes have no output: leave out the sample to predict every node")
         return inference.logits(model)
@@ -129,8 +95,11 @@ def evaluate(
     batch: Batch | None = None,
     evaluation: Evaluation | Inference | None = None,
     metric: Metric | None = None,
-) -> dict[str, Scores]:
-    """Return a model's scores on the splits of a graph.
+) -> dict[str, dict[str, float]]:
+    """Return a model's scores on the splits of a graph, by name.
+
+    They are accuracy, f1_micro and f1_macro as fractions; those of a regression are r2, mae and rmse. "f1_parts" is the
+    mean of the parts' micro F1, where the model ran by parts (appendix A.5).
 
     Args:
         model: on the graph's device.
@@ -144,7 +113,8 @@ def evaluate(
         InputError: as `Evaluation.prepare`, or a split has no node in the sample.
     """
     wanted = torch.stack([getattr(graph, SPLITS[split]) for split in splits]).any(dim=0) if splits else None
-    with _prepared(model, batch or whole_graph(graph), evaluation, wanted) as inference:
+    with evaluation_mode(model):
+        inference = _prepared(model, batch or whole_graph(graph), evaluation, wanted)
         found = Predictions.of(inference.outputs(model), graph, metric)
         return score_predictions(found, graph, splits, inference, metric)
 
@@ -155,29 +125,33 @@ def score_predictions(
     splits: Sequence[str],
     inference: Inference | None = None,
     metric: Metric | None = None,
-) -> dict[str, Scores]:
+) -> dict[str, dict[str, float]]:
     """Return the scores of predictions on the splits of a graph, each over all nodes of the split at once.
 
     ``inference`` says which nodes have an output, and in which part each node is; None: all nodes have one.
     """
+    labels, logits = found.labels, found.logits
     sampled, parts = (inference.nodes, inference.parts) if inference else (None, None)
-    numbers = graph.regression and found.logits is not None and found.logits.shape[1] == graph.num_classes
-    further = [NAMED[name] for name in _shown_metrics(graph)] if numbers else []
-    if metric is not None and metric not in further and (found.labels is None or _reads_further(graph, metric)):
-        further.append(metric)
+    numbers = graph.regression and logits is not None and logits.shape[1] == graph.num_classes
+    own = OF_LABELS if labels is not None else OF_NUMBERS if numbers else []
+    read = [*own] if labels is None else []  # the metrics that are computed from logits
+    if metric is not None and metric not in own:
+        read.append(metric)
     results = {}
     for split in splits:
         mask: Tensor = getattr(graph, SPLITS[split])
         if sampled is not None and not (mask := mask & sampled).any():
             raise InputError(f"no {split} node is in the sample of the parts: raise the sample, or leave it out")
-        targets = graph.y[mask]
-        guess = None if found.labels is None else found.labels[mask].long()
-        results[split] = Scores(label_scores(targets, guess) if guess is not None else {})
-        if further and found.logits is not None:
-            chosen = found.logits[mask]
-            results[split].update({each.name: each(chosen, targets) for each in further})
+        targets, scores = graph.y[mask], dict[str, float]()
+        guess = None if labels is None else labels[mask].long()
+        if guess is not None:
+            scores |= label_scores(targets, guess)
+        if read and logits is not None:
+            chosen = logits[mask]
+            scores |= {each.name: each(chosen, targets) for each in read}
         if guess is not None and parts is not None:
-            results[split]["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
+            scores["f1_parts"] = mean_f1(guess, targets, parts[mask.to(parts.device)])
+        results[split] = scores
     return results
 
 
@@ -193,11 +167,9 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-@contextmanager
 def _prepared(
     model: nn.Module, batch: Batch, evaluation: Evaluation | Inference | None, wanted: Tensor | None = None
-) -> Iterator[Inference]:
-    with evaluation_mode(model):
-        if evaluation is None or isinstance(evaluation, Evaluation):
-            evaluation = (evaluation or Evaluation()).prepare(model, batch, wanted=wanted)
-        yield evaluation
+) -> Inference:
+    if isinstance(evaluation, Inference):
+        return evaluation
+    return (evaluation or Evaluation()).prepare(model, batch, wanted=wanted)

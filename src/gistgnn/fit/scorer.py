@@ -143,5 +143,4 @@ class Scorer:
 
     def _table(self, found: Predictions) -> ScoreTable:
         assert self._inference is not None
-        scores = score_predictions(found, self._graph, SCORED, self._inference, self.metric)
-        return {split: each.as_dict() for split, each in scores.items()}
+        return score_predictions(found, self._graph, SCORED, self._inference, self.metric)
