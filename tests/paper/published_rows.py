@@ -6,9 +6,9 @@ from typing import Any
 
 from gistgnn.compare import Row
 from gistgnn.paper.appendix_b import AppendixB
-from gistgnn.paper.groups import GroupKey, Line, RunGroup, Trained
+from gistgnn.paper.large_graphs import GroupKey, Line, RunGroup, Trained
 from gistgnn.paper.published import SUB_GCNS, TABLE2_REDDIT, TABLE3, TABLE3_WIDTHS, TABLE4, WORKERS, Published
-from gistgnn.paper.table2_large_graphs import LargeGraphs
+from gistgnn.paper.table2 import LargeGraphs
 
 Groups = dict[GroupKey, RunGroup]
 REACHED, FIRST_AT = 88.86, 10_000  # the wide model's F1 with m = 8, and when one device comes to it (section 5.2)

@@ -16,9 +16,9 @@ from gistgnn.distributed import Alone, Ranks
 from gistgnn.errors import InputError
 from gistgnn.graphs import load
 from gistgnn.paper.appendix_b import LocalSgdTable
-from gistgnn.paper.groups import COLUMNS, Line, RunGroup
+from gistgnn.paper.large_graphs import COLUMNS, RunGroup
 from gistgnn.paper.registry import EXPERIMENTS
-from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
+from gistgnn.paper.table2 import Amazon2M, Reddit
 from gistgnn.runs.config import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
 from gistgnn.settings import Training
@@ -54,7 +54,7 @@ def test_one_page_has_the_times_of_one_device_and_of_a_worker(tmp_path: Path, ca
     assert done.stdout.count("written: ") == 1
     both = table(out)
     assert [{name: row[name] for name in alone[0]} for row in both] == alone
-    trained = [row for row in both if row["workers"] != "1" and row["method"] != "GIST in phases"]
+    trained = [row for row in both if row["workers"] != "1"]
     assert len(trained) == 6
     assert all({row[name] for name in COLUMNS} == {"–"} for row in both if row not in trained)
     for row in trained:
@@ -69,7 +69,7 @@ def test_one_page_has_the_times_of_one_device_and_of_a_worker(tmp_path: Path, ca
     assert record["command"].startswith("torchrun --nproc-per-node 2 -m gistgnn reproduce local-sgd")
     assert "The time of a worker is" in (out / "report.html").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")}
-    assert len(kept) == 10 + 6
+    assert len(kept) == 7 + 6
     assert run(*reproduce) == 0  # one process shows what ranks have trained
     assert table(out) == both
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*.json")} == kept
@@ -161,7 +161,7 @@ def test_what_more_ranks_have_trained_with_every_seed_counts(tmp_path: Path) -> 
 def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
     many = Alone()
     many.count = 16
-    runs = [run for group in LocalSgdTable.at("small")._groups().values() for run in group]
+    runs = [run for group in LocalSgdTable.at("small").groups().values() for run in group]
     with pytest.raises(InputError, match="there are 16 ranks, but m is at most 8: start as many ranks as m"):
         RunsOnRanks(RunStore(tmp_path, "data"), many, lambda: False).train(runs, 1, "runs")
 
@@ -169,8 +169,7 @@ def test_more_ranks_than_sub_gcns_are_refused(tmp_path: Path) -> None:
 def on_workers(rows: RunGroup) -> RunGroup:
     """Return the group as if its rows with m > 1 had been measured on ranks and not on one device."""
     base, *others = rows.lines
-    ours = Line(("phases", 2), base.baseline)  # not trained
-    return RunGroup([base, *(replace(line, alone=None, worker=line.alone) for line in others), ours])
+    return RunGroup([base, *(replace(line, alone=None, worker=line.alone) for line in others)])
 
 
 def test_the_claims_hold_for_the_papers_times_as_those_of_workers() -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from gistgnn.graphs.named import DATASETS
 from gistgnn.paper.experiment import Experiment
-from gistgnn.paper.figures4_5 import RATES, GridFigure
-from gistgnn.paper.groups import GroupedExperiment
+from gistgnn.paper.large_graphs import GroupedExperiment
 from gistgnn.paper.published import SUB_GCNS
 from gistgnn.paper.registry import EXPERIMENTS
+from gistgnn.paper.small_graphs import RATES, GridFigure
 from gistgnn.paper.table1 import CANDIDATES, ROWS, Table1
-from gistgnn.paper.table3_ultrawide import UltraWide
-from gistgnn.paper.table4_ladies import LADIES, Ladies
+from gistgnn.paper.table3 import UltraWide
+from gistgnn.paper.table4 import LADIES, Ladies
 from gistgnn.runs.config import RunConfig
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/provenance.md"
@@ -58,22 +58,21 @@ def experiment_of(name: str) -> Experiment:
 
 
 def runs_of(experiment: Experiment) -> list[RunConfig]:
-    """The runs of an experiment that are the paper's, not those of our own recipe."""
+    """The runs of an experiment; of `ladies` without those on clusters, which are Table 2's."""
     if isinstance(experiment, Table1):
         rows = itertools.product(experiment.datasets, range(len(ROWS)), CANDIDATES["full"])
         return [experiment.config(dataset, row, *candidate, 0) for dataset, row, candidate in rows]
     if isinstance(experiment, GridFigure):
         axes = experiment.datasets, *(getattr(experiment, axis) for axis in experiment.axes), RATES["full"]
-        return [experiment._config(*cell) for cell in itertools.product(*axes)]
+        return [experiment.config(*cell) for cell in itertools.product(*axes)]
     if isinstance(experiment, UltraWide):
         axes = experiment.datasets, experiment.layers, experiment.widths, experiment.sub_gcns
         return [experiment.config(*cell) for cell in itertools.product(*axes)]
-    if isinstance(experiment, Ladies):  # its runs on clusters are Table 2's
+    if isinstance(experiment, Ladies):
         axes = experiment.datasets, experiment.layers, (LADIES,), SUB_GCNS
         return [experiment.config(*cell) for cell in itertools.product(*axes)]
     assert isinstance(experiment, GroupedExperiment)
-    runs = itertools.chain.from_iterable(experiment._groups().values())
-    return [run for run in runs if not run.training.phases]
+    return [run for runs in experiment.groups().values() for run in runs]
 
 
 def total_width(run: RunConfig) -> int:

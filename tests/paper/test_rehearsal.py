@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,15 @@ from gistgnn.graphs.named import DATASETS
 from gistgnn.paper import rehearsal
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.rehearsal import RehearsedRuns, setting_name, shortened, stand_in
-from gistgnn.paper.table2_large_graphs import Reddit
+from gistgnn.paper.table2 import Reddit
 from gistgnn.paper.theory_bounds import Theory
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import ClusterSampling
-from gistgnn.schedule import Schedule
 from tests.cli.in_process import refused, run
 from tests.paper.test_provenance import NAMES, experiment_of, runs_of
 
 REDDIT = ("reproduce", "reddit", "--scale", "full", "--datasets", "digits", "--models", "graphsage", "--layers", 2)
-LINE = re.compile(r"ran: digits, graphsage 256-256, m = \d(, GIST in phases)?, clusters: .+")
+LINE = re.compile(r"ran: digits, graphsage 256-256, m = \d, clusters: .+")
 
 
 @pytest.fixture
@@ -41,9 +39,9 @@ def test_every_setting_has_a_line_and_nothing_is_kept(
     assert run(*REDDIT, "--seeds", 2, "--clusters", 40, "--rehearse", "--out", tmp_path / "out") == 0
     out, err = capsys.readouterr()
     *lines, last = out.splitlines()
-    assert len(lines) == 7
+    assert len(lines) == 4
     assert all(LINE.fullmatch(line) for line in lines), out
-    assert re.fullmatch(r"rehearsed: 7 settings ran, 0 by plan, in .+; 7 rows, \d+ verdicts and the report .+", last)
+    assert re.fullmatch(r"rehearsed: 4 settings ran, 0 by plan, in .+; 4 rows, \d+ verdicts and the report .+", last)
     assert not err
     assert list(tmp_path.iterdir()) == [temporary]
     assert not list(temporary.iterdir())
@@ -73,7 +71,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_run_of_the_full_scale_can_be_cut(name: str, tmp_path: Path) -> None:
     """Each is tried on a small graph, with batches as large, and takes two steps in two rounds."""
     store = RehearsedRuns(tmp_path, "data", print)
-    different = {rehearsal._key(config): config for config in _runs(name)}
+    different = {rehearsal._key(config): config for config in runs_of(experiment_of(name))}
     for config in different.values():
         small = shortened(config, store.dataset(config.dataset), "data")
         known, graph = find(config.dataset), load_file(store.dataset(config.dataset))
@@ -83,19 +81,8 @@ def test_every_run_of_the_full_scale_can_be_cut(name: str, tmp_path: Path) -> No
             assert small.sampler.clusters_per_batch == config.sampler.clusters_per_batch
             in_batch = graph.num_nodes / small.sampler.clusters
             assert in_batch == pytest.approx(known.nodes / config.sampler.clusters, rel=0.1)
-        if config.training.phases:
-            steps = -(-small.sampler.clusters // small.sampler.clusters_per_batch)  # type: ignore[union-attr]
-            schedule = Schedule(small.training, steps, small.sub_gcns)
-            assert [len(rounds) for rounds in schedule.phases] == [rehearsal.STEPS] * len(config.training.phases)
         assert small.training.local_steps == 1
         assert small.training.evaluate_every == rehearsal.STEPS
-
-
-def _runs(name: str) -> list[RunConfig]:
-    """The runs of an experiment, with those of our own recipe."""
-    experiment = experiment_of(name)
-    groups: Callable[[], dict[object, list[RunConfig]]] | None = getattr(experiment, "_groups", None)
-    return [config for runs in groups().values() for config in runs] if groups else runs_of(experiment)
 
 
 def test_a_run_takes_two_steps_and_has_its_own_settings(tmp_path: Path) -> None:
@@ -106,15 +93,15 @@ def test_a_run_takes_two_steps_and_has_its_own_settings(tmp_path: Path) -> None:
 
 
 def test_runs_that_differ_in_seed_or_rates_are_one_setting() -> None:
-    groups = Reddit.at("full", models_of=("graphsage",), layers=(2,))._groups()
+    groups = Reddit.at("full", models_of=("graphsage",), layers=(2,)).groups()
     (runs,) = groups.values()
-    assert len({rehearsal._key(config) for config in runs}) == len({setting_name(config) for config in runs}) == 7
+    assert len({rehearsal._key(config) for config in runs}) == len({setting_name(config) for config in runs}) == 4
 
 
 def test_what_is_left_out_is_said_and_measurements_are_not_kept(tmp_path: Path) -> None:
     lines: list[str] = []
     store = RehearsedRuns(tmp_path, "data", lines.append)
-    store.left_out(next(run for run in _runs("ultrawide") if run.model.hidden[0] == 32768), "39 GiB")
+    store.left_out(next(run for run in runs_of(experiment_of("ultrawide")) if run.model.hidden[0] == 32768), "39 GiB")
     assert store.measured({"local 1": ({"d_1": 8}, lambda: (1, 2))}, "theory") == {"local 1": [1, 2]}
     assert lines[0] == "by plan: amazon2m, graphsage 32768-32768, m = 1, clusters: 39 GiB"
     assert lines[1].startswith("ran: local, d_1 = 8: ")

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from gistgnn.paper.appendix_b import EnsembleTable, LocalSgdTable
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import Line, RunGroup, Trained
+from gistgnn.paper.large_graphs import Line, RunGroup, Trained
 from gistgnn.paper.published import TABLE1, TABLE1_ROWS
 from gistgnn.paper.registry import EXPERIMENTS
 from gistgnn.paper.table1 import Table1
-from gistgnn.paper.table2_large_graphs import Amazon2M, Reddit
-from gistgnn.paper.table3_ultrawide import UltraWide
-from gistgnn.paper.table4_ladies import Ladies
+from gistgnn.paper.table2 import Amazon2M, Reddit
+from gistgnn.paper.table3 import UltraWide
+from gistgnn.paper.table4 import Ladies
 from tests.paper.published_rows import Groups, appendix_b, changed, table2, table3, table4
 
 REDDIT, AMAZON, LADIES = table2(Reddit, "reddit"), table2(Amazon2M, "amazon2m"), table4()
@@ -162,15 +162,3 @@ def test_times_of_runs_that_diverged_show_nothing() -> None:
     diverged = reddit(changed(REDDIT, SAGE, 8, speedup=None, score=(0.0,)))
     assert [verdict.holds for verdict in diverged].count(None) == 4
     assert all(verdict.holds is not False for verdict in diverged)
-
-
-def test_rows_in_phases_are_ours() -> None:
-    base, *gist = REDDIT[SAGE].lines
-    phases = [
-        replace(x, name=("phases", x.name[1]), alone=Trained(replace(x.shown.row, method="phases"), ())) for x in gist
-    ]
-    (ours,) = [
-        verdict for verdict in reddit({**REDDIT, SAGE: RunGroup([base, *gist, *phases])}) if verdict not in reddit()
-    ]
-    assert "ours, in phases" in ours.claim
-    assert ours.holds

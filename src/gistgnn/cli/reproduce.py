@@ -50,7 +50,6 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "local_steps": _counts("--local-steps", "N", "ζ"),
     "clusters": _counts("--clusters", "C", "c"),
     "clusters_per_batch": _counts("--clusters-per-batch", "Q", "in a batch"),
-    "training": ("--training", {"choices": ("split", "each"), "help": "split the epochs, or give all to each (extra)"}),
     "nodes": _counts("--nodes", "N", "how many nodes of a data set"),
     "models": ("--models", {"nargs": "+", "choices": ("graphsage", "gat"), "dest": "models_of", "help": "models"}),
     "store": ("--store", {"choices": _ALONE, "help": "where the parameters lie (default: memory)"}),
@@ -131,7 +130,7 @@ def _experiment(args: argparse.Namespace) -> "Experiment":
 
 def _train_on_ranks(experiment: "Experiment", args: argparse.Namespace, ranks: "World") -> int:
     """Train what is missing; return the number of the signal that has stopped it, or 0."""
-    from gistgnn.paper.groups import GroupedExperiment
+    from gistgnn.paper.large_graphs import GroupedExperiment
 
     assert isinstance(experiment, GroupedExperiment)
     with stopping(args.grace) as stop:

@@ -11,13 +11,23 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from gistgnn.compare import Row, RunStore
+from gistgnn.compare import RunStore
 from gistgnn.evaluation import evaluation_mode
 from gistgnn.graphs import Graph, load
 from gistgnn.nn import members_of
 from gistgnn.paper.experiment import Curve, CurveChart, Verdict
-from gistgnn.paper.groups import NONE, GroupedExperiment, GroupKey, Groups, Line, RunGroup, if_trained
-from gistgnn.paper.large_graphs import PHASES_NOTE, describe_clusters, graphsage, in_phases, large_run
+from gistgnn.paper.large_graphs import (
+    NONE,
+    GroupedExperiment,
+    GroupKey,
+    Groups,
+    Line,
+    RunGroup,
+    describe_clusters,
+    graphsage,
+    if_trained,
+    large_run,
+)
 from gistgnn.paper.published import TABLE6, TABLE7, WORKERS, paper_cells
 from gistgnn.runs import RunConfig
 from gistgnn.sampling import forward, whole_graph
@@ -31,13 +41,12 @@ SAME_TIME = 1.25  # times of a few passes that differ by less count as equal
 class AppendixB(GroupedExperiment):
     """GIST against another method on the same batches; see `Experiment`. Epochs are split over the workers.
 
-    Args:
-        local_steps: ζ.
-
     Attributes:
         rival: the other method.
         paper: the paper's F1 in percent and seconds on Reddit, by method, for each of WORKERS.
         paper_seconds: how the paper prints seconds.
+        each: how a claim names m workers or members.
+        explained: of the note: what the columns mean.
     """
 
     local_steps: int = 100
@@ -45,6 +54,8 @@ class AppendixB(GroupedExperiment):
     rival: ClassVar[str]
     paper: ClassVar[Mapping[str, tuple[tuple[float, float], ...]]]
     paper_seconds: ClassVar[str]
+    each: ClassVar[str]
+    explained: ClassVar[str]
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": {"datasets": ("synthetic:reddit@0.2",), "seeds": 1, "epochs": 30},
         "full": {"datasets": ("reddit",), "seeds": 1, "epochs": 80},
@@ -54,41 +65,61 @@ class AppendixB(GroupedExperiment):
     def _times(self, line: Line) -> list[str]:
         """Return the cells between the training time and the paper's numbers."""
 
-    def _groups(self) -> dict[GroupKey, list[RunConfig]]:
-        return {(dataset,): self._runs(dataset) for dataset in self.datasets}
+    @abstractmethod
+    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
+        """Judge what the paper says of the times of GIST and of the other method, with as many workers."""
 
-    def _runs(self, dataset: str) -> list[RunConfig]:
+    def verdicts(self, groups: Groups) -> list[Verdict]:
+        """Judge the paper's claims for every m; of scores: "GIST outperform[s]" the rival "in all cases"."""
+        verdicts = []
+        for (dataset,), group in groups.items():
+            for m in WORKERS:
+                gist, other, where = (
+                    group.line("gist", m),
+                    group.line(self.rival, m),
+                    f"{dataset}, {self.each.format(m)}",
+                )
+                verdicts.append(self._judge(where, gist, other))
+                ours, theirs = gist.shown.row.mean, other.shown.row.mean
+                scores = f"{ours:.2f} against {theirs:.2f}"
+                verdicts.append(Verdict(f"{where}: GIST has the higher F1", ours > theirs, scores))
+        return verdicts
+
+    def groups(self) -> dict[GroupKey, list[RunConfig]]:
+        """See `GroupedExperiment`."""
         # In turn, because local SGD's workers draw different batches and cannot be fused.
         settings = self.epochs, self.local_steps, self.device, "in-turn"
-        baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
-        both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
-        return [baseline, *both, *map(in_phases, split)]
+        found: dict[GroupKey, list[RunConfig]] = {}
+        for dataset in self.datasets:
+            baseline, *split = (large_run(dataset, graphsage(256, 2), m, *settings) for m in (1, *WORKERS))
+            both = [replace(run, method=method) for run in split for method in (self.rival, "gist")]
+            found[dataset,] = [baseline, *both]
+        return found
 
     def _cells(self, key: GroupKey, line: Line) -> list[str]:
         method, m = line.name
-        papers = self.paper.get(method) if m > 1 else None
-        paper = paper_cells(papers[WORKERS.index(m)] if papers else None, self.paper_seconds)
+        paper = self.paper[method][WORKERS.index(m)] if m > 1 else None
         score, seconds, _ = line.cells
-        return [*key, str(m), line.shown.row.name, score, seconds, *self._times(line), *paper]
+        cells = [*key, str(m), line.shown.row.name, score, seconds, *self._times(line)]
+        return [*cells, *paper_cells(paper, self.paper_seconds)]
 
     def _chart(self, key: GroupKey, group: RunGroup) -> CurveChart:
         """Return the first seed's test scores by epoch."""
         # The report colours dashed and solid lines each in their order: the baseline comes last, so that pairs match.
-        baseline, *others = [line for line in group.trained if line.name[0] != "phases"]
+        baseline, *others = group.trained
         series = [
             Curve.of_scores(line.shown.row.label, line.shown.records[0], "epoch", dashed=line.name[0] != "gist")
             for line in (*others, baseline)
         ]
         return CurveChart(f"F1 by epoch, {key[0]}", "epoch", "test F1 (%)", series)
 
-    def _settings(self) -> str:
-        """Say how the models were trained."""
+    def _note(self) -> str:
         paper = "" if self.scale == "full" else "The paper's numbers are for Reddit itself, 80 epochs, 8 V100. "
         return (
             "GraphSAGE with two hidden layers of 256, micro-F1 on the test nodes in percent at the best validation "
             f"score, after {self.epochs} epochs split over the workers, ζ = {self.local_steps}, Adam at 0.01, dropout "
             f"0.2; {self.seeds} seed(s). {describe_clusters(self.datasets)}. On one machine the runs follow one "
-            f"another, and so do the workers of a run. {PHASES_NOTE} {paper}"
+            f"another, and so do the workers of a run. {paper}{self.explained}"
         )
 
 
@@ -98,38 +129,27 @@ class LocalSgdTable(AppendixB):
 
     name = "local-sgd"
     title = "Table 6: GIST against local SGD"
-    rival, paper, paper_seconds = "local-sgd", TABLE6, "{:.0f} s"
+    rival, paper, paper_seconds, each = "local-sgd", TABLE6, "{:.0f} s", "{} workers"
     columns = (
         *("data set", "workers", "method", "F1", "time", "time / workers", "sent by a worker"),
         *("paper: F1", "time"),
     )
+    explained = (
+        "Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in the authors' code. The "
+        "time divided by the number of workers is what as many such machines would take without the network. What a "
+        "worker sends in the whole run is computed by formula. The paper's times are on as many GPUs as workers and "
+        "include the network."
+    )
 
     def _times(self, line: Line) -> list[str]:
-        row, (method, m) = line.shown.row, line.name
-        if method == "phases":  # there one part trains: nothing is shared out to workers
-            return [NONE, NONE]
-        return [duration(row.time / m) if line.alone else NONE, size(row.bytes)]
+        row = line.shown.row
+        return [duration(row.time / row.sub_gcns) if line.alone else NONE, size(row.bytes)]
 
-    def verdicts(self, groups: Groups) -> list[Verdict]:
-        """Judge "GIST outperform[s] ... local SGD in terms of test F1 score and ... training time in all cases"."""
-        verdicts = []
-        for (dataset,), group in groups.items():
-            for m in WORKERS:
-                gist, other = (group.line(method, m).shown.row for method in ("gist", "local-sgd"))
-                claim = f"{dataset}, {m} workers: GIST trains faster than local SGD"
-                times = f"{duration(gist.time)} against {duration(other.time)}"
-                verdicts.append(if_trained(claim, [gist, other], gist.time < other.time, times))
-                verdicts.append(_higher_score(f"{dataset}, {m} workers", gist, other))
-        return verdicts
-
-    def _note(self) -> str:
-        return (
-            f"{self._settings()}Local SGD's workers draw different batches; GIST's sub-GCNs see the same ones, as in "
-            "the authors' code. The time divided by the number of workers is what as many such machines would take "
-            "without the network; in phases one part trains at a time. What a worker sends in the "
-            "whole run is computed by formula. "
-            "The paper's times are on as many GPUs as workers and include the network."
-        )
+    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
+        ours, theirs = gist.shown.row, other.shown.row
+        times = f"{duration(ours.time)} against {duration(theirs.time)}"
+        claim = f"{where}: GIST trains faster than local SGD"
+        return if_trained(claim, [ours, theirs], ours.time < theirs.time, times)
 
 
 @dataclass(frozen=True)
@@ -140,12 +160,19 @@ class EnsembleTable(AppendixB):
 
     name = "ensemble"
     title = "Table 7: GIST against ensembles of sub-GCNs"
-    rival, paper, paper_seconds = "ensemble", TABLE7, "{:.2f} s"
+    rival, paper, paper_seconds, each = "ensemble", TABLE7, "{:.2f} s", "m = {}"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "small": AppendixB.defaults["small"],
         "full": {**AppendixB.defaults["full"], "local_steps": 500},  # Table 7 repeats Table 2's F1, with its ζ
     }
     columns = ("data set", "m", "method", "F1", "time", "inference", "each model alone", "paper: F1", "inference")
+    explained = (
+        "Each member of an ensemble counts as it was at its best validation score; logits are averaged. An ensemble's "
+        "members are scored after every round of ζ steps. Inference is one pass over the whole graph, the median of "
+        "the passes during training. There, the first sum over neighbours, of the input features, is computed once "
+        'for all members and passes, and members are narrow. "Each model alone" computes everything again for every '
+        f"model, as if m models ran one after another (median of {PASSES} passes)."
+    )
 
     def shortened(self) -> Self:
         """See `Experiment`: one pass of each model."""
@@ -163,52 +190,28 @@ class EnsembleTable(AppendixB):
         return [duration(one) if one else NONE for one in (line.shown.row.inference, line.inference)]
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
-        """Judge the claims on scores and inference."""
-        verdicts = []
+        """Judge "do not suffer from increased inference time as the number of sub-GCNs is increased" (caption), too."""
+        verdicts = super().verdicts(groups)
         for (dataset,), group in groups.items():
-            pairs = {m: (group.line("gist", m), group.line("ensemble", m)) for m in WORKERS}
-            for m, pair in pairs.items():
-                where = f"{dataset}, m = {m}"
-                verdicts.append(_higher_score(where, *(line.shown.row for line in pair)))
-                verdicts.append(_burdensome(where, *pair))
-            verdicts.append(_same_for_every_m(dataset, {m: gist.inference or 0.0 for m, (gist, _) in pairs.items()}))
+            seconds = {m: group.line("gist", m).inference or 0.0 for m in WORKERS}
+            most = f"the longest is at most {SAME_TIME:g} times the shortest"
+            claim = f"{dataset}: GIST's inference takes as long for every m ({most})"
+            times = ", ".join(f"m = {m}: {duration(inference)}" for m, inference in seconds.items())
+            same = max(seconds.values()) <= SAME_TIME * min(seconds.values())
+            verdicts.append(Verdict(claim, same, times))
         return verdicts
 
-    def _note(self) -> str:
-        return (
-            f"{self._settings()}Each member of an ensemble counts as it was at its best validation score; logits "
-            "are averaged. An ensemble's members are scored after every round of ζ steps. Inference is one pass over "
-            "the whole graph, the median of the passes during training. There, the first sum over neighbours, of the "
-            'input features, is computed once for all members and passes, and members are narrow. "Each model alone" '
-            f"computes everything again for every model, as if m models ran one after another (median of "
-            f"{self.passes} passes)."
+    def _judge(self, where: str, gist: Line, other: Line) -> Verdict:
+        """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
+        m, ours, theirs = gist.name[1], gist.shown.row.inference, other.shown.row.inference
+        shared = f"{theirs / ours:.2f}" if theirs and ours else NONE
+        ratio = (other.inference or 0.0) / (gist.inference or 1.0)
+        (_, ensemble), (_, single) = (TABLE7[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
+        return Verdict(
+            f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
+            ratio >= 0.75 * m,
+            f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
         )
-
-
-def _higher_score(where: str, gist: Row, other: Row) -> Verdict:
-    scores = f"{gist.mean:.2f} against {other.mean:.2f}"
-    return Verdict(f"{where}: GIST has the higher F1", gist.mean > other.mean, scores)
-
-
-def _burdensome(where: str, gist: Line, other: Line) -> Verdict:
-    """Judge "inference time for sub-GCN ensembles becomes burdensome as the number of sub-GCNs is increased"."""
-    m, ours, theirs = gist.name[1], gist.shown.row.inference, other.shown.row.inference
-    shared = f"{theirs / ours:.2f}" if theirs and ours else NONE
-    ratio = (other.inference or 0.0) / (gist.inference or 1.0)
-    (_, ensemble), (_, single) = (TABLE7[method][WORKERS.index(m)] for method in ("ensemble", "gist"))
-    return Verdict(
-        f"{where}: an ensemble's inference takes m times as long if each model runs alone (0.75 m or more)",
-        ratio >= 0.75 * m,
-        f"{ratio:.2f} times; {shared} if members share the first sum; {ensemble / single:.2f} times in the paper",
-    )
-
-
-def _same_for_every_m(dataset: str, seconds: Mapping[int, float]) -> Verdict:
-    """Judge "do not suffer from increased inference time as the number of sub-GCNs is increased" (caption)."""
-    most = f"the longest is at most {SAME_TIME:g} times the shortest"
-    claim = f"{dataset}: GIST's inference takes as long for every m ({most})"
-    times = ", ".join(f"m = {m}: {duration(inference)}" for m, inference in seconds.items())
-    return Verdict(claim, max(seconds.values()) <= SAME_TIME * min(seconds.values()), times)
 
 
 def inference_alone(runs: Sequence[RunConfig], graph: Graph, passes: int) -> list[float]:

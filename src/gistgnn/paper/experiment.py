@@ -30,7 +30,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a chart; see `gistgnn.report.charts`."""
+    """A line of a chart."""
 
     label: str
     x: Sequence[float]
@@ -58,10 +58,7 @@ class CurveChart:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an experiment: a table with a note on how it was made, verdicts and charts.
-
-    `machine` is where the runs trained; None: here.
-    """
+    """The result of an experiment. `machine` is where the runs trained; None: here."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -80,7 +77,7 @@ class Experiment(ABC):
             (docs/explanation/provenance.md).
         datasets: names.
         seeds: runs of each row.
-        epochs: of a run; the subclass says whether they are split over the sub-GCNs.
+        epochs: of a run, split over the sub-GCNs.
         device: where the runs train.
 
     Attributes:

@@ -24,7 +24,7 @@ from gistgnn.graphs import DatasetInfo, Graph, GraphSizes, find, load, save_file
 from gistgnn.paper.experiment import Experiment
 from gistgnn.report import method_name
 from gistgnn.runs import RunConfig
-from gistgnn.sampling import ClusterSampling, expected_batch
+from gistgnn.sampling import ClusterSampling
 from gistgnn.utils import duration, plural
 
 STEPS = 2  # of every sub-GCN, each in a round of its own
@@ -91,11 +91,10 @@ class RehearsedRuns(RunStore):
     def get(self, config: RunConfig) -> Record:
         """Return the record of a run of the same setting, which is trained if there is none."""
         if (key := _key(config)) not in self._known:
-            enough = [] if config.training.phases else [_Enough()]  # phases end after two steps anyway
             begun = time.perf_counter()
             try:
                 short = shortened(config, self.dataset(config.dataset), self.data_root)
-                self._known[key] = self._resume(short, enough)
+                self._known[key] = self._resume(short, [_Enough()])
             except InputError as error:
                 raise InputError(f"{setting_name(config)}: {error}") from error
             self._done(setting_name(config), begun)
@@ -137,8 +136,8 @@ def setting_name(config: RunConfig) -> str:
     words = [config.dataset, f"{model.name} {widths}", f"m = {m}"]
     if config.partitioned is not None and m > 1:
         words.append(f"split {' '.join(f'd_{dim}' for dim in config.partitioned)}")
-    if config.training.phases or config.method != "gist":
-        words.append(method_name("phases" if config.training.phases else config.method, m))
+    if config.method != "gist":
+        words.append(method_name(config.method, m))
     words += [config.sampler.name] if config.sampler else []
     words += [config.store] if config.store != "memory" else []
     return ", ".join(words)
@@ -154,10 +153,8 @@ def shortened(config: RunConfig, dataset: str, data_root: str) -> RunConfig:
     if evaluation.parts:
         parts = max(1, round(share * evaluation.parts))
         evaluation = replace(evaluation, parts=parts, sample=evaluation.sample and min(evaluation.sample, parts))
-    seen = sizes.training() if config.inductive else sizes
-    steps = expected_batch(sampler, seen, config.model.layers).steps
     model = replace(config.model, hidden=tuple(min(d, width) for d in config.model.hidden))
-    return replace(_two_steps(config, steps), dataset=dataset, model=model, sampler=sampler, evaluation=evaluation)
+    return replace(_two_steps(config), dataset=dataset, model=model, sampler=sampler, evaluation=evaluation)
 
 
 def stand_in(info: DatasetInfo) -> Graph:
@@ -178,18 +175,12 @@ def stand_in(info: DatasetInfo) -> Graph:
 
 def _key(config: RunConfig) -> str:
     """Return what makes a setting another one."""
-    identity = _two_steps(config, 1).identity
+    identity = _two_steps(config).identity
     identity["training"] = {key: value for key, value in identity["training"].items() if key not in _RATES}
     return json.dumps([{**identity, "seed": 0}, config.store], sort_keys=True)
 
 
-def _two_steps(config: RunConfig, steps_per_epoch: int) -> RunConfig:
-    """Return a run with one step in a round, in which every phase has two."""
-    training = config.training
-    together = [1 if phase.copies or training.training == "each" else phase.sub_gcns for phase in training.phases]
-    phases = tuple(
-        replace(phase, epochs=STEPS * m / steps_per_epoch) for phase, m in zip(training.phases, together, strict=True)
-    )
-    epochs = 0 if phases else training.epochs
-    short = replace(training, phases=phases, epochs=epochs, local_steps=1, evaluate_every=STEPS, patience=None)
+def _two_steps(config: RunConfig) -> RunConfig:
+    """Return a run with one step in a round, which is scored after two."""
+    short = replace(config.training, local_steps=1, evaluate_every=STEPS, patience=None)
     return replace(config, training=short)

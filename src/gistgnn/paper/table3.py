@@ -17,8 +17,7 @@ from gistgnn.estimate import Resources, make_plan
 from gistgnn.evaluation import Evaluation
 from gistgnn.graphs import GraphSizes, find, load
 from gistgnn.paper.experiment import Curve, CurveChart, Experiment, Outcome, Verdict
-from gistgnn.paper.groups import if_trained
-from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, large_run
+from gistgnn.paper.large_graphs import NODES, describe_clusters, graphsage, if_trained, large_run
 from gistgnn.paper.published import TABLE3, TABLE3_WIDTHS, paper_cells
 from gistgnn.runs import RunConfig
 from gistgnn.utils import duration, mean_sd, plural, size

@@ -14,20 +14,21 @@ from typing import Any, ClassVar
 from gistgnn import Training
 from gistgnn.compare import speedup
 from gistgnn.paper.experiment import Verdict
-from gistgnn.paper.groups import (
+from gistgnn.paper.large_graphs import (
     GroupedExperiment,
     GroupKey,
     Groups,
     Line,
     RunGroup,
     faster,
+    gains_more,
+    graphsage,
     if_trained,
+    large_run,
     lost,
     points_lost,
 )
-from gistgnn.paper.large_graphs import graphsage, large_run
 from gistgnn.paper.published import COMMENTED_NOTE, SUB_GCNS, TABLE2_REDDIT, TABLE4, published_cells
-from gistgnn.paper.table2_claims import gains_more
 from gistgnn.report import COSTLY
 from gistgnn.runs import ModelConfig, RunConfig
 from gistgnn.sampling import LadiesSampling
@@ -65,7 +66,8 @@ class Ladies(GroupedExperiment):
             for verdict in _judge(dataset, layers, ladies, clusters)
         ]
 
-    def _groups(self) -> dict[GroupKey, list[RunConfig]]:
+    def groups(self) -> dict[GroupKey, list[RunConfig]]:
+        """See `GroupedExperiment`."""
         keys = itertools.product(self.datasets, self.layers, (LADIES, CLUSTERS))
         return {key: [self.config(*key, m) for m in SUB_GCNS] for key in keys}
 
